@@ -209,10 +209,8 @@ class AccessToken:
             raise UsageError(f"{file}: cannot be read: {unread(error)}") from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise UsageError(f"{file}: no credentials file; {wanted}") from None
-        if credentials.client_secret != self._client_secret:
-            forget(self._client_secret)
-            self._client_secret = credentials.client_secret
-            remember(self._client_secret)
+        self._client_secret = credentials.client_secret
+        remember(self._client_secret)
         if credentials.type != "client_credentials" or not credentials.client_id or not credentials.client_secret:
             raise UsageError(f"{file}: another type, or an empty value; {wanted}")
         return credentials

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,9 @@ from structlog.testing import capture_logs
 
 from lbd.clock import boot_seconds
 from lbd.errors import AdminError, LbdError, UsageError
+from lbd.pulsar import client
 from lbd.pulsar.admin import Admin
-from lbd.pulsar.client import connected
+from lbd.pulsar.client import connected, disconnect, library
 from lbd.pulsar.http import Http
 from lbd.pulsar.oauth2 import AGAIN_SECONDS, FRESH_SECONDS, MOST_BYTES, WELL_KNOWN, bearer_token
 from lbd.pulsar.settings import PulsarSettings
@@ -261,7 +264,7 @@ class TestRenewal:
         eventually(lambda: _fails_within(token, 0.1))
 
     def test_a_rotated_credentials_file_is_read_at_the_renewal(self, issuer: Issuer, key: Path, clock: Clock) -> None:
-        """Both secrets are cut out of texts, the older one no longer than it is known."""
+        """Both secrets are cut out of texts: somebody may not have replaced the older one yet."""
         token = token_of(settings(issuer, key))
         token.word()
         issuer.secret = "second-client-secret"
@@ -277,7 +280,7 @@ class TestRenewal:
             "first-client-secret",
             "second-client-secret",
         ]
-        assert redacted("it is second-client-secret") == f"it is {HIDDEN}"
+        assert redacted("first-client-secret, second-client-secret") == f"{HIDDEN}, {HIDDEN}"
 
     def test_many_renewals_push_no_other_secret_out(self, issuer: Issuer, key: Path, clock: Clock) -> None:
         """The registry of secrets keeps so many; a token that was replaced twice is forgotten."""
@@ -393,6 +396,31 @@ class TestBrokers:
         assert (supplier(), token.word(), issuer.issued) == (FIRST, FIRST, 1)
         clock.later(LIFETIME_SECONDS)
         assert (supplier(), token.word(), issuer.issued) == (SECOND, SECOND, 2)
+
+    def test_the_client_library_sends_it(
+        self, issuer: Issuer, key: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The real one, each time that it connects: to a broker that hangs up, which it then tries again."""
+        monkeypatch.setattr(client, "ACKNOWLEDGED_WITHIN_SECONDS", 2)
+        pulsar, received = library("for this test"), []
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while connection := server.accept()[0]:
+                    with connection:
+                        received.append(connection.recv(4096))
+                    clock.later(LIFETIME_SECONDS)
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=hang_up, daemon=True).start()
+            url = f"pulsar://127.0.0.1:{server.getsockname()[1]}"
+            connection = connected(pulsar, settings(issuer, key, service_url=url))
+            with pytest.raises(pulsar.PulsarException):
+                connection.create_producer("persistent://t/n/topic")
+            disconnect(pulsar, connection)
+            server.shutdown(socket.SHUT_RDWR)
+        assert FIRST.encode() in received[0]
+        assert SECOND.encode() in received[1]
 
     @pytest.mark.security("OAuth2 secrets and tokens in errors and logs, while the issuer fails: not there")
     def test_nothing_secret_is_written(self, issuer: Issuer, key: Path, clock: Clock) -> None:
