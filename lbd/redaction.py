@@ -40,10 +40,17 @@ class _Registry:
             return
         with self._lock:
             recent = list(self._secrets.items())[-MOST + 1 :]
-            self._secrets = dict(recent) | {(secret, user): tuple(_forms(secret, user))}
-            distinct = {form for forms in self._secrets.values() for form in forms}
-            self.forms = tuple(sorted(distinct, key=len, reverse=True))
-            self.encoded = tuple(form.encode(errors="replace") for form in self.forms)
+            self._replace(dict(recent) | {(secret, user): tuple(_forms(secret, user))})
+
+    def drop(self, secret: str) -> None:
+        with self._lock:
+            self._replace({key: forms for key, forms in self._secrets.items() if key[0] != secret})
+
+    def _replace(self, secrets: dict[tuple[str, str], tuple[str, ...]]) -> None:
+        self._secrets = secrets
+        distinct = {form for forms in secrets.values() for form in forms}
+        self.forms = tuple(sorted(distinct, key=len, reverse=True))
+        self.encoded = tuple(form.encode(errors="replace") for form in self.forms)
 
 
 _KNOWN = _Registry()
@@ -53,6 +60,11 @@ def remember(secret: str, user: str = "") -> None:
     """From now on the secret is written nowhere; with ``user`` neither is the pair of basic authentication."""
     if secret:
         _KNOWN.add(secret, user)
+
+
+def forget(secret: str) -> None:
+    """A token that has been replaced many times over: it must not push out secrets that last (``MOST``)."""
+    _KNOWN.drop(secret)
 
 
 def redacted(text: str) -> str:

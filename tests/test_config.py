@@ -186,6 +186,11 @@ class TestProblems:
             ("pulsar: {admin_urls: ['http://b1:port']}", "admin_urls"),
             ("pulsar: {admin_urls: ['http://b1:80', 'https://b2:443']}", "mix http and https"),
             ("pulsar: {token_file: /a, basic: {username: u, password_file: /p}}", "exclude each other"),
+            (
+                "pulsar: {token_file: /a, oauth2: {issuer_url: 'https://i.example', private_key_file: /k}}",
+                "token_file and oauth2 exclude each other",
+            ),
+            ("pulsar: {oauth2: {issuer_url: 'http://i.example', private_key_file: /k}}", "wanted https, or http on a"),
             ("pulsar: {tls: {cert_file: a}}", "cert_file and key_file belong together"),
             ("pulsar: {basic: {username: 'u:v', password_file: /p}}", "pulsar.basic.username: wanted text as"),
             ("pulsar: {cluster: '..'}", "pulsar.cluster: wanted the name of a Pulsar cluster"),
@@ -358,7 +363,7 @@ class TestProblems:
         """It is refused, and not printed to whoever looks on, whatever else is wrong with the address."""
         path = file_of(tmp_path, f"pulsar: {{admin_urls: ['http://me:hunter2@{where}']}}")
         (told,) = problems(path)
-        assert "secrets belong into token_file or basic" in told
+        assert "secrets belong into token_file, basic or oauth2" in told
         assert "hunter2" not in told
 
     def test_a_password_in_the_wrong_place_is_not_repeated(self, tmp_path: Path) -> None:

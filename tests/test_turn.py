@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from lbd.store.state import StateDir, TurnMemory
 from tests import fake_pulsar
 from tests.builders import state_begun
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
+from tests.pulsar.issuer import issuing, key_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -621,6 +623,30 @@ class TestErrors:
         assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
         assert {one.authorization for one in pulsar.requests} == {"Bearer right"}
         assert "right" not in (tmp_path / "state" / "journal.jsonl").read_text().replace("right now", "")
+
+    def test_with_an_access_token(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """One token of the issuer is enough for all requests of a turn; neither it nor the secret is stored."""
+        pulsar.authorization = "Bearer access-token-1"
+        with issuing() as issuer:
+            client = {"issuer_url": issuer.url, "private_key_file": key_file(tmp_path / "key.json")}
+            record = once(settings(pulsar, tmp_path, pulsar={"admin_urls": pulsar.urls[:1], "oauth2": client}))
+        assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
+        assert {one.authorization for one in pulsar.requests} == {"Bearer access-token-1"}
+        assert issuer.issued == 1
+        kept = b"".join(path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file())
+        assert issuer.token.encode() not in kept
+        assert issuer.secret.encode() not in kept
+
+    def test_with_an_issuer_that_hangs(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The turn ends after one read timeout, not after one for each request, and says whose fault it is."""
+        with issuing(hanging=threading.Event()) as issuer:
+            client = {"issuer_url": issuer.url, "private_key_file": key_file(tmp_path / "key.json")}
+            reach = {"admin_urls": pulsar.urls, "oauth2": client, "read_timeout_seconds": 1}
+            started_at = time.monotonic()
+            record = once(settings(pulsar, tmp_path, pulsar=reach))
+            assert time.monotonic() - started_at < 5
+        unmoved(pulsar, record)
+        assert f"{issuer.url}: no access token" in record.sentence
 
     def test_nobody_there(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A cluster that is down is an error in words."""

@@ -632,7 +632,11 @@ def check_rights(survey: Survey) -> Iterator[Finding]:
     """Refused calls with the right that each needs, and other calls without a usable answer."""
     if survey.refused:
         refusals = "; ".join(f"{', '.join(calls)} want a {role}" for role, calls in _by_role(survey.refused).items())
+        oauth2 = survey.settings.pulsar.oauth2
         todo = "give lbd a superuser's token (pulsar.token_file), password (pulsar.basic) or certificate (pulsar.tls)"
+        if oauth2 is not None:
+            who = f"the client of {oauth2.private_key_file} at {oauth2.issuer_url}"
+            todo = f"make {who} a superuser of the brokers, and compare pulsar.oauth2.audience with what they want"
         yield RIGHTS.problem(f"refused with 401 or 403: {refusals}", todo)
     elif survey.observation is not None:
         yield RIGHTS.ok(f"every read is allowed; unload wants a {SUPERUSER}, too, and was not tried")

@@ -326,6 +326,7 @@ def _files(settings: Settings) -> Iterator[tuple[str, Path]]:
     named = {
         "pulsar.token_file": pulsar.token_file,
         "pulsar.basic.password_file": pulsar.basic.password_file if pulsar.basic is not None else None,
+        "pulsar.oauth2.private_key_file": pulsar.oauth2.private_key_file if pulsar.oauth2 is not None else None,
         "pulsar.tls.key_file": pulsar.tls.key_file,
         "api.token_file": api.token_file,
         "api.tokens_file": api.tokens_file,

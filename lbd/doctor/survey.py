@@ -37,7 +37,7 @@ ROLES = {
     "antiAffinity": TENANT_ADMIN,
 }
 """The right that each call needs where authentication and authorization are on (BrokersBase, BrokerStatsBase,
-ClustersBase, NamespacesBase). A superuser has all of them; unload and lookup need a superuser, too."""
+ClustersBase, NamespacesBase). A superuser has all of them; an unload needs a superuser, too (docs/permissions.md)."""
 
 
 @dataclass(frozen=True)

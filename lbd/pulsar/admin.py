@@ -17,6 +17,7 @@ from lbd.errors import AdminError, ObserveError
 from lbd.model import ProcessCpu
 from lbd.pulsar import paths
 from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
+from lbd.pulsar.oauth2 import bearer_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,7 @@ class AdminClient:
 
     def __init__(self, settings: PulsarSettings, silences: BrokerHealth | None = None) -> None:
         self.settings = settings
-        self.http, self._shared = Http(settings, silences), silences is not None
+        self.http, self._shared = Http(settings, silences, bearer_token(settings)), silences is not None
         self._urls = list(settings.admin_urls)
         self._secure = self._urls[0].startswith("https:")
         self._cluster = settings.cluster
@@ -267,7 +268,9 @@ class AdminClient:
         if len(failures) == 1:
             raise failures[0]
         status = failures[0].status if failures else None
-        raise AdminError("; ".join(str(error) for error in failures) or "no broker to ask", status=status)
+        raise AdminError(
+            "; ".join(dict.fromkeys(str(error) for error in failures)) or "no broker to ask", status=status
+        )
 
     def _expected(self, answer: Response, expect: set[int] | None, method: str = "GET") -> Response:
         if answer.status not in (expect or {200}):
@@ -276,7 +279,7 @@ class AdminClient:
 
     def _unexpected(self, answer: Response, expect: set[int], method: str = "GET") -> AdminError:
         wanted = "/".join(str(status) for status in sorted(expect))
-        message = f"HTTP {answer.status}{error_reason(answer)}, wanted {wanted}{_advice(answer)}"
+        message = f"HTTP {answer.status}{error_reason(answer)}, wanted {wanted}{_advice(answer, self.settings)}"
         return AdminError(f"{method} {answer.shown(answer.url.partition('?')[0])}: {message}", status=answer.status)
 
     @staticmethod
@@ -309,10 +312,13 @@ def error_reason(answer: Response) -> str:
     return f" ({answer.shown(lines[0][:LOOKED_AT_BYTES])[:200]})" if lines else ""
 
 
-def _advice(answer: Response) -> str:
+def _advice(answer: Response, settings: PulsarSettings) -> str:
     status = answer.status
     if status == 404 and answer.url.endswith(paths.RUNTIME_CONFIGURATION):
         return "; is this a broker's web address?"
+    if status in {401, 403} and settings.oauth2 is not None:
+        issuer = settings.oauth2.issuer_url
+        return f"; the access token of {issuer} is for another audience, or not a superuser's (pulsar.oauth2)"
     if status in {401, 403}:
         return "; the token is missing, wrong, or not a superuser's (pulsar.token_file)"
     return "; brokers take this setting only from broker.conf, with a restart" if status == 412 else ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lbd.clock import boot_seconds
 from lbd.errors import ObserveError, UsageError
 from lbd.pulsar.http import Secret
+from lbd.pulsar.oauth2 import bearer_token
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 
 if TYPE_CHECKING:
@@ -142,9 +143,9 @@ def connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - s
 
 
 def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see library
-    """As for the admin API; a token is read again whenever the client connects."""
-    if settings.token_file is not None:
-        token = Secret(settings.token_file)
+    """As for the admin API; the token is asked for whenever the client connects."""
+    token = bearer_token(settings)
+    if token is not None:
         token.word()
         return pulsar.AuthenticationToken(token.word)
     if settings.basic is not None:

@@ -20,7 +20,7 @@ from email.errors import MissingHeaderBodySeparatorDefect
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from urllib.parse import quote, urljoin, urlsplit
 from weakref import WeakSet, finalize
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 def translated(exchange: BoundedExchange, url: str, error: Exception) -> AdminError:
     """An error of requests, urllib3 or the TLS files as one of ours."""
-    words = _unreached(url, error) or _failure_text(url, error)
+    words = _unreached(exchange, url, error) or _failure_text(exchange, url, error)
     return AdminError(f"{exchange.request}: {words}", sent=exchange.sent)
 
 
@@ -70,27 +70,27 @@ def _late(error: BaseException) -> bool:
     return isinstance(error, requests.exceptions.Timeout | TimeoutError) or "Read timed out" in str(error)
 
 
-def _unreached(url: str, error: Exception) -> str | None:
+def _unreached(exchange: BoundedExchange, url: str, error: Exception) -> str | None:
     """Why the broker has not even heard of the request; None when it may have."""
     text = str(error)
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return NO_CONNECTION
+        return exchange.no_connection
     if "Connection refused" in text:
-        return "connection refused; is the address right and the broker up?"
+        return f"connection refused; is the address right and the {exchange.peer} up?"
     if "Name or service not known" in text or "Failed to resolve" in text:
         return f"unknown host {urlsplit(url).hostname!r}"
     return None
 
 
-def _failure_text(url: str, error: Exception) -> str:
+def _failure_text(exchange: BoundedExchange, url: str, error: Exception) -> str:
     text = str(error)
     why = " ".join(_innermost(error).split())[:160]
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
-        return "TLS failed: no TLS is spoken there, whatever pulsar.tls.ca_file is; is this the port for http?"
+        return f"TLS failed: no TLS is spoken there, whatever {exchange.ca_setting} is; is this the port for http?"
     if isinstance(error, requests.exceptions.SSLError) and ("has expired" in why or "not yet valid" in why):
         return f"TLS failed: {why}; renew it at whoever answers there, or set the clock of this machine right"
     if isinstance(error, requests.exceptions.SSLError):
-        return f"TLS failed: {why}; check pulsar.tls.ca_file and the certificate's names"
+        return f"TLS failed: {why}; check {exchange.ca_setting} and the certificate's names"
     if _late(error):
         return "no answer in time"
     if isinstance(error, requests.exceptions.ConnectionError) and url.startswith("http:"):
@@ -192,19 +192,25 @@ ANSWERS = InFlight()
 HEAD_BYTES = 1 << 20
 """What an answer may have beside its body: head, sizes of chunks, trailers."""
 
-NO_CONNECTION = "no connection in time; is the address right and the broker up?"
-
 _BUFFER_BYTES = 1 << 16
 
 
 class BoundedExchange:
     """One request and its answer: until when they may take (boot seconds), and how many bytes may come.
 
-    ``request`` is what errors are about. ``sent`` is whether the broker may have heard of it.
+    ``request``, ``peer`` and ``ca_setting`` are for errors. ``sent`` is whether the peer may have heard of it.
     """
 
-    def __init__(self, request: str, ends_at: float, most_bytes: int) -> None:
-        self.request, self.ends_at = request, ends_at
+    def __init__(
+        self,
+        request: str,
+        ends_at: float,
+        most_bytes: int,
+        *,
+        peer: str = "broker",
+        ca_setting: str = "pulsar.tls.ca_file",
+    ) -> None:
+        self.request, self.ends_at, self.peer, self.ca_setting = request, ends_at, peer, ca_setting
         self.sent = False
         self.received_bytes = 0
         self.given_up = ""
@@ -222,12 +228,15 @@ class BoundedExchange:
     def late(self) -> AdminError:
         """The error for a missed deadline, with how far the exchange came; to be raised from a TimeoutError."""
         if not self.sent:
-            return AdminError(
-                f"{self.request}: no connection in time; is the address right and the broker up?", sent=False
-            )
+            return AdminError(f"{self.request}: {self.no_connection}", sent=False)
         if not self.received_bytes:
             return AdminError(f"{self.request}: no answer in time")
         return AdminError(f"{self.request}: answer not complete in time, {self.received_bytes} bytes came")
+
+    @property
+    def no_connection(self) -> str:
+        """What to say where the time was over before there was one."""
+        return f"no connection in time; is the address right and the {self.peer} up?"
 
     def receives(self, connected: socket.socket) -> None:
         """Its answer comes over this connection."""
@@ -476,6 +485,7 @@ MAX_HOPS = 5
 """An unload needs three: any broker -> leader -> owner, and back once when the leader changed meanwhile."""
 
 _REDIRECTS = {301, 302, 303, 307, 308}
+_UNAUTHORIZED = 401
 
 SHORTEST_PAUSE_SECONDS = 1.0
 """Before a request is sent again to a broker that asked for less, or for a time that is over."""
@@ -572,6 +582,24 @@ def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join([*whole, *cut]) or r"(?!)", re.IGNORECASE)
 
 
+class BearerToken(Protocol):
+    """A token for ``Authorization: Bearer``, whoever issues it. Thread-safe."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The tokens that were sent last, which an answer may send back."""
+
+    @property
+    def trouble(self) -> str:
+        """Why an older token is in use than the one that should be; empty where none is."""
+
+    def word(self, ends_at: float | None = None) -> str:
+        """The token to send. Waiting for it ends at ``ends_at`` (boot seconds). Raises :class:`LbdError`."""
+
+    def instead_of(self, refused: str, ends_at: float | None = None) -> str:
+        """The token to send after a broker has refused one with 401; the same one where there is no other."""
+
+
 STILL = "the one that was read last is used, until it expires or lbd is restarted"
 
 
@@ -611,24 +639,36 @@ class Secret:
             raise UsageError(f"{self._path}: secret is empty")
         return self._value
 
-    def word(self) -> str:
+    def word(self, ends_at: float | None = None) -> str:  # noqa: ARG002 - a file does not let anybody wait
         """The secret, checked for use in a header: an error about a header that cannot be sent would show its value."""
         secret = self.value()
-        if not (secret.isascii() and secret.isprintable() and " " not in secret):
+        if not one_word(secret):
             raise UsageError(f"{self._path}: secret cannot be sent: it is more than one word of plain characters")
         return secret
+
+    def instead_of(self, refused: str, ends_at: float | None = None) -> str:  # noqa: ARG002 - see BearerToken
+        """What is in the file by now."""
+        return self.word()
+
+
+def one_word(secret: str) -> bool:
+    """Whether a header can carry it."""
+    return bool(secret) and secret.isascii() and secret.isprintable() and " " not in secret
 
 
 class Http:
     """Sends requests to brokers. Thread-safe: each thread has a session of its own.
 
     ``silences`` is what this process knows of brokers that answer nothing; None: what this one will find out.
+    ``token`` is sent to brokers (:func:`lbd.pulsar.oauth2.bearer_token`).
     """
 
-    def __init__(self, settings: PulsarSettings, silences: BrokerHealth | None = None) -> None:
+    def __init__(
+        self, settings: PulsarSettings, silences: BrokerHealth | None = None, token: BearerToken | None = None
+    ) -> None:
         self._settings = settings
         self._sessions = Sessions(settings)
-        self._token = Secret(settings.token_file) if settings.token_file else None
+        self._token = token
         self._password = Secret(settings.basic.password_file, settings.basic.username) if settings.basic else None
         self._admin = {host_port(url) for url in settings.admin_urls}
         self._trusted: set[HostPort | None] = set()
@@ -725,15 +765,18 @@ class Http:
         *,
         others: bool,
     ) -> Response:
-        first, hop, again = url, 0, False
+        first, hop, again, renewed = url, 0, False, False
         busy = {429, 503} if method == "GET" and not others else {429}
         while hop <= hops:
+            token = self._token.word(ends_at) if self._token else ""  # may wait, so what must be checked last follows
             if (hop or again) and before_hop is not None:
                 before_hop(base_url(url))
             if begin_by is not None and boot_seconds() > begin_by:
                 raise AdminError(f"{method} {printable_url(url)}: too late to begin; not sent", sent=False)
-            answer = self._once(method, url, params, ends_at, content)
+            answer = self._once(method, url, params, ends_at, content, token)
             again = _waited(answer, busy, ends_at if begin_by is None else min(ends_at, begin_by))
+            if not renewed and answer.status == _UNAUTHORIZED:
+                again = renewed = self._renewed(token, ends_at)
             if again:
                 continue
             if answer.location is None or hops == 0:
@@ -741,8 +784,15 @@ class Http:
             url, params, hop = _followed(url, answer.location), None, hop + 1
         raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_url(url)}", sent=False)
 
+    def _renewed(self, refused: str, ends_at: float) -> bool:
+        """Whether there is another token than one that a broker refused: no broker has carried the request out."""
+        try:
+            return self._token is not None and self._token.instead_of(refused, ends_at) != refused
+        except LbdError:
+            return False  # the broker's answer says enough, and the next request says the rest
+
     def _once(
-        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
+        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None, token: str
     ) -> Response:
         if not (self._trusts(url) or self._learns_of(url)):
             refused = (
@@ -753,7 +803,7 @@ class Http:
         base, sent_at = base_url(url), time.time()
         self.silences.refuse(f"{method} {printable_url(url)}", base)
         try:
-            return self._exchange(method, url, params, ends_at, content)
+            return self._exchange(method, url, params, ends_at, content, token)
         except AdminError as error:
             if method == "GET" and timed_out(error):
                 self.silences.unanswered(base, sent_at)
@@ -763,20 +813,21 @@ class Http:
         """Whether a broker answers what every turn asks, rightly or not; one that is not there is not silent."""
         try:
             ends_at = boot_seconds() + min(seconds, self._settings.read_timeout_seconds)
-            self._exchange("GET", base + paths.LOAD_REPORT, None, ends_at, None)
+            token = self._token.word(ends_at) if self._token else ""
+            self._exchange("GET", base + paths.LOAD_REPORT, None, ends_at, None, token)
         except LbdError as error:
             return not timed_out(error)
         return True
 
     def _exchange(
-        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
+        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None, token: str
     ) -> Response:
         started_at, status = boot_seconds(), None
         if started_at >= ends_at:
             raise AdminError(f"{method} {printable_url(url)}: no time left; not sent", sent=False)
         self.sent = next(self._requests)
         exchange = BoundedExchange(f"{method} {printable_url(url)}", ends_at, MAX_RESPONSE_BYTES)
-        headers = self._authorization() | (_JSON if content is not None else {})
+        headers = self._authorization(token) | (_JSON if content is not None else {})
         share = ANSWERS.begin(exchange)
         try:
             with self._sessions.send(exchange, method, url, params, headers, content) as response:
@@ -798,7 +849,7 @@ class Http:
 
     def _body(self, response: requests.Response, exchange: BoundedExchange, share: Share) -> bytes:
         with io.BytesIO() as body:  # it ends with an error, too, whoever keeps that one
-            for piece in _unpacked(response, exchange):
+            for piece in unpacked(response, exchange):
                 if body.tell() + len(piece) > MAX_RESPONSE_BYTES:
                     raise exchange.too_long()
                 ANSWERS.grow(share, len(piece), MAX_RESPONSE_BYTES)
@@ -814,9 +865,9 @@ class Http:
         pairs = [f"{name}:{password}" for password in passwords]
         return (*pairs, *(base64.b64encode(pair.encode()).decode() for pair in pairs), *passwords, *tokens)
 
-    def _authorization(self) -> dict[str, str]:
-        if self._token:
-            return {"Authorization": f"Bearer {self._token.word()}"}
+    def _authorization(self, token: str) -> dict[str, str]:
+        if token:
+            return {"Authorization": f"Bearer {token}"}
         if self._password and self._settings.basic:
             pair = f"{self._settings.basic.username}:{self._password.value()}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
@@ -852,7 +903,7 @@ def _words(address: HostPort | None) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _unpacked(response: requests.Response, exchange: BoundedExchange) -> Iterator[bytes]:
+def unpacked(response: requests.Response, exchange: BoundedExchange) -> Iterator[bytes]:
     """The body in pieces of no more than ``_CHUNK_BYTES``, however small they came packed. Packed twice is refused."""
     packing = response.headers.get("Content-Encoding", "identity").strip().lower()
     if packing not in {"identity", "gzip", "x-gzip", ""}:

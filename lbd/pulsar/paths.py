@@ -332,6 +332,8 @@ TEMPLATES = (
     "namespaces/{tenant}/{namespace}/{bundle}/topicHashPositions",
     "namespaces/{tenant}/{namespace}/{bundle}/unload",
     "persistent/{tenant}/{namespace}/{topic}",
+    "persistent/{tenant}/{namespace}/{topic}/messageTTL",
+    "persistent/{tenant}/{namespace}/{topic}/permissions",
     "persistent/{tenant}/{namespace}/{topic}/stats",
     "persistent/{tenant}/{namespace}/{topic}/subscription/{name}",
     "persistent/{tenant}/{namespace}/{topic}/subscription/{name}/expireMessages/{seconds}",

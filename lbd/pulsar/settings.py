@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -15,6 +15,7 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 3600
 ACKNOWLEDGED_WITHIN_SECONDS = 10.0
 """How soon a leader's line must be in its topic; one that takes longer leads no more."""
 
+_PLAIN_LINE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
 _NEVER_IN_A_URL = re.compile(r"[\s\x00-\x1f\x7f<>\"{}|\\^`#]")
 
 
@@ -47,6 +48,69 @@ class BasicSettings(BaseModel):
     password_file: SecretPath = Field(description="File with the password. lbd reads it again when it changes")
 
 
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
+
+
+class Oauth2Settings(BaseModel):
+    """OAuth2 client credentials (RFC 6749, 4.4), with the names that Pulsar's clients use."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer_url: str = Field(
+        description="Address of the issuer, which serves /.well-known/openid-configuration below it. https, or http on"
+        " a loopback address"
+    )
+    private_key_file: SecretPath = Field(
+        description="Credentials file of Pulsar's clients: JSON with type client_credentials, client_id and"
+        " client_secret. A path or a file:// URL. lbd reads it again at each renewal"
+    )
+    audience: str | None = Field(
+        None, pattern=_PLAIN_LINE, description="Audience of the access token, if the issuer wants one"
+    )
+    scope: str | None = Field(
+        None,
+        pattern=_PLAIN_LINE,
+        description="Scopes of the access token, separated by spaces, if the issuer wants them",
+    )
+    ca_file: FilePath | None = Field(
+        None, description="PEM file with the CA certificates to trust for the issuer. With null, those of the system"
+    )
+
+    @field_validator("issuer_url")
+    @classmethod
+    def _issuer(cls, url: str) -> str:
+        return checked_issuer(url, "issuer_url").rstrip("/")
+
+    @field_validator("private_key_file", mode="before")
+    @classmethod
+    def _without_scheme(cls, value: object) -> object:
+        """The path of a ``file:`` URL."""
+        if not (isinstance(value, str) and value.startswith("file:")):
+            return value
+        parts = urlsplit(value)
+        if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
+            raise ValueError("wanted a path, or file:///PATH")
+        return unquote(parts.path)
+
+
+def checked_issuer(url: str, what: str) -> str:
+    """An address that may be sent a client's secret; ``what`` names it. Raises :class:`ValueError` for any other."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and "@" not in url
+        usable = usable and not _NEVER_IN_A_URL.search(url) and not parts.query
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{what} is no address of an issuer; wanted https://HOST/PATH, without user or query")
+    if parts.scheme == "http" and not _LOOPBACK.fullmatch(parts.hostname or ""):
+        raise ValueError(
+            f"{what} {parts.scheme}://{parts.netloc} would be sent the client's secret unencrypted; wanted https,"
+            " or http on a loopback address"
+        )
+    return url
+
+
 class PulsarSettings(BaseModel):
     """How lbd reaches the cluster, and as which user."""
 
@@ -71,6 +135,7 @@ class PulsarSettings(BaseModel):
     )
     tls: TlsSettings = TlsSettings()
     basic: BasicSettings | None = None
+    oauth2: Oauth2Settings | None = None
     connect_timeout_seconds: float = Field(
         3.0,
         ge=SHORTEST_SECONDS,
@@ -111,8 +176,10 @@ class PulsarSettings(BaseModel):
 
     @model_validator(mode="after")
     def _one_identity(self) -> PulsarSettings:
-        if self.token_file and self.basic:
-            raise ValueError("token_file and basic exclude each other: give one of them")
+        named = {"token_file": self.token_file, "basic": self.basic, "oauth2": self.oauth2}
+        given = [name for name, value in named.items() if value is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other: give one of them")
         if len({urlsplit(url).scheme for url in self.admin_urls}) > 1:
             raise ValueError("admin_urls mix http and https: give all in one scheme")
         return self
@@ -142,7 +209,7 @@ class LeaderSettings(BaseModel):
 
 def _checked_service(url: str) -> str:
     if "@" in url:
-        raise ValueError("the URL carries a user or password: secrets belong into token_file or basic")
+        raise ValueError("the URL carries a user or password: secrets belong into token_file, basic or oauth2")
     scheme, _, hosts = url.rstrip("/").partition("://")
     try:
         parts = [urlsplit(f"//{host}") for host in hosts.split(",")]
@@ -156,7 +223,7 @@ def _checked_service(url: str) -> str:
 
 def _checked(url: str) -> str:
     if "@" in url:
-        raise ValueError("an admin URL carries a user or password: secrets belong into token_file or basic")
+        raise ValueError("an admin URL carries a user or password: secrets belong into token_file, basic or oauth2")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0

@@ -13,6 +13,7 @@ from lbd.config import Settings
 from lbd.doctor import brokers, checklist, own_state, traffic
 from lbd.doctor.findings import broker_names, named
 from lbd.doctor.survey import ClockOffset, Survey
+from lbd.errors import AdminError
 from lbd.observe.observer import Observation
 from lbd.observe.parse import Usage
 from lbd.permit.policies import Isolation
@@ -163,7 +164,15 @@ def test_many_brokers_are_counted(some: list[str], everybody: list[str], told: s
     ],
 )
 @pytest.mark.parametrize(
-    "name", ["pulsar.token_file", "pulsar.basic.password_file", "api.token_file", "api.tokens_file", "notify.url_file"]
+    "name",
+    [
+        "pulsar.token_file",
+        "pulsar.basic.password_file",
+        "pulsar.oauth2.private_key_file",
+        "api.token_file",
+        "api.tokens_file",
+        "notify.url_file",
+    ],
 )
 def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: str, seen: str):
     """The owner and a group that may read are meant; anybody else is told, and what to do."""
@@ -172,12 +181,26 @@ def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: 
         path.touch()
         path.chmod(mode)
     section, _, key = name.partition(".")
-    values = {"username": "u", "password_file": path} if "basic" in key else path
-    chosen = Settings.model_validate({section: {key.partition(".")[0]: values}, "state_dir": NOWHERE})
+    group, _, setting = key.partition(".")
+    others = {"basic": {"username": "u"}, "oauth2": {"issuer_url": "https://issuer.example"}}
+    values = {setting: path, **others[group]} if setting else path
+    chosen = Settings.model_validate({section: {group: values}, "state_dir": NOWHERE})
     (found,) = own_state.check_secret_files(survey({}, settings=chosen))
     assert found.level == level
     assert seen.format(name=name, path=path) in found.seen
     assert bool(found.todo) == (level != "ok")
+
+
+def test_a_refused_access_token_names_its_issuer():
+    """Whoever can help has to know which client of which issuer it is."""
+    client = {"issuer_url": "https://issuer.example/realm", "private_key_file": "/etc/lbd/oauth2.json"}
+    chosen = Settings.model_validate({"pulsar": {"oauth2": client}, "state_dir": NOWHERE})
+    refused = {"leaderBroker": AdminError("HTTP 401", status=401)}
+    (found,) = [
+        one for one in brokers.check_rights(survey({}, settings=chosen, failed=refused)) if one.check == "rights"
+    ]
+    assert found.level == "problem"
+    assert "the client of /etc/lbd/oauth2.json at https://issuer.example/realm a superuser" in found.todo
 
 
 def test_no_files_with_secrets():

@@ -161,6 +161,16 @@ def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
             {"token": {"secretName": "token"}, "config": {"pulsar": {"token_file": "/more/token"}}},
             "token.secretName and config.pulsar.token_file name two tokens",
         ),
+        ({"oauth2": {"secretName": "client"}}, "oauth2.secretName needs config.pulsar.oauth2.issuer_url"),
+        ({"oauth2": {"secretName": "client"}, "token": {"secretName": "token"}}, "name two identities; give one"),
+        (
+            {
+                "oauth2": {"secretName": "client"},
+                "config": {"pulsar": {"oauth2": {"issuer_url": "https://issuer.example"}}},
+                "networkPolicy": {"enabled": True},
+            },
+            "the issuer could not be reached",
+        ),
         (
             {"notify": {"secretName": "hook"}, "config": {"notify": {"url_file": "/more/hook"}}},
             "notify.secretName and config.notify.url_file name two addresses",
@@ -229,6 +239,20 @@ def test_beside_the_apache_chart(chart: Chart, tmp_path: Path):
     assert secrets["pulsar-ca-tls"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
     to = one(found, "NetworkPolicy")["spec"]["egress"][1]
     assert to["to"] == [{"podSelector": {"matchLabels": {"app": "pulsar", "component": "broker"}}}]
+
+
+def test_the_credentials_of_an_oauth2_client(chart: Chart, tmp_path: Path):
+    """The file comes from a Secret, the rest from the settings."""
+    oauth2 = {"issuer_url": "https://issuer.example/realm", "audience": "urn:pulsar"}
+    found = chart.with_values({"oauth2": {"secretName": "client"}, "config": {"pulsar": {"oauth2": oauth2}}})
+    pod = dict(pods(found))["lbd"]
+    reached = settings(found, pod, tmp_path).settings.pulsar.oauth2
+    secrets = {each["secret"]["secretName"]: each["secret"] for each in pod["spec"]["volumes"] if "secret" in each}
+
+    assert reached is not None
+    assert (reached.issuer_url, reached.audience) == ("https://issuer.example/realm", "urn:pulsar")
+    assert str(reached.private_key_file) == "/var/run/secrets/lbd/oauth2/oauth2.json"
+    assert secrets["client"]["items"] == [{"key": "oauth2.json", "path": "oauth2.json"}]
 
 
 def test_the_webhook_is_known_and_can_be_reached(chart: Chart, tmp_path: Path):

@@ -42,6 +42,8 @@ TOPIC = "persistent://t/n/topic"
         (paths.topic_hash_positions(BUNDLE), "namespaces/{tenant}/{namespace}/{bundle}/topicHashPositions"),
         (paths.topic(TOPIC), "persistent/{tenant}/{namespace}/{topic}"),
         (paths.topic_stats(TOPIC), "persistent/{tenant}/{namespace}/{topic}/stats"),
+        (paths.topic_ttl(TOPIC), "persistent/{tenant}/{namespace}/{topic}/messageTTL"),
+        (paths.topic_permissions(TOPIC), "persistent/{tenant}/{namespace}/{topic}/permissions"),
         (paths.scalable_topics("t/n"), "scalable/{tenant}/{namespace}"),
         (paths.scalable_topic("topic://t/n/a/b"), "scalable/{tenant}/{namespace}/{topic}"),
         (paths.subscription(TOPIC, "s"), "persistent/{tenant}/{namespace}/{topic}/subscription/{name}"),

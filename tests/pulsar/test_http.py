@@ -25,6 +25,7 @@ from lbd.clock import boot_seconds
 from lbd.errors import AdminError, RefusedError, UsageError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.http import MAX_HOPS, Http, Response, _waited
+from lbd.pulsar.oauth2 import bearer_token
 from lbd.pulsar.settings import BasicSettings, PulsarSettings, TlsSettings
 from tests import fake_pulsar
 
@@ -40,7 +41,8 @@ UNLOAD = "/admin/v2/namespaces/t/n/0x00000000_0xffffffff/unload"
 
 def http(*urls: str, **changes: object) -> Http:
     """An Http of a cluster whose brokers b1, b2 and b3 are known."""
-    found = Http(PulsarSettings.model_validate({"admin_urls": urls or (ONE,), **changes}))
+    settings = PulsarSettings.model_validate({"admin_urls": urls or (ONE,), **changes})
+    found = Http(settings, token=bearer_token(settings))
     found.trust(["b1:8080", "b2:8080", "b3:8080"])
     return found
 
@@ -395,6 +397,23 @@ class TestCredentials:
             asker.send("GET", f"{ONE}/x")
             (tmp_path / "new").write_text("second", encoding="utf-8")
             (tmp_path / "new").replace(token)
+            assert asker.send("GET", f"{ONE}/x").status == 200
+
+    def test_a_projected_token_is_read_again(self, tmp_path: Path) -> None:
+        """Kubernetes replaces the link ``..data``, to which the file's own link leads, and removes what was there."""
+        for name, content in (("..1", "first"), ("..2", "second")):
+            (tmp_path / name).mkdir()
+            secret(tmp_path / name / "token", content)
+        (tmp_path / "..data").symlink_to("..1")
+        (tmp_path / "token").symlink_to("..data/token")
+        asker = http(token_file=tmp_path / "token")
+        with responses.RequestsMock() as mock:
+            mock.get(f"{ONE}/x", match=[authorized("Bearer first")])
+            mock.get(f"{ONE}/x", match=[authorized("Bearer second")])
+            asker.send("GET", f"{ONE}/x")
+            (tmp_path / "..data_tmp").symlink_to("..2")
+            (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+            (tmp_path / "..1" / "token").unlink()
             assert asker.send("GET", f"{ONE}/x").status == 200
 
     @pytest.mark.parametrize(

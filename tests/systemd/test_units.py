@@ -163,3 +163,15 @@ def test_the_token_is_where_the_settings_look_for_it():
     assert "LoadCredential=token:/etc/lbd/token" in found
     assert "Environment=LBD_PULSAR__TOKEN_FILE=%d/token" in found
     assert load(None, {"LBD_PULSAR__TOKEN_FILE": "/run/credentials/lbd.service/token"}).settings.pulsar.token_file
+
+
+def test_the_credentials_of_an_oauth2_client_are_where_the_settings_look_for_them():
+    """The rest of ``pulsar.oauth2`` stands in the settings file."""
+    found = (UNITS / "oauth2.conf").read_text()
+    assert "LoadCredential=oauth2.json:/etc/lbd/oauth2.json" in found
+    assert "Environment=LBD_PULSAR__OAUTH2__PRIVATE_KEY_FILE=%d/oauth2.json" in found
+    given = {
+        "LBD_PULSAR__OAUTH2__ISSUER_URL": "https://issuer.example",
+        "LBD_PULSAR__OAUTH2__PRIVATE_KEY_FILE": "/run/credentials/lbd.service/oauth2.json",
+    }
+    assert load(None, given).settings.pulsar.oauth2

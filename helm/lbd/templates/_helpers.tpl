@@ -79,6 +79,12 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
   items: [{key: {{ .key }}, path: token}]
   env: {LBD_PULSAR__TOKEN_FILE: token}
 {{- end }}{{ end }}
+{{- with .Values.oauth2 }}{{ if .secretName }}
+- secret: {{ .secretName }}
+  folder: oauth2
+  items: [{key: {{ .key }}, path: oauth2.json}]
+  env: {LBD_PULSAR__OAUTH2__PRIVATE_KEY_FILE: oauth2.json}
+{{- end }}{{ end }}
 {{- with .Values.tls.ca }}{{ if .secretName }}
 - secret: {{ .secretName }}
   folder: ca
