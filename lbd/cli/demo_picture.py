@@ -20,7 +20,7 @@ from rich.text import Text
 
 from lbd.cli.render import amount, plain, table
 from lbd.cli.status_text import common_end
-from lbd.demo import NOT_SENT, SENT, WAITS, DemoProgress, gap
+from lbd.demo import DAY_SECONDS, NOT_SENT, SENT, WAITS, DemoProgress, gap
 from lbd.text import counted
 
 if TYPE_CHECKING:
@@ -139,10 +139,11 @@ def serving(admin_url: str, state_dir: str, api: str | None, wanted: ApiSettings
     shown = f"{api}{taken} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
     served = shown if api else "Its API and dashboard do not listen: no port is free"
     return f"""
-It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
+It goes on at the pace of this machine's clock, until Ctrl-C. Each simulated day of {DAY_SECONDS / 60:.0f} minutes
+the bundles of another broker are busy; the next moves come after ten minutes or so. In another terminal:
   export LBD_PULSAR__ADMIN_URLS='["{admin_url}"]'
   export LBD_STATE_DIR={state_dir}    and then
-  lbd doctor, dry-run, status, explain, history, pause, unload BUNDLE, split BUNDLE, place BUNDLE, drain BROKER
+  lbd doctor, dry-run, plan, status, explain, history, pause, unload BUNDLE, split BUNDLE, place BUNDLE, drain BROKER
 {served}.
 The log of its lbd is {state_dir}/lbd.log
 """
