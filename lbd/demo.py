@@ -27,7 +27,7 @@ from lbd.simulate.cluster import cluster as built
 from lbd.simulate.cluster import idle_at, points_at, rates_at
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.world import MIB
-from lbd.turn.record import turn_record
+from lbd.turn.record import gap_points, turn_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,8 +110,7 @@ class DemoProgress:
 
 def gap(turn: TurnRecord) -> float | None:
     """Points between the highest and the lowest score of a turn."""
-    scores = [broker.score for broker in turn.brokers if broker.score is not None]
-    return max(scores) - min(scores) if len(scores) > 1 else None
+    return gap_points(broker.score for broker in turn.brokers)
 
 
 def _merge_sentences(said: tuple[Sentence, ...], turn: TurnRecord) -> tuple[Sentence, ...]:

@@ -122,7 +122,8 @@ def _go_on(found: Stage) -> None:
 
 def _print_scorecard(found: Stage) -> None:
     """Print the scorecard, computed from the true state of the cluster."""
-    Console(highlight=False, soft_wrap=True).print(demo_picture.card(found.truth.scorecard(found.settings)))
+    card = demo_picture.card(found.truth.scorecard(found.settings), found.seen.gaps)
+    Console(highlight=False, soft_wrap=True).print(card)
 
 
 def _end_only_once() -> None:

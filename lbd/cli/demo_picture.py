@@ -101,13 +101,20 @@ def opening(about: str, cluster: FakePulsar) -> str:
     )
 
 
-def card(found: Scorecard) -> RenderableType:
-    """The short scorecard."""
+def card(found: Scorecard, gaps: tuple[float, float] | None) -> RenderableType:
+    """The short scorecard; ``gaps`` are those of the reports, at first and at last."""
     rows = table(("true scores", "left"), ("first", "right"), ("last", "right"))
     rows.add_row("highest - lowest, points", f"{found.first.gap_points:.1f}", f"{found.last.gap_points:.1f}")
     rows.add_row("standard deviation, points", f"{found.first.std_points:.1f}", f"{found.last.std_points:.1f}")
     rows.add_row("highest / mean", f"{found.first.max_over_mean:.2f}", f"{found.last.max_over_mean:.2f}")
-    return Group(Text(), rows, *map(Text, _lines(found)))
+    return Group(Text(), rows, *map(Text, (*_reported(gaps), *_lines(found))))
+
+
+def _reported(gaps: tuple[float, float] | None) -> Iterator[str]:
+    """Why the lines above state another gap."""
+    if gaps is not None:
+        first, last = gaps
+        yield f"lbd sees a gap of {first:.1f} and {last:.1f}: a report's CPU is a noisy sample of the last minute"
 
 
 def _lines(found: Scorecard) -> Iterator[str]:

@@ -18,5 +18,5 @@ def test_a_single_minute(balanced: float | None, told: str):
     found: Any = SimpleNamespace(hours=1 / 60, rounds=1, moves=1, traffic_moved=0.1, bundles_moved_twice=0)
     found.first = found.last = END
     found.fewest_moves_as_even, found.minutes_to_balance = None, balanced
-    lines: Any = card(found)
+    lines: Any = card(found, None)
     assert str(lines.renderables[-1]) == f"balanced: {told} the cluster's time"
