@@ -111,10 +111,10 @@ def card(found: Scorecard, gaps: tuple[float, float] | None) -> RenderableType:
 
 
 def _reported(gaps: tuple[float, float] | None) -> Iterator[str]:
-    """Why the lines above state another gap."""
+    """The gap as lbd knows it, and why it is another one."""
     if gaps is not None:
         first, last = gaps
-        yield f"lbd sees a gap of {first:.1f} and {last:.1f}: a report's CPU is a noisy sample of the last minute"
+        yield f"by load reports {first:.1f} and {last:.1f} points apart: their CPU is a noisy sample of the last minute"
 
 
 def _lines(found: Scorecard) -> Iterator[str]:
