@@ -27,7 +27,7 @@ from lbd.simulate.cluster import cluster as built
 from lbd.simulate.cluster import idle_at, points_at, rates_at
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.world import MIB
-from lbd.turn.record import turn_record
+from lbd.turn.record import gap_points, turn_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,8 +110,7 @@ class DemoProgress:
 
 def gap(turn: TurnRecord) -> float | None:
     """Points between the highest and the lowest score of a turn."""
-    scores = [broker.score for broker in turn.brokers if broker.score is not None]
-    return max(scores) - min(scores) if len(scores) > 1 else None
+    return gap_points(broker.score for broker in turn.brokers)
 
 
 def _merge_sentences(said: tuple[Sentence, ...], turn: TurnRecord) -> tuple[Sentence, ...]:
@@ -220,6 +219,11 @@ SPEED = 12.0
 PORTS = range(28080, 28090)
 """The first that is free is every broker's, each on an address of its own; where none is the system chooses."""
 
+DAY_SECONDS, BUSY_PEAK = 24 * 60.0, 2.0
+"""Of a served demo: a simulated day takes so long, and at its middle one broker's bundles carry so many times as much.
+For half of the day the brokers are further apart than the low threshold. A day takes four to six moves, half of what
+``guardrails.max_unloads_per_hour`` allows."""
+
 RUNTIME = {"loadBalancerSheddingEnabled": "false"}
 """Two balancers would undo each other's moves; lbd would refuse to move anything."""
 
@@ -253,9 +257,10 @@ class Stage:
         """Where the daemon's API listens, None where it does not."""
         return self._service.api
 
-    def slow_down(self) -> None:
-        """Go on at the pace of this machine's clock."""
+    def live_on(self) -> None:
+        """Go on at the pace of this machine's clock, with traffic that changes day by day."""
         self.cluster.clock.speed = 1.0
+        self.cluster.begin_days(DAY_SECONDS, BUSY_PEAK)
         self._service.plan_again()
 
     @property

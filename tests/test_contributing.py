@@ -34,7 +34,7 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def replayed(**settings: Any) -> list[Replayed]:
     """The example on the recorded hot broker, which has 24 of 32 bundles."""
-    path = ROOT / "examples" / "hot-broker.jsonl"
+    path = ROOT / "tests" / "data" / "hot-broker.jsonl"
     return list(replay(rounds(path), "even-count", settings, stock=False, placement="least-long-term-message-rate"))
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from lbd.cli import COMMANDS, main
 from lbd.config import Settings, load
+from lbd.replay import rounds
 from lbd.store.history_tables import COLUMNS
 from tests import security_page, settings_page
 
@@ -65,6 +66,17 @@ def test_every_example_works(path: Path):
         assert "\n".join(f"    {line}".rstrip() for line in done.stdout.splitlines()) in STRATEGIES
     else:
         assert lbd("replay", str(path), "--profile", "live").returncode == 0
+
+
+def test_the_recording_of_the_examples_is_of_a_cluster_of_real_size():
+    """Each broker carries hundreds of MB/s, in a file that a checkout does not feel."""
+    path = ROOT / "examples" / "hot-broker.jsonl.gz"
+    first = next(rounds(path))[2]
+    carried = first.brokers.rates[:, 2:].sum(axis=1)
+    assert (len(first.brokers), len(first.bundles)) == (8, 320)
+    assert carried.min() > 100e6
+    assert carried.max() > 400e6
+    assert path.stat().st_size < 300_000
 
 
 def test_the_first_settings_only_observe():
@@ -141,7 +153,7 @@ def test_settings_in_a_repository_are_checked(change: str, code: int, told: str,
     changed.write_text((gitops / "lbd.yaml").read_text().replace("low_threshold: 12", change))
     before = ROOT / "examples" / "small.yaml"
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    words = ["sh", str(gitops / "check.sh"), str(changed), str(before), str(ROOT / "examples" / "hot-broker.jsonl")]
+    words = ["sh", str(gitops / "check.sh"), str(changed), str(before), str(ROOT / "examples" / "hot-broker.jsonl.gz")]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)
 
     assert done.returncode == code, done.stderr

@@ -6,7 +6,8 @@ namespace or topic: a cluster has tens of thousands of them. Unknown values are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
@@ -15,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 
 from lbd import __version__
 from lbd.api.published import VERDICTS
+from lbd.load.summary import State
 from lbd.reason import Reason
 from lbd.store.control import Control
 
@@ -85,7 +87,10 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_leader", "1 where this lbd may move; of several that share a cluster one may.", value=leads)
     yield _gauge("lbd_observe_only", "1 where lbd only says what it would move.", value=status.observe_only)
     yield _gauge("lbd_moves_under_way", "Moves that have begun, or wait for their turn.", value=len(status.unfinished))
-    yield _gauge("lbd_moves_last_hour", "Bundles tried within the last hour.", value=status.moves_last_hour)
+    hour = status.last_hour
+    yield _gauge("lbd_moves_last_hour", "Moves begun within the last hour.", value=hour.moves)
+    yield _gauge("lbd_bundles_last_hour", "Different bundles of them.", value=hour.bundles)
+    yield _gauge("lbd_attempts_last_hour", "Unload requests of them, retries included.", value=hour.attempts)
     yield _gauge("lbd_warnings", "Warnings of lbd; lbd status shows them.", value=len(status.warnings))
     found = {one: float(one == last.gap.verdict) for one in VERDICTS}
     yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", found)
@@ -135,7 +140,10 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     yield from _of_live_cpu(seen.snapshot.brokers)
     states = {"active": len(seen.active), "missing": len(seen.missing), "shedding": len(seen.shedding_on)}
     yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
-    yield from _spread([score for score in scores.values() if score is not None])
+    yield from _spread([score for score in scores.values() if score is not None], last.status.gap_points)
+    known = Counter(row.load.state for row in last.status.brokers if row.load is not None)
+    words = "Brokers of which the cost of traffic is known, taken from others, or unknown."
+    yield _labelled("lbd_load_model_brokers", words, "state", {state: known[state] for state in get_args(State)})
 
 
 def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
@@ -149,11 +157,12 @@ def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
     yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to report it.", "broker", asked)
 
 
-def _spread(scores: list[float]) -> Iterator[Metric]:
+def _spread(scores: list[float], gap: float | None) -> Iterator[Metric]:
     if not scores:
         return
     mean = float(np.mean(scores))
-    yield _gauge("lbd_score_gap_points", "Highest score minus lowest.", value=max(scores) - min(scores))
+    if gap is not None:
+        yield _gauge("lbd_score_gap_points", "Highest score minus lowest.", value=gap)
     yield _gauge("lbd_score_mean_points", "Mean score: no placement has a lower peak.", value=mean)
     yield _gauge("lbd_score_stddev_points", "Standard deviation of the scores.", value=float(np.std(scores)))
     if mean > 0:
@@ -163,7 +172,7 @@ def _spread(scores: list[float]) -> Iterator[Metric]:
 def _of_pairs(last: Published) -> Iterator[Metric]:
     ends = ["source", "destination"]
     apart = GaugeMetricFamily("lbd_pair_difference_points", "How far apart a pair is.", labels=ends)
-    hits = GaugeMetricFamily("lbd_pair_hits", "Hits of a pair before this turn.", labels=[*ends, "threshold"])
+    hits = GaugeMetricFamily("lbd_pair_hits", "Hits of a pair, the last turn's counted.", labels=[*ends, "threshold"])
     wanted = GaugeMetricFamily("lbd_pair_hits_wanted", "Hits at which it fires.", labels=[*ends, "threshold"])
     for pair in last.status.pairs:
         key = [pair.source, pair.destination or ""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import signal
 import threading
 import time
@@ -16,13 +17,15 @@ from lbd.cli import demo_picture
 from lbd.cli.demo_picture import Lines, Picture
 from lbd.cli.options import Number
 from lbd.config import ApiSettings, Settings
-from lbd.demo import stage
+from lbd.demo import SPEED, stage
+from lbd.errors import UsageError
 from lbd.simulate.scenario import load, settled, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.demo import Stage
+    from lbd.simulate.scenario import Scenario
 
 LONGEST_SECONDS = 3600
 WANTED = ApiSettings()
@@ -39,21 +42,42 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 )
 @click.option("--seconds", default=60.0, show_default=True, type=Number(1, LONGEST_SECONDS), help="How long to run.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the scenario.")
-@click.option("--serve", is_flag=True, help="Keep running afterwards, to try other commands.")
+@click.option("--serve", is_flag=True, help="Go on living afterwards, to try other commands.")
 def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
     """Watch lbd balance a simulated cluster: no Java, no network, nothing to set up.
 
     The daemon is the real one. It speaks HTTP with simulated brokers on loopback, whose responses are those of Pulsar;
     only time runs twelve times as fast. On a terminal the demo is a live picture, elsewhere one line per event.
 
+    With --serve it then goes on at the pace of this machine's clock. Each simulated day of 24 minutes the bundles of
+    another broker are busy, so lbd has something to move again and again.
+
     \b
     Example: lbd demo --serve
     """
     with _ending_quietly():
         chosen = load(scenario)
+        _check(chosen, scenario, seconds)
         settings = settled(chosen, Settings(interval_seconds=15, api=ApiSettings(enabled=serve)), {})
         with stage(chosen, settings, seed, seconds) as found:
             _show(found, " ".join(chosen.about.split()), seconds, serve=serve)
+
+
+def _check(chosen: Scenario, name: str, seconds: float) -> None:
+    """Raise :class:`UsageError` if the demo would not show what the scenario is about."""
+    longest = LONGEST_SECONDS * SPEED / 3600
+    if chosen.hours > longest:
+        raise UsageError(
+            f"{name}: lasts {chosen.hours:g} h of the cluster's time, and a demo at most {longest:g}; "
+            f"run it with: lbd simulate {name}"
+        )
+    first, shown = chosen.first_event_minutes, seconds * SPEED / 60
+    if first is not None and first >= shown:
+        wanted = math.ceil(first * 60 / SPEED) + 30
+        raise UsageError(
+            f"{name}: nothing happens before minute {first:g} of the cluster's time, and {seconds:g} seconds show "
+            f"{shown:g} minutes; wanted --seconds {wanted} or more"
+        )
 
 
 def _show(found: Stage, about: str, seconds: float, *, serve: bool) -> None:
@@ -68,7 +92,7 @@ def _show(found: Stage, about: str, seconds: float, *, serve: bool) -> None:
             found.end()
             return
         told.set()
-        found.slow_down()
+        found.live_on()
         shown.close()
         _go_on(found)
 
@@ -98,7 +122,8 @@ def _go_on(found: Stage) -> None:
 
 def _print_scorecard(found: Stage) -> None:
     """Print the scorecard, computed from the true state of the cluster."""
-    Console(highlight=False, soft_wrap=True).print(demo_picture.card(found.truth.scorecard(found.settings)))
+    card = demo_picture.card(found.truth.scorecard(found.settings), found.seen.gaps)
+    Console(highlight=False, soft_wrap=True).print(card)
 
 
 def _end_only_once() -> None:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from lbd.cli.render import amount, plain, table
 from lbd.cli.status_text import common_end
-from lbd.demo import NOT_SENT, SENT, WAITS, DemoProgress, gap
+from lbd.demo import DAY_SECONDS, NOT_SENT, SENT, WAITS, DemoProgress, gap
 from lbd.text import counted
 
 if TYPE_CHECKING:
@@ -101,13 +101,20 @@ def opening(about: str, cluster: FakePulsar) -> str:
     )
 
 
-def card(found: Scorecard) -> RenderableType:
-    """The short scorecard."""
+def card(found: Scorecard, gaps: tuple[float, float] | None) -> RenderableType:
+    """The short scorecard; ``gaps`` are those of the reports, at first and at last."""
     rows = table(("true scores", "left"), ("first", "right"), ("last", "right"))
     rows.add_row("highest - lowest, points", f"{found.first.gap_points:.1f}", f"{found.last.gap_points:.1f}")
     rows.add_row("standard deviation, points", f"{found.first.std_points:.1f}", f"{found.last.std_points:.1f}")
     rows.add_row("highest / mean", f"{found.first.max_over_mean:.2f}", f"{found.last.max_over_mean:.2f}")
-    return Group(Text(), rows, *map(Text, _lines(found)))
+    return Group(Text(), rows, *map(Text, (*_reported(gaps), *_lines(found))))
+
+
+def _reported(gaps: tuple[float, float] | None) -> Iterator[str]:
+    """The gap as lbd knows it, and why it is another one."""
+    if gaps is not None:
+        first, last = gaps
+        yield f"by load reports {first:.1f} and {last:.1f} points apart: their CPU is a noisy sample of the last minute"
 
 
 def _lines(found: Scorecard) -> Iterator[str]:
@@ -139,10 +146,11 @@ def serving(admin_url: str, state_dir: str, api: str | None, wanted: ApiSettings
     shown = f"{api}{taken} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
     served = shown if api else "Its API and dashboard do not listen: no port is free"
     return f"""
-It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
+It goes on at the pace of this machine's clock, until Ctrl-C. Each simulated day of {DAY_SECONDS / 60:.0f} minutes
+the bundles of another broker are busy; the next moves come after ten minutes or so. In another terminal:
   export LBD_PULSAR__ADMIN_URLS='["{admin_url}"]'
   export LBD_STATE_DIR={state_dir}    and then
-  lbd doctor, dry-run, status, explain, history, pause, unload BUNDLE, split BUNDLE, place BUNDLE, drain BROKER
+  lbd doctor, dry-run, plan, status, explain, history, pause, unload BUNDLE, split BUNDLE, place BUNDLE, drain BROKER
 {served}.
 The log of its lbd is {state_dir}/lbd.log
 """

@@ -123,7 +123,7 @@ def _one(console: Console, runs: Sequence[Finished]) -> None:
     console.print(_evenness(run.card))
     for line in (*_moving(run.card), *_times(run.card, run.settings), *_costs(run)):
         console.print(Text(line))
-    console.print(Text(f"In the end: {run.sentence}", "bold"))
+    console.print(Text(f"In the end, by reports whose CPU is a noisy sample of a minute: {run.sentence}", "bold"))
 
 
 def _several(console: Console, runs: Sequence[Finished]) -> None:
@@ -154,7 +154,7 @@ def _splits(trace: Trace) -> object:
 
 
 def _evenness(card: Scorecard) -> object:
-    found = render.table(("scores", "left"), *((when, "right") for when in WHEN.values()))
+    found = render.table(("true scores", "left"), *((when, "right") for when in WHEN.values()))
     known = figures(card)
     for figure in EVENNESS:
         found.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))

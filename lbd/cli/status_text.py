@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lbd.cli.render import WIDE, broker_table, pair_table, plain
+from lbd.load.summary import known_text
 from lbd.permit.settings import canary_text
 from lbd.text import counted, duration_text, zoned
 
@@ -165,11 +166,20 @@ def _lines(
         yield "error", status.error, "bold red"
     for warning in status.warnings:
         yield "warning", warning, "yellow"
-    yield "last hour", counted(status.moves_last_hour, "move"), ""
+    yield from _brokers(status)
+    yield "last hour", status.last_hour.words, ""
     if status.budgets:
         yield "budgets", "; ".join(map(budget_text, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
     yield from _under_way(status, pid, now)
+
+
+def _brokers(status: Status) -> Iterator[tuple[str, str, str]]:
+    """How even the brokers are, and what is known of them."""
+    if status.gap_points is not None:
+        yield "gap", f"{status.gap_points:.1f} points between the highest and the lowest score", ""
+    if known := [row.load for row in status.brokers if row.load is not None]:
+        yield "load model", known_text(known), ""
 
 
 def _limited(status: Status) -> Iterator[tuple[str, str, str]]:

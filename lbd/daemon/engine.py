@@ -18,6 +18,7 @@ from lbd.model import Skip
 from lbd.notify.sender import Notifier
 from lbd.operations.parts import print_wait
 from lbd.operations.requests import Requests
+from lbd.permit.budget import last_hour
 from lbd.reason import Reason
 from lbd.store.append_log import LIVE_NAME
 from lbd.store.state import StateDir
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lbd.operations.drain import Draining
     from lbd.operations.rollout import Rolling
     from lbd.operations.split import Splitting
+    from lbd.permit.budget import LastHour
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.store.control import Request
     from lbd.store.journal import Journal
@@ -236,9 +238,9 @@ class Engine:
         return self._real.observing is not None
 
     @property
-    def attempts_last_hour(self) -> int:
-        """Bundles that an unload was attempted on within the last hour."""
-        return len({one.bundle for one in self._real.journal.sent if one.at >= self.timebase.now() - 3600})
+    def last_hour(self) -> LastHour:
+        """What was unloaded within the last hour."""
+        return last_hour(self._real.journal.sent, self.timebase.now())
 
     def since(self, unload: Unload) -> float:
         """When a move was begun, epoch seconds; 0 while it waits for its turn."""

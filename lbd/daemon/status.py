@@ -21,7 +21,7 @@ from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
 from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
 from lbd.store.turns import named
-from lbd.turn.record import brokers, outcome_record, pair_statuses, proposal
+from lbd.turn.record import brokers, gap_points, outcome_record, pair_statuses, proposal
 from lbd.turn.verdict import verdict
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def split_line(ended: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
 
 def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
     """What ``lbd status`` shows."""
-    seen = record.observation
+    seen, found = record.observation, _brokers(record, engine.settings)
     return Status(
         pid=os.getpid(),
         version=__version__,
@@ -110,11 +110,12 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         hold=record.hold[0].label if record.hold is not None else None,
         observe_only=engine.observe_only,
         leader=engine.leading.words or None,
-        brokers=_brokers(record, engine.settings),
+        brokers=found,
         pairs=pair_statuses(record),
         unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
         proposal=engine.proposal,
-        moves_last_hour=engine.attempts_last_hour,
+        gap_points=gap_points(row.score for row in found),
+        last_hour=engine.last_hour,
         canary=_canary(engine.settings.guardrails.canary, record),
         budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
         requests=seen.requests if seen is not None else 0,

@@ -16,6 +16,7 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.doctor.findings import Check, named
 from lbd.errors import AdminError, LbdError, UsageError
 from lbd.files import owner, user_name
+from lbd.load.summary import known_text
 from lbd.notify.sender import Receiver
 from lbd.operations.parts import broker_loads, stored_learning
 from lbd.permit.settings import canary_text
@@ -482,10 +483,8 @@ def _nobody(settings: Settings, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _model(loads: Sequence[BrokerLoad]) -> Finding:
-    unknown, pooled = (sum(one.state == state for one in loads) for state in ("unknown", "pooled"))
-    message = f"known of {len(loads) - unknown - pooled} of {counted(len(loads), 'broker')}"
-    message += f", taken from others for {pooled}" if pooled else ""
-    return MODEL.ok(f"{message}; lbd run learns it while traffic changes" if unknown else message)
+    unknown = any(one.state == "unknown" for one in loads)
+    return MODEL.ok(known_text(loads) + ("; lbd run learns it while traffic changes" if unknown else ""))
 
 
 def _background(loads: Sequence[BrokerLoad]) -> Iterator[Finding]:

@@ -117,13 +117,18 @@ def _number(value: float) -> float | None:
     return float(f"{value:.4g}") if np.isfinite(value) else None
 
 
+def known_text(brokers: Sequence[BrokerLoad]) -> str:
+    """For how many brokers the load is known, or taken from others."""
+    known, pooled = (sum(one.state == state for one in brokers) for state in ("known", "pooled"))
+    text = f"known of {known} of {counted(len(brokers), 'broker')}"
+    return f"{text}, taken from the others for {pooled}" if pooled else text
+
+
 def summary(brokers: Sequence[BrokerLoad]) -> str:
     """For how many brokers the load is known, and what is assumed for the rest, as one sentence."""
-    count = {state: sum(one.state == state for one in brokers) for state in ("known", "pooled", "unknown")}
-    if not count["known"] + count["pooled"]:
+    unknown = sum(one.state == "unknown" for one in brokers)
+    if unknown == len(brokers):
         text = "what traffic costs brokers is not known: a destination is taken to gain its source's points"
         return f"{text} by the share of traffic that moves"
-    text = f"what traffic costs is known of {counted(count['known'], 'broker')}"
-    text += f", taken from the others for {count['pooled']}" if count["pooled"] else ""
-    rest = f", not known of {count['unknown']}: those are taken to gain their source's points by share of traffic"
-    return text + (rest if count["unknown"] else "")
+    rest = f", not known of {unknown}: those are taken to gain their source's points by share of traffic"
+    return f"what traffic costs is {known_text(brokers)}{rest if unknown else ''}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from lbd.model import Skip, Unload
 from lbd.reason import Reason
+from lbd.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,31 @@ class Sent:
     failed: bool = False
     owner: str | None = None
     order: str = ""
+
+
+@dataclass(frozen=True)
+class LastHour:
+    """What was unloaded within the last hour, drains and orders by hand included.
+
+    ``attempts`` are the unload requests, retries included; budgets count these, without those of drains and fills.
+    ``moves`` are the moves that began, whatever came of them, and ``bundles`` the different bundles among the attempts.
+    """
+
+    moves: int = 0
+    bundles: int = 0
+    attempts: int = 0
+
+    @property
+    def words(self) -> str:
+        """The same as text: ``12 moves of 11 bundles, 14 attempts``."""
+        parts = f"{counted(self.moves, 'move')} of {counted(self.bundles, 'bundle')}"
+        return f"{parts}, {counted(self.attempts, 'attempt')}"
+
+
+def last_hour(sent: Iterable[Sent], now: float) -> LastHour:
+    """Counted from the requests of a journal; ``now`` is epoch seconds."""
+    found = [one for one in sent if one.at > now - HOUR_SECONDS]
+    return LastHour(sum(one.attempt == 1 for one in found), len({one.bundle for one in found}), len(found))
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import is_extensible, keys_destinations_by_range, parse_version
 from lbd.simulate.cluster import DAY_SECONDS, FIRST_CPU, moved, process_cpu, split, step, topics_in
 from lbd.simulate.faults import Fault, Faults
-from lbd.simulate.world import STEP_SECONDS, ClusterState, Counted, World
+from lbd.simulate.world import STEP_SECONDS, BusyDay, ClusterState, Counted, World
 from lbd.split.plan import split_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from lbd.model import ProcessCpu
+    from lbd.model import BoolArray, ProcessCpu
     from lbd.split.plan import Topic
 
 
@@ -115,6 +115,21 @@ def started(world: World, state: ClusterState, broker: int, seconds: float) -> t
     joins_at[broker], cpu[broker], busy[broker], spent[broker] = seconds, FIRST_CPU, 0.0, 0.0
     counted = (*state.counted[:broker], _nothing(), *state.counted[broker + 1 :])
     return replace(world, joins_at=joins_at), replace(state, cpu=cpu, busy=busy, spent=spent, counted=counted)
+
+
+def busy(first: World, world: World, rows: BoolArray, begin: float, day_seconds: float, peak: float) -> World:
+    """The same with a busy day for the bundles in ``rows``, bool (N,), and for no other one.
+
+    ``first`` is the world without any: each of its loads is there a second time, with the busy day.
+    """
+    loads = len(first.shapes)
+    days = tuple((BusyDay(traffic, begin, day_seconds, peak), consumers) for traffic, consumers in first.shapes)
+    return replace(
+        world,
+        load=(world.load % loads + rows * loads).astype(np.int32),
+        shapes=first.shapes + days,
+        allowed=np.vstack([first.allowed, first.allowed]),
+    )
 
 
 def _nothing() -> Counted:
@@ -426,6 +441,16 @@ class Book:
         for bundle, factor in factors.items():
             column[self.bundles[bundle]] = factor
         self.world = replace(self.world, rates=self.world.rates * column)
+
+    def begin_day(self, day_seconds: float, peak: float, number: int = 0) -> None:
+        """What one broker owns now carries up to ``peak`` times as much at the middle of the day. Tomorrow another
+        broker's bundles do.
+        """
+        owners = [broker for broker in self.brokers.values() if broker.up and self.owned(broker.id)]
+        if owners:
+            rows = self.state.owner == owners[number % len(owners)].at
+            self.world = busy(self.first, self.world, rows, self.seconds, day_seconds, peak)
+        self.at(self.seconds + day_seconds, partial(self.begin_day, day_seconds, peak, number + 1))
 
     def place(self, bundle: str) -> str:
         """Where the leader wants a bundle that nobody owns: by its note, which is used up, or else at random."""

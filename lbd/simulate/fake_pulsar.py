@@ -987,6 +987,11 @@ class FakePulsar(FakeBrokers):
         with self._lived():
             self._book.scale(factors)
 
+    def begin_days(self, day_seconds: float, peak: float) -> None:
+        """From now on each day other bundles are busy: all that one broker owns when its day begins."""
+        with self._lived():
+            self._book.begin_day(day_seconds, peak)
+
     def split(self, bundle: str) -> tuple[str, ...]:
         """Cut a bundle in two, as the brokers do by themselves. Returns its parts."""
         with self._lived():

@@ -212,7 +212,7 @@ def _run_summary(run: Finished) -> Iterator[str]:
     yield f"<p>{escape(run.scenario.about)}</p>"
     if run.scenario.stock:
         yield f'<p class="dim">Pulsar alone: {escape(run.scenario.stock)}</p>'
-    yield f"<p><b>In the end:</b> {escape(run.sentence)}</p>"
+    yield f"<p><b>In the end, by reports whose CPU is a noisy sample of a minute:</b> {escape(run.sentence)}</p>"
 
 
 def _charts(run: Finished) -> Iterator[str]:
@@ -256,7 +256,7 @@ def _spread_row(figure: Figure, first: float | None, over: FigureSpread) -> tupl
 def _evenness(of: Mapping[str, float | None]) -> str:
     """The figures of several moments, side by side."""
     rows = [(one.label, *(one.told(of[f"{section}.{one.name}"]) for section in WHEN)) for one in EVENNESS]
-    return table(("scores", *WHEN.values()), rows)
+    return table(("true scores", *WHEN.values()), rows)
 
 
 def _moves(trace: Trace) -> str:

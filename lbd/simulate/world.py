@@ -105,6 +105,24 @@ class OnOff(_Shape):
 Shape = Annotated[Steady | Wave | Ramp | Spike | OnOff, Field(discriminator="kind")]
 
 
+@dataclass(frozen=True)
+class BusyDay:
+    """A load's own shape, times a factor that rises from 1 to ``peak`` at the middle of a day, and falls back to 1.
+
+    The day begins at ``begin``, in seconds of the run.
+    """
+
+    own: Steady | Wave | Ramp | Spike | OnOff | BusyDay
+    begin: float
+    day_seconds: float
+    peak: float
+
+    def factor(self, seconds: float) -> float:
+        """That of its own shape, before and after the day."""
+        passed = min(max((seconds - self.begin) / self.day_seconds, 0.0), 1.0)
+        return self.own.factor(seconds) * (1 + (self.peak - 1) * (1 - cos(tau * passed)) / 2)
+
+
 # --- membership: live brokers at each moment, and which brokers still count a dead one as alive
 
 SESSION_SECONDS = 30.0
@@ -281,7 +299,7 @@ class World:
     topics: np.ndarray[tuple[int], np.dtype[np.int64]]
     origin: IntArray
     load: IntArray
-    shapes: tuple[tuple[Shape, Shape], ...]
+    shapes: tuple[tuple[Shape | BusyDay, Shape], ...]
     partitioned: tuple[bool, ...]
     allowed: BoolArray
     isolation: Isolation

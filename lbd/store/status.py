@@ -11,6 +11,7 @@ import msgspec
 from lbd.errors import UsageError
 from lbd.files import At, as_usage_error, decoded, reading, refused, replace
 from lbd.load.summary import BrokerLoad
+from lbd.permit.budget import LastHour
 from lbd.reason import Reason
 from lbd.redaction import redacted_json
 from lbd.store.append_log import LIVE_NAME
@@ -98,6 +99,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
     could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
+    ``gap_points`` is the highest score minus the lowest, None where fewer than two brokers have one.
     ``proposal`` waits for approval. ``canary`` is None where none is in force. ``budgets`` are those for an hour or a
     day; of those for brokers and namespaces, the one that is used most.
     """
@@ -120,7 +122,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[PairStatus] = []
     unfinished: list[UnfinishedStatus] = []
     proposal: Proposal | None = None
-    moves_last_hour: int = 0
+    gap_points: float | None = None
+    last_hour: LastHour = LastHour()
     canary: CanaryStatus | None = None
     budgets: list[BudgetStatus] = []
     requests: int = 0

@@ -33,7 +33,7 @@ from lbd.store.turns import ReportedBundles, named
 from lbd.turn.verdict import pair_skip, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lbd.model import Averages, Outcome, Pair, Snapshot, Unload
     from lbd.permit.served import ServiceResult
@@ -127,7 +127,11 @@ def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
         cluster=record.observation.cluster,
         strategy=record.strategy_name,
         brokers=[derived(BrokerRow, broker) for broker in brokers(record)],
-        pairs=[derived(PlanPair, _pair_status(record, pair), pair) for pair in pairs if pair.destination is not None],
+        pairs=[
+            derived(PlanPair, status, pair)
+            for status, pair in zip(pair_statuses(record, before=True), pairs, strict=True)
+            if pair.destination is not None
+        ],
         unloads=[derived(PlannedUnload, _planned(unload)) for unload in record.unloads],
         skips=[left_out(skip) for skip in skips(record, everything=everything)],
         skipped=dict(record.counts),
@@ -168,19 +172,32 @@ def brokers(record: TurnResult) -> list[BrokerFacts]:
     ]
 
 
+def gap_points(scores: Iterable[float | None]) -> float | None:
+    """The gap: the highest score minus the lowest, in points; None where fewer than two are known."""
+    known = [score for score in scores if score is not None]
+    return round(max(known) - min(known), 3) if len(known) > 1 else None
+
+
 def number(value: float) -> float | None:
     """Three digits after the point are enough to read; None for what JSON has no number for."""
     return round(float(value), 3) if math.isfinite(value) else None
 
 
-def pair_statuses(record: TurnResult) -> list[PairStatus]:
-    """The pairs of a turn; empty for a turn that observed nothing."""
-    return [_pair_status(record, pair) for pair in record.decision.facts.pairs] if record.decision is not None else []
+def pair_statuses(record: TurnResult, *, before: bool = False) -> list[PairStatus]:
+    """The pairs of a turn with their hits, this turn's counted; ``before``: without it, as of a turn that counts none.
+
+    Empty for a turn that observed nothing.
+    """
+    if record.decision is None:
+        return []
+    return [
+        _pair_status(record, pair, _hits_before(record, pair) if before else pair.hits)
+        for pair in record.decision.facts.pairs
+    ]
 
 
-def _pair_status(record: TurnResult, pair: Pair) -> PairStatus:
-    """A pair with its hits before this turn."""
-    hits, wanted = _hits_before(record, pair), record.wanted_hits
+def _pair_status(record: TurnResult, pair: Pair, hits: Hits) -> PairStatus:
+    wanted = record.wanted_hits
     counted = HitStatus(hits.low, wanted.low, hits.high, wanted.high)
     return PairStatus(pair.source, pair.destination, number(pair.difference), counted)
 

@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from lbd.cli import main
+from lbd.clock import SYSTEM, Timebase
 from lbd.config import Settings
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
@@ -92,10 +93,10 @@ def own_api(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def listening(settings: Settings) -> Iterator[Api]:
+def listening(settings: Settings, timebase: Timebase = SYSTEM) -> Iterator[Api]:
     """The same of any settings."""
     silent = [0.0]
-    with engine(settings) as balancer:
+    with engine(settings, timebase=timebase) as balancer:
         found = Serving(balancer, lambda: silent[0], lambda: 60.0)
         balancer.on_end = found.moved
         found.start()

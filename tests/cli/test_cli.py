@@ -66,8 +66,8 @@ def recording_of(folder: Path, pulsar: FakePulsar, rounds: int = 3) -> Path:
 PRINTING = [
     ("--help",),
     ("config", "show"),
-    ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl"),
-    ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl", "--format", "json"),
+    ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl.gz"),
+    ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl.gz", "--format", "json"),
 ]
 WRONG_USAGE = [
     *([], ["nonsense"], ["run", "--nonsense"], ["dry-run", "--format", "xml"]),
@@ -171,8 +171,8 @@ class TestHelp:
 
     def test_what_a_terminal_cannot_show_is_left_out(self) -> None:
         """Bars and arrows, or the name of a file that is no text."""
-        found = process("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl", PYTHONIOENCODING="ascii")
-        assert (found.returncode, found.stdout.splitlines()[-1][:21]) == (0, "Would move 2 bundles ")
+        found = process("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl.gz", PYTHONIOENCODING="ascii")
+        assert (found.returncode, found.stdout.splitlines()[-1][:21]) == (0, "Would move 6 bundles ")
         named = process("dry-run", "--recording", b"\xff.jsonl".decode("utf-8", "surrogateescape"))
         assert (named.returncode, ".jsonl" in named.stderr) == (2, True)
 
@@ -484,9 +484,9 @@ class TestDryRun:
         path.write_text("\n".join([header, *rounds, ""]), encoding="utf-8")
         assert lbd("dry-run", "--recording", path, "--detailed-exitcode").exit_code == 6
 
-    def test_least_moves_acts_on_the_example_recording(self, tmp_path: Path) -> None:
-        """Three real brokers of 6,215, 679 and 796 msg/s, of which the first is hot: what a new user tries first."""
-        config, example = tmp_path / "lbd.yaml", Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
+    def test_least_moves_acts_on_a_recorded_hot_broker(self, tmp_path: Path) -> None:
+        """Three real brokers of 6,215, 679 and 796 msg/s, of which the first is hot."""
+        config, example = tmp_path / "lbd.yaml", Path(__file__).parents[1] / "data" / "hot-broker.jsonl"
         config.write_text("strategy: least-moves\n", encoding="utf-8")
         found = lbd("dry-run", "--recording", example, "--config", config, "--format", "json")
         assert {one["source"] for one in json.loads(found.output)["unloads"]} == {"broker-1.example:8080"}

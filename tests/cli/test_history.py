@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from lbd.cli import main
 from lbd.store.state import StateDir
 
-RECORDING = Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
+RECORDING = Path(__file__).parents[1] / "data" / "hot-broker.jsonl"
 
 
 def lbd(*words: object, state: Path | None = None) -> tuple[int, str, str]:

@@ -43,7 +43,7 @@ def test_a_dry_run_without_a_state_directory_says_what_it_takes_instead(pulsar: 
     told = json.loads(lbd(tmp_path / "lbd.yaml", "dry-run", "--format", "json").stdout)
 
     assert UNKNOWN in without.stdout
-    assert "load model: what traffic costs is known of 3 brokers" in given.stdout
+    assert "load model: what traffic costs is known of 3 of 3 brokers" in given.stdout
     assert [one["state"] for one in told["load"]] == ["known"] * 3
     assert not (tmp_path / "state").exists()
 

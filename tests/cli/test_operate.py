@@ -31,6 +31,7 @@ from lbd.cli.status_text import common_end
 from lbd.files import user_name
 from lbd.model import BundleClients, Outcome, Unload
 from lbd.model import Result as Ended
+from lbd.permit.budget import LastHour
 from lbd.permit.served import ServiceResult
 from lbd.store.control import Control, Pause, RequestResult, UnloadRequest
 from lbd.store.journal import Journal
@@ -72,7 +73,8 @@ def told(folder: Path, age_seconds: float = 4.0, **changes: Any) -> Status:
         "sentence": "No move: balanced.",
         "requests": 31,
         "seconds": 0.42,
-        "moves_last_hour": 12,
+        "gap_points": 12.3,
+        "last_hour": LastHour(12, 11, 14),
     }
     found = Status(**{**values, **changes})
     write_status(folder, found)
@@ -102,7 +104,8 @@ class TestStatus:
         assert first.startswith(f"lbd        running, process {os.getpid()}, version 0.1.0, cluster prod: last turn ")
         assert rest == [
             "last turn  No move: balanced.",
-            "last hour  12 moves",
+            "gap        12.3 points between the highest and the lowest score",
+            "last hour  12 moves of 11 bundles, 14 attempts",
             "turns      1,234; the last one made 31 requests in 0.42 s",
         ]
 
@@ -146,19 +149,20 @@ class TestStatus:
         assert lines[1].startswith("PAUSED     until ")
         assert lines[1].endswith(" (18 min): broker upgrade")
         assert " (ends in 1 h 12 min), by alice since " in lines[1]
-        assert lines[2:12] == [
+        assert lines[2:13] == [
             "observing  only: lbd says what it would move, and moves nothing",
             "hold       paused: nothing new is moved while it lasts",
             "last turn  No move: balanced.",
             "error      the cluster is gone",
             "warning    3 lines cannot be read",
-            "last hour  12 moves",
+            "gap        12.3 points between the highest and the lowest score",
+            "last hour  12 moves of 11 bundles, 14 attempts",
             "turns      1,234; the last one made 31 requests in 0.42 s",
             f"under way  {BUNDLES[0]} {B1} -> {B2}, for 3 s",
             f"under way  {BUNDLES[1]} {B1} -> (the broker chooses), waits for its turn",
             "",
         ]
-        hot, cold = lines[13:15]
+        hot, cold = lines[14:16]
         assert hot.split() == [B1, "83.7", "█" * 17 + "···", "bandwidth", "in", "6,215", "1.8", "24"]
         assert cold.split() == [B2, "?", "·" * 20, "-", "?", "?", "4"]
         assert lines[-1].split(maxsplit=4) == [B1, "->", B2, "37.0", "low 3 of 8, high 1 of 2"]

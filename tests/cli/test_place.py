@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lbd.daemon.engine import Engine
     from tests.fake_pulsar import FakePulsar
 
-RECORDING = Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
+RECORDING = Path(__file__).parents[1] / "data" / "hot-broker.jsonl"
 NEW = [f"t/new/0x{number << 28:08x}_0x{min((number + 1) << 28, 0xFFFFFFFF):08x}" for number in range(16)]
 LOWER, UPPER = "segment://t/new/orders/0000-7fff-1", "segment://t/new/orders/8000-ffff-2"
 SCALABLE = fake_pulsar.scalable_topic({2: (0x8000, 0xFFFF), 1: (0, 0x7FFF)})

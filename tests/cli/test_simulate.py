@@ -37,7 +37,7 @@ def test_as_text():
     assert re.search(r"highest - lowest, points +24\.6 +9\.6 +11\.6", done.output)
     assert "in 1 round, at least" in done.output
     assert "balanced: after 8 min" in done.output
-    assert "In the end: No move: cluster: balanced" in done.output
+    assert "noisy sample of a minute: No move: cluster: balanced" in done.output
 
 
 def test_as_json():

@@ -12,6 +12,7 @@ from lbd.daemon.engine import Engine, engine
 from lbd.daemon.standalone import working
 from lbd.errors import UsageError
 from lbd.model import Result, Unload
+from lbd.permit.budget import LastHour
 from lbd.simulate.fake_pulsar import FakePulsar as FakeCluster
 from lbd.simulate.faults import Reply, refused
 from lbd.store.control import Control, Pause, PlaceRequest, RequestResult, UnloadRequest
@@ -246,7 +247,7 @@ class TestPlacing:
         """The bundles rest, and ``lbd status`` counts no unload."""
         self.unowned(pulsar)
         balancer.by_hand(self.asked("t/new"))
-        assert balancer.attempts_last_hour == 0
+        assert balancer.last_hour == LastHour()
 
     def test_a_stop_ends_it_with_an_answer(self, balancer: Engine, pulsar: FakePulsar) -> None:
         """What was not asked for by then is told as such."""

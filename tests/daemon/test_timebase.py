@@ -62,7 +62,7 @@ def test_everything_that_is_kept_is_told_by_it(pulsar: FakePulsar, tmp_path: Pat
     with engine(settings, timebase=Timebase(lambda: then, lambda: 1.0)) as balancer:
         record = balancer.once()
         status = build_status(balancer, record, 1, None)
-        attempts = balancer.attempts_last_hour
+        attempts = balancer.last_hour.attempts
     assert record.observation is not None
     assert record.observation.snapshot.taken_at == then
     assert [one.result for one in record.outcomes][:1] == [Result.LANDED]

@@ -124,6 +124,11 @@ class TestIntoAFile:
             (("--seconds", "nan"), "nan is not in the range 1<=x<=3600"),
             (("--seconds", "0"), "0.0 is not in the range"),
             (("--scenario", "nope"), "nope: no such scenario"),
+            (("--scenario", "month"), "month: lasts 720 h of the cluster's time, and a demo at most 12"),
+            (
+                ("--scenario", "rolling-restart"),
+                "nothing happens before minute 30 of the cluster's time, and 60 seconds",
+            ),
             (("--seed", "-1"), "-1 is not in the range"),
         ],
     )
@@ -224,6 +229,10 @@ class TestEnding:
         assert drained.returncode == 0, drained.stdout + drained.stderr
         split = lbd("split", "simulated/orders/0x00000000_0x0aaaaaaa")
         assert "Would split 1 bundle" in split.stdout, split.stdout + split.stderr
+        plan = lbd("plan")
+        assert plan.returncode == 0, plan.stdout + plan.stderr
+        explained = lbd("explain", json.loads(lbd("status", "--format", "json").stdout)["brokers"][0]["id"])
+        assert explained.returncode == 0, explained.stdout + explained.stderr
         moves = lbd("history").stdout
         assert "landed" in moves
         assert time.strftime("%Y-%m-%d", time.gmtime()) in moves

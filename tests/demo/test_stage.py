@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbd.cli.demo_picture import serving
+from lbd.clock import Timebase
 from lbd.config import ApiSettings, Settings
-from lbd.demo import SPEED, Stage, free, stage
+from lbd.daemon.engine import engine
+from lbd.demo import BUSY_PEAK, DAY_SECONDS, RUNTIME, SPEED, Stage, free, gap, stage
+from lbd.simulate.cluster import cluster
+from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load, settled
 from lbd.store.journal import read
 from lbd.store.status import read_status
+from lbd.turn.record import turn_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lbd.daemon.engine import Engine
 
 PATIENCE_SECONDS = 10.0
 
@@ -96,7 +104,7 @@ def test_its_clock_begins_in_the_past_and_ends_at_the_present():
         seen: list[float] = []
 
         def over() -> None:
-            found.slow_down()
+            found.live_on()
             seen.append(found.cluster.now() - time.time())
             time.sleep(1)
             found.end()
@@ -108,6 +116,35 @@ def test_its_clock_begins_in_the_past_and_ends_at_the_present():
         assert abs(status.at - time.time()) < 10
         assert status.next_turn_at is not None
         assert 10 < status.next_turn_at - status.at < 16
+
+
+def test_lbd_goes_on_moving_after_the_story_has_ended(tmp_path: Path):
+    """Once it has relieved the first hot broker the cluster is balanced; a busy day takes moves again."""
+    scenario = load("demo")
+    world, state = cluster(scenario, 1)
+    with FakePulsar(world, state, runtime=RUNTIME) as brokers:
+        changes = {"pulsar.admin_urls": brokers.admin_urls, "state_dir": tmp_path / "state"}
+        settings = settled(scenario, Settings(interval_seconds=30), changes)
+        moves: list[int] = []
+        with engine(settings, timebase=Timebase(brokers.now, lambda: brokers.speed)) as balancer:
+            for seconds in (600, DAY_SECONDS):
+                moves.append(0)
+                for _ in range(int(seconds / settings.interval_seconds)):
+                    moves[-1] += len(balancer.turn().unloads)
+                    assert balancer.wait(PATIENCE_SECONDS)
+                    brokers.forward(settings.interval_seconds)
+                if len(moves) == 1:
+                    assert pair_gap(balancer) < settings.avg_shedder.low_threshold
+                    brokers.begin_days(DAY_SECONDS, BUSY_PEAK)
+        assert moves[0] == 10
+        assert 2 <= moves[1] <= 12
+
+
+def pair_gap(balancer: Engine) -> float:
+    """Points between the highest and the lowest score, as a turn record has them."""
+    found = gap(turn_record(balancer.turn(), balancer.timebase.now()))
+    assert found is not None
+    return found
 
 
 def test_a_port_that_is_taken_is_not_taken_for_the_demo_s():

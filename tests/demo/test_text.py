@@ -18,5 +18,17 @@ def test_a_single_minute(balanced: float | None, told: str):
     found: Any = SimpleNamespace(hours=1 / 60, rounds=1, moves=1, traffic_moved=0.1, bundles_moved_twice=0)
     found.first = found.last = END
     found.fewest_moves_as_even, found.minutes_to_balance = None, balanced
-    lines: Any = card(found)
+    lines: Any = card(found, None)
     assert str(lines.renderables[-1]) == f"balanced: {told} the cluster's time"
+
+
+def test_the_two_gaps_are_told_apart():
+    """The true one, and that of the reports by which lbd decides."""
+    found: Any = SimpleNamespace(hours=1.0, rounds=1, moves=1, traffic_moved=0.1, bundles_moved_twice=0)
+    found.first = found.last = END
+    found.fewest_moves_as_even, found.minutes_to_balance = None, None
+    lines: Any = card(found, (55.1, 9.8))
+    words = "by load reports 55.1 and 9.8 points apart: their CPU is a noisy sample of the last minute"
+    assert words in [str(line) for line in lines.renderables]
+    without: Any = card(found, None)
+    assert len(without.renderables) == len(lines.renderables) - 1

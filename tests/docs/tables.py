@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-RECORDING = "examples/hot-broker.jsonl"
+RECORDING = "examples/hot-broker.jsonl.gz"
 """For the reader's own."""
 
 PLACEHOLDERS = (
@@ -57,6 +57,9 @@ ELSEWHERE = {
     "helm upgrade pulsar apache/pulsar ": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
     "helm upgrade lbd helm/lbd ": f"{PRE_STOP}::test_the_names_in_both_charts_meet",
     "python -m tests.e2e.cluster": "tests/e2e/test_cluster.py::test_every_broker_is_listed_and_one_leads",
+    "lbd simulate tests/data/hot-broker.yaml ": (
+        "tests/test_docs.py::test_the_recording_of_the_examples_is_of_a_cluster_of_real_size"
+    ),
     "lbd rollout ": "tests/cli/test_rollout.py::test_a_command_restarts_each_broker",
     "lbd apply ": "tests/api/test_planning.py::test_a_person_sees_and_applies_it",
     "lbd dry-run --admin-url http://127.0.0.1:18080": f"{BALANCE}::test_a_young_cluster_is_looked_at_and_left_alone",

@@ -71,16 +71,16 @@ def test_messages_have_a_unit_of_their_own():
 @pytest.mark.parametrize(
     ("sources", "words"),
     [
-        (("fitted",) * 3, "what traffic costs is known of 3 brokers"),
+        (("fitted",) * 3, "what traffic costs is known of 3 of 3 brokers"),
         (
             ("fitted", "given", "pooled"),
-            "what traffic costs is known of 2 brokers, taken from the others for 1",
+            "what traffic costs is known of 2 of 3 brokers, taken from the others for 1",
         ),
         (
             ("fitted", "class", "unknown"),
             (
-                "what traffic costs is known of 1 broker, taken from the others for 1, not known of 1: those are taken "
-                "to gain their source's points by share of traffic"
+                "what traffic costs is known of 1 of 3 brokers, taken from the others for 1, not known of 1: those are "
+                "taken to gain their source's points by share of traffic"
             ),
         ),
     ],

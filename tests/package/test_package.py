@@ -88,8 +88,8 @@ def test_an_installed_lbd_works(installed: Path, tmp_path: Path):
     where = Path(run(interpreter, "-c", "import lbd; print(lbd.__file__)", cwd=tmp_path).strip())
     assert where.is_relative_to(installed.parent)
     assert (where.parent / "py.typed").is_file()
-    planned = run(lbd, "dry-run", "--recording", ROOT / "examples" / "hot-broker.jsonl", cwd=tmp_path)
-    assert "Would move 2 bundles" in planned
+    planned = run(lbd, "dry-run", "--recording", ROOT / "examples" / "hot-broker.jsonl.gz", cwd=tmp_path)
+    assert "Would move 6 bundles" in planned
 
 
 def test_what_is_installed_is_what_is_locked(installed: Path):

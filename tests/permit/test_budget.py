@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lbd.model import Snapshot, Unload
-from lbd.permit.budget import Budget, Sent, Used
+from lbd.permit.budget import Budget, LastHour, Sent, Used, last_hour
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
@@ -177,3 +177,19 @@ def test_what_drains_and_fills_have_moved_counts_in_no_budget_of_turns(order: st
     moved = sent(87, order=order)
     assert refused(moved, max_unloads_per_hour=30, max_unloads_per_day=30, max_unloads_per_broker_per_hour=30) == ""
     assert refused([*moved, *sent(30)], max_unloads_per_hour=30).startswith("unloads-per-hour: 30 of 30 used")
+
+
+def test_the_last_hour_counts_moves_bundles_and_attempts():
+    """A retry is another attempt of the same move; a bundle may move twice; what is an hour old is not counted."""
+    now = 1e6
+    sent = [
+        Sent(now - 3600, "t/n/old", "a", "b"),
+        Sent(now - 3599, "t/n/1", "a", "b"),
+        Sent(now - 3590, "t/n/1", "a", "b", attempt=2),
+        Sent(now - 60, "t/n/1", "b", "c"),
+        Sent(now - 30, "t/n/2", "a", "b", order="drain"),
+    ]
+    found = last_hour(sent, now)
+    assert found == LastHour(moves=3, bundles=2, attempts=4)
+    assert found.words == "3 moves of 2 bundles, 4 attempts"
+    assert LastHour(1, 1, 1).words == "1 move of 1 bundle, 1 attempt"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lbd.simulate.cluster import rates_at
 from lbd.simulate.fake_cluster import (
     DEAD_OWNER_SECONDS,
     LATER_SECONDS,
@@ -227,3 +228,40 @@ def test_whatever_happens_everything_is_owned_in_the_end(steps: list[tuple[int, 
     last = {one.bundle: one.owner for one in found.history}
     assert last == {bundle: found.owner(bundle) for bundle in names}
     assert [one.seconds for one in found.history] == sorted(one.seconds for one in found.history)
+
+
+def traffic(found: Book) -> dict[str, float]:
+    """Bytes/s in of each broker by what it owns now."""
+    rates = rates_at(found.world, found.seconds)[:, 2]
+    return {broker: sum(rates[found.bundles[bundle]] for bundle in found.owned(broker)) / 2**20 for broker in (A, B, C)}
+
+
+def test_each_day_the_bundles_of_another_broker_are_busy() -> None:
+    """At noon they carry twice as much, at night what they did; a broker without bundles has no day."""
+    found = book()
+    for bundle in ("simulated/m/0x00000000_0x55555555", "simulated/m/0x55555555_0xaaaaaaaa"):
+        found.transfer(bundle, B)
+    usual = traffic(found)
+    found.begin_day(3600, 2.0)
+    found.advance(1800)
+    assert traffic(found) == pytest.approx({**usual, A: 2 * usual[A]})
+    found.split(FIRST, [0x10000000])
+    assert traffic(found) == pytest.approx({**usual, A: 2 * usual[A]})
+    found.advance(3600)
+    assert traffic(found) == pytest.approx(usual)
+    found.advance(3600 + 1800)
+    assert traffic(found) == pytest.approx({**usual, B: 2 * usual[B]})
+    found.advance(2 * 3600 + 1800)
+    assert traffic(found) == pytest.approx({**usual, A: 2 * usual[A]})
+    found.advance(3 * 3600)
+    assert traffic(found) == pytest.approx(usual)
+
+
+def test_a_bundle_stays_busy_where_it_goes() -> None:
+    """The traffic is the bundle's, not the broker's."""
+    found = book()
+    usual = traffic(found)[A]
+    found.begin_day(3600, 2.0)
+    found.advance(1800)
+    found.transfer(FIRST, C)
+    assert traffic(found) == pytest.approx({A: 2 * usual * 5 / 6, B: 0, C: 2 * usual / 6})

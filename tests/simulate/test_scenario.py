@@ -43,6 +43,24 @@ def test_a_file_of_ones_own(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("name", "minutes"),
+    [
+        ("demo", None),
+        ("day", None),
+        ("cold-start", 5),
+        ("scale-out", 10),
+        ("scale-in", 10),
+        ("spike", 13),
+        ("fifth-lost", 30),
+        ("rolling-restart", 30),
+    ],
+)
+def test_its_first_event(name: str, minutes: float | None):
+    """Brokers that come, go or falter, and traffic that jumps; a wave is none."""
+    assert load(name).first_event_minutes == minutes
+
+
+@pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"about": ""}, r"about: '': String should have at least 1"),

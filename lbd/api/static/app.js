@@ -131,15 +131,14 @@ const VERDICTS = {
 function showBalance(status) {
   const kind = status.verdict ? status.verdict.kind : "unknown";
   const [words, style] = VERDICTS[kind] || VERDICTS.unknown;
-  const scores = status.brokers.map((one) => one.score).filter((score) => score !== null);
-  const gap = scores.length ? `${(Math.max(...scores) - Math.min(...scores)).toFixed(1)} points between highest and lowest` : "";
+  const gap = status.gap_points === null ? "" : `${status.gap_points.toFixed(1)} points between highest and lowest`;
   say("balance", words, style);
   say("balance-why", [gap, status.verdict && kind !== "waiting" ? status.verdict.detail : ""].filter(Boolean).join("; "));
 }
 
 function showActing(status) {
   const under = status.unfinished.length;
-  const hour = `${counted(status.moves_last_hour, "move")} in the last hour`;
+  const hour = `${counted(status.last_hour.moves, "move")} in the last hour`;
   const limits = status.budgets.filter((one) => one.limit).sort((one, other) => other.used / other.limit - one.used / one.limit);
   const nearest = limits.length ? `nearest limit: ${limits[0].name}, ${limits[0].used} of ${limits[0].limit} used` : "";
   const why = [hour, nearest].filter(Boolean).join("; ");
