@@ -55,7 +55,7 @@ def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
 
 
 def _write_page(path: Path, runs: Sequence[Finished]) -> None:
-    from lbd.simulate.report import page  # noqa: PLC0415 - loads plotly, which nothing else needs
+    from lbd.simulate.report import page  # noqa: PLC0415 - only a report needs it
 
     write_page(path, page(runs))
 

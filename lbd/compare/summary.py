@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lbd.compare.side_by_side import Compared, Run
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
+    from lbd.score.scorecard import Figure
 
 
 ALIKE_POINTS = 2.0
@@ -104,13 +105,32 @@ def scorecard_json(run: Run) -> dict[str, Any]:
     return {**asdict(run.card), **(dict.fromkeys(UNRECORDED) if run.label == RECORDED else {})}
 
 
-def rows(compared: Compared) -> Iterator[tuple[str, ...]]:
-    """A label and a value for each run, of every figure that some run has."""
+@dataclass(frozen=True)
+class Row:
+    """A figure, its value for each run as text, and the positions of the best ones."""
+
+    figure: Figure
+    cells: tuple[str, ...]
+    best: tuple[int, ...]
+
+
+def rows(compared: Compared) -> Iterator[Row]:
+    """Every figure that some run has."""
     cards = [_figures(run) for run in compared.runs]
     for figure in FIGURES:
         values = [card[figure.name] for card in cards]
         if figure.name not in SAME and any(value is not None for value in values):
-            yield (figure.label, *map(figure.told, values))
+            cells = tuple(map(figure.told, values))
+            yield Row(figure, cells, _best(figure, values, cells))
+
+
+def _best(figure: Figure, values: Sequence[float | None], cells: Sequence[str]) -> tuple[int, ...]:
+    """Values that look equal are equally good; none is best where all look equal."""
+    known = [value for value in values if value is not None]
+    if figure.better is None or len(set(cells)) < 2:
+        return ()
+    best = figure.told(min(known) if figure.better == "lower" else max(known))
+    return tuple(index for index, cell in enumerate(cells) if cell == best)
 
 
 def _figures(run: Run) -> dict[str, float | None]:

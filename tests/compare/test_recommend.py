@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from lbd.compare.side_by_side import RECORDED, Compared, Run
-from lbd.compare.summary import recommended
+from lbd.compare.summary import recommended, rows
 from lbd.score.scorecard import Evenness, Scorecard, Trace
 
 
@@ -16,6 +16,7 @@ def run(label: str, gap: float, moves: int, traffic: float = 0.1, violations: in
     """A run that ended so far apart, after so many moves."""
     values: dict[str, Any] = {one.name: 0 for one in fields(Scorecard)}
     values |= {
+        **dict.fromkeys(("first", "mean", "unmoved"), Evenness(30, 0, 1, 0, 1)),
         "last": Evenness(gap, 0, 1, 0, 1),
         "moves": moves,
         "traffic_moved": traffic,
@@ -49,3 +50,32 @@ def test_as_even_as_the_best_with_the_fewest_moves(runs: list[Run], label: str, 
 def test_one_alone_is_not_recommended() -> None:
     """There is nothing to choose from."""
     assert recommended(Compared("here", (run(RECORDED, 5, 0), run("one", 9, 2)), (15.0, 40.0))) is None
+
+
+def best(*runs: Run) -> dict[str, tuple[int, ...]]:
+    """The positions of the best values, by the name of the figure."""
+    return {row.figure.name: row.best for row in rows(Compared("here", runs, (15.0, 40.0)))}
+
+
+def test_the_best_values_of_a_row() -> None:
+    """The lowest or the highest, all that look equal; none where all do, or where no value is better."""
+    found = best(run("one", 9.04, 5), run("two", 8.96, 7), run("three", 20, 5))
+    assert (found["last.gap_points"], found["moves"]) == ((0, 1), (0, 2))
+    assert (found["rounds"], found["policy_violations"]) == ((), ())
+    half = replace(run("two", 9, 5).card, last=Evenness(9, 0, 1, 0, 0.5))
+    assert best(run("one", 9, 5), Run("two", half, Trace((), ()), ""))["last.near_mean"] == (0,)
+
+
+def test_what_was_before_any_move_is_nobodys_merit() -> None:
+    """Neither the first look nor the load without moves marks anybody; nor is the speed of a machine one's own."""
+    early = replace(run("two", 9, 5).card, first=Evenness(1, 1, 1, 1, 1), turn_p50_seconds=1.0)
+    found = best(run("one", 9, 5), Run("two", early, Trace((), ()), ""))
+    assert found["first.gap_points"] == found["turn_p50_seconds"] == ()
+
+
+def test_a_missing_value_is_never_the_best() -> None:
+    """Never balanced is not sooner than after an hour."""
+    never = replace(run("two", 9, 5).card, minutes_to_balance=None)
+    hour = replace(never, minutes_to_balance=60.0)
+    found = best(Run("one", never, Trace((), ()), ""), Run("two", hour, Trace((), ()), ""))
+    assert found["minutes_to_balance"] == (1,)
