@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lbd.compare.side_by_side import RECORDED, Compared, Run
-from lbd.compare.summary import recommended, rows
+from lbd.compare.summary import WHICH_WHEN, recommended, rows
 from lbd.score.scorecard import Evenness, Scorecard, Trace
 
 
@@ -32,6 +33,31 @@ TABLE = [
     pytest.param([run("one", 9, 5, 0.3), run("two", 9, 5)], "two", "as even: one 5 and 30%", id="less-traffic"),
     pytest.param(
         [run("one", 9, 2, violations=1), run("two", 9, 5)], "two", "against a policy: one", id="no-policy-broken"
+    ),
+    pytest.param(
+        [run("avg-shedder", 12, 10), run("least-moves", 11, 8)],
+        "avg-shedder",
+        "as even: least-moves 8 and 10%; not enough moves saved to leave the default: least-moves",
+        id="the-default-stays",
+    ),
+    pytest.param(
+        [run("avg-shedder:hit_count_low=4", 12, 10), run("least-moves", 11, 7)],
+        "least-moves",
+        "7 moves, 10% of the traffic; as even: avg-shedder:hit_count_low=4 10 and 10%",
+        id="a-quarter-fewer",
+    ),
+    pytest.param([run("avg-shedder", 12, 1), run("least-moves", 11, 0)], "avg-shedder", "1 move", id="one-is-chance"),
+    pytest.param(
+        [run("avg-shedder", 20, 3), run("least-moves", 11, 9)],
+        "least-moves",
+        "less even in the end: avg-shedder (20.0)",
+        id="the-default-is-not-even",
+    ),
+    pytest.param(
+        [run("avg-shedder", 12, 10), run("avg-shedder:low_threshold=12", 11, 9)],
+        "avg-shedder:low_threshold=12",
+        "9 moves",
+        id="settings-of-the-default",
     ),
     pytest.param([run(RECORDED, 5, 0), run("one", 9, 2), run("two", 9, 3)], "one", "2 moves", id="not-the-past"),
 ]
@@ -79,3 +105,15 @@ def test_a_missing_value_is_never_the_best() -> None:
     hour = replace(never, minutes_to_balance=60.0)
     found = best(Run("one", never, Trace((), ()), ""), Run("two", hour, Trace((), ()), ""))
     assert found["minutes_to_balance"] == (1,)
+
+
+def test_which_when_is_said_where_strategies_differ() -> None:
+    """And not between settings of one; the place that is named is there."""
+    differ = recommended(Compared("here", (run("avg-shedder", 9, 2), run("least-moves", 9, 2)), (15.0, 40.0)))
+    alike = recommended(Compared("here", (run("one", 9, 2), run("one:x=1", 9, 2)), (15.0, 40.0)))
+    assert differ is not None
+    assert alike is not None
+    assert differ.reasons[-1] == f"which strategy when: {WHICH_WHEN}"
+    assert "which strategy" not in alike.text
+    path, _, heading = WHICH_WHEN.partition("#")
+    assert f"\n## {heading.capitalize().replace('-', ' ')}\n" in (Path(__file__).parents[2] / path).read_text()
