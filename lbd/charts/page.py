@@ -25,8 +25,8 @@ def page(title: str, parts: Iterable[str | Chart]) -> str:
     body = "\n".join(part.html(most) if isinstance(part, Chart) else part for part in found)
     return Template(_file("page.html")).substitute(
         title=escape(title),
-        style=_file("uplot/uPlot.min.css"),
-        script=_file("uplot/uPlot.iife.min.js") + _file("charts.js"),
+        style=_file("static/uplot/uPlot.min.css") + _file("static/charts.css"),
+        script=_file("static/uplot/uPlot.iife.min.js") + _file("static/charts.js"),
         body=body,
     )
 

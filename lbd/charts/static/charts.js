@@ -1,6 +1,6 @@
 "use strict";
-// Draws each chart of the page with uPlot. What comes from a chart is set as text only: names are whatever a tenant chose.
-(() => {
+// Draws charts with uPlot. What comes from a chart is set as text only: names are whatever a tenant chose.
+const drawChart = (() => {
   const NEAR = 14; // pixels between the pointer and a mark
   const MOST_TEXTS = 8;
   const SYMBOLS = { up: "▲", down: "▼", cross: "✕", dot: "●" };
@@ -16,14 +16,18 @@
     return made;
   }
 
-  /** A time of a tick in UTC; the first one and midnights have their day below. */
-  function ticks(u, splits, axis, space, step) {
-    return splits.map((at, index) => {
-      const [day, time] = new Date(at * 1000).toISOString().slice(0, 16).split("T");
-      if (step >= 86400) return day.slice(5);
-      return index === 0 || time === "00:00" ? `${time}\n${day}` : time;
-    });
+  /** Day and time of day, in UTC unless the chart is of this machine's time. */
+  function stamp(chart, at) {
+    const away = chart.local ? new Date(at * 1000).getTimezoneOffset() * 60 : 0;
+    return new Date((at - away) * 1000).toISOString().slice(0, 16).split("T");
   }
+
+  /** Times of ticks; the first one and midnights have their day below. */
+  const ticks = (chart) => (u, splits, axis, space, step) => splits.map((at, index) => {
+    const [day, time] = stamp(chart, at);
+    if (step >= 86400) return day.slice(5);
+    return !chart.local && (index === 0 || time === "00:00") ? `${time}\n${day}` : time;
+  });
 
   function place(line, x) {
     let low = 0, high = line.x.length;
@@ -58,34 +62,41 @@
     }).sort((one, other) => one.away - other.away);
     if (!lines.length) return null;
     const [best] = lines, same = lines.filter((line) => Math.abs(line.top - best.top) < 1);
-    const when = chart.time ? `${new Date(best.x * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`
+    const when = chart.time ? `${stamp(chart, best.x).join(" ")}${chart.local ? "" : " UTC"}`
       : `${number.format(best.x)} ${chart.x_label}`;
     return { ...best, text: [...few(same.map((line) => line.name)), `${number.format(best.y)} ${chart.y_label}`, when].join("\n") };
   }
 
+  /** Where the name of a threshold covers no line and no other name: right or left, above or below; else the best of these. */
+  function labelPlace(u, chart, y, width, taken) {
+    const ratio = devicePixelRatio, { left, width: whole } = u.bbox;
+    const places = [[true, -9], [false, -9], [true, 10], [false, 10]].map(([right, down]) => {
+      const x = right ? left + whole - width - 6 * ratio : left + 6 * ratio, middle = y + down * ratio;
+      const spots = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((part) => u.posToVal(x + (width * part) / 8, "x", true));
+      const heights = chart.lines.flatMap((line) => spots.map((spot) => line.y[place(line, spot)]))
+        .filter((value) => value !== null && value !== undefined).map((value) => u.valToPos(value, "y", true));
+      const names = taken.filter((one) => one.right === right).map((one) => one.middle);
+      return { x, right, middle, free: Math.min(...[...heights, ...names].map((one) => Math.abs(one - middle)), 14 * ratio) };
+    });
+    return places.reduce((best, one) => (one.free > best.free ? one : best));
+  }
+
   function drawThresholds(u, chart) {
-    const { ctx } = u, { left, top, width, height } = u.bbox, ratio = devicePixelRatio;
-    let above = Infinity;
+    const { ctx } = u, { left, top, width, height } = u.bbox, ratio = devicePixelRatio, taken = [];
     ctx.save();
     ctx.font = `${12 * ratio}px system-ui, sans-serif`;
+    ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
     ctx.lineWidth = ratio;
-    ctx.lineJoin = "round";
-    for (const one of [...chart.thresholds].sort((some, other) => some.y - other.y)) {
+    ctx.setLineDash([6 * ratio, 4 * ratio]);
+    for (const one of chart.thresholds) {
       const y = Math.round(u.valToPos(one.y, "y", true));
       if (y < top || y > top + height) continue;
+      const label = labelPlace(u, chart, y, ctx.measureText(one.name).width, taken);
+      taken.push(label);
       ctx.strokeStyle = ctx.fillStyle = colour(one.colour);
-      ctx.setLineDash([6 * ratio, 4 * ratio]);
       ctx.stroke(new Path2D(`M${left} ${y}H${left + width}`));
-      const aside = above - y < 16 * ratio; // beside the one below, not over it
-      ctx.setLineDash([]);
-      ctx.textAlign = aside ? "left" : "right";
-      ctx.strokeStyle = colour("page");
-      ctx.lineWidth = 4 * ratio;
-      const from = [aside ? left + 6 * ratio : left + width - 6 * ratio, y - 5 * ratio];
-      ctx.strokeText(one.name, ...from);
-      ctx.fillText(one.name, ...from);
-      ctx.lineWidth = ratio;
-      if (!aside) above = y;
+      ctx.fillText(one.name, label.x, label.middle);
     }
     ctx.restore();
   }
@@ -114,30 +125,40 @@
     ctx.restore();
   }
 
-  function draw(figure) {
-    const chart = JSON.parse(figure.querySelector("script").textContent);
+  const extent = (values) => values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
+
+  /** What uPlot draws, how long the x axis is, and how high the y axis. */
+  function prepared(chart) {
     for (const line of chart.lines) Object.assign(line, { x: chart.xs[line.x], entry: line.group || line.name });
-    const plot = figure.querySelector(".plot"), hidden = new Set(), shown = (entry) => !hidden.has(entry);
     const marks = chart.marks.flatMap((one) => one.marks);
-    const extent = (values) => values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
     const [first, last] = extent([...chart.xs.flat(), ...marks.map((mark) => mark.x)]);
     const low = chart.x_from_zero || first > last ? 0 : first, high = Math.max(low, last), pad = (high - low) / 100 || .5;
     const highest = extent([...chart.lines.flatMap((line) => line.y), ...marks.map((mark) => mark.y)])[1];
     const top = Math.max(chart.y_reaches, highest * 1.05, ...chart.thresholds.map((one) => one.y * 1.1)) || 1;
+    const ends = [low - pad, high + pad];
     // The first series has no line: it makes the x axis as long as the marks need it.
-    const ends = [[low - pad, high + pad], [null, null]];
-    const size = () => ({ width: plot.clientWidth, height: plot.clientWidth < 600 ? 280 : 380 });
+    return { top, ends, data: uPlot.join([[ends, [null, null]], ...chart.lines.map((line) => [line.x, line.y])]) };
+  }
+
+  /** Draws a chart in an element, with its legend below. Returns how to show other values of the same lines. */
+  function draw(plot, chart) {
+    let made = prepared(chart);
+    const hidden = new Set(), shown = (entry) => !hidden.has(entry);
+    const size = () => ({ width: plot.clientWidth, height: chart.height || (plot.clientWidth < 600 ? 280 : 380) });
     const axis = (label) => ({
-      label, labelSize: 24, labelFont: "13px system-ui, sans-serif", font: "12px system-ui, sans-serif",
+      label, labelSize: label ? 24 : 0, labelFont: "13px system-ui, sans-serif", font: "12px system-ui, sans-serif",
       stroke: () => colour("dim"), grid: { stroke: () => colour("rule"), width: 1 }, ticks: { stroke: () => colour("rule"), width: 1 },
     });
     const tooltip = element("div", "tooltip"), dot = element("div", "nearest");
     tooltip.hidden = dot.hidden = true;
     const u = new uPlot({
-      ...size(), legend: { show: false }, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      ...size(), legend: { show: false }, ...(chart.local ? {} : { tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC") }),
       cursor: { points: { show: false }, y: false },
-      scales: { x: { time: chart.time }, y: { range: [0, top] } },
-      axes: [{ ...axis(chart.x_label), ...(chart.time ? { values: ticks, size: 44 } : { size: 30 }) }, { ...axis(chart.y_label), size: 46 }],
+      scales: { x: { time: chart.time }, y: { range: () => [0, made.top] } },
+      axes: [
+        { ...axis(chart.x_label), ...(chart.time ? { values: ticks(chart) } : {}), size: chart.time && !chart.local ? 44 : 30 },
+        { ...axis(chart.y_label), size: 46 },
+      ],
       series: [{}, { paths: () => null, points: { show: false } }, ...chart.lines.map((line) => ({
         stroke: () => colour(line.colour), width: line.group ? 1 : 2, points: { show: line.y.length < 2 },
         paths: line.step ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear(),
@@ -158,11 +179,17 @@
           });
         }],
       },
-    }, uPlot.join([ends, ...chart.lines.map((line) => [line.x, line.y])]), plot);
+    }, made.data, plot);
     u.over.append(tooltip, dot);
-    figure.append(legend(u, chart, hidden));
+    plot.after(legend(u, chart, hidden));
     new ResizeObserver(() => u.setSize(size())).observe(plot);
     drawn.push([u, size]);
+    return (next) => {
+      const { min, max } = u.scales.x, whole = min === made.ends[0] && max === made.ends[1];
+      made = prepared(Object.assign(chart, next));
+      u.setData(made.data, whole);
+      if (!whole) u.redraw();
+    };
   }
 
   function legend(u, chart, hidden) {
@@ -186,10 +213,13 @@
     return found;
   }
 
-  document.querySelectorAll("figure.chart").forEach(draw);
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    draw(figure.querySelector(".plot"), JSON.parse(figure.querySelector("script").textContent));
+  }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach(([u]) => u.redraw()));
   for (const [event, printed] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => {
     root.classList.toggle("printed", printed);
     drawn.forEach(([u, size]) => { u.setSize(printed ? { width: 660, height: 300 } : size()); u.redraw(); });
   });
+  return draw;
 })();
