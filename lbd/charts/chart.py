@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point, and the text that is shown when the pointer is on it."""
+    """A point, and the text that is shown when the pointer is on it. One whose ``y`` is NaN is not drawn."""
 
     x: float
     y: float
@@ -116,7 +116,10 @@ class Chart:
             "time": self.time,
             "xs": list(positions),
             "lines": lines,
-            "marks": [asdict(one) for one in self.marks],
+            "marks": [
+                {**asdict(one), "marks": [asdict(mark) for mark in one.marks if np.isfinite(mark.y)]}
+                for one in self.marks
+            ],
             "thresholds": [asdict(one) for one in self.thresholds],
         }
         return json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

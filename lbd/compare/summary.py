@@ -48,7 +48,8 @@ def recommended(compared: Compared) -> Recommendation | None:
 
     Considered are candidates that broke no policy and whose last gap is within :data:`ALIKE_POINTS` of the smallest
     one, or within the low threshold. The fewest moves win; then the least traffic moved, the least time above the
-    threshold, and the order of the request. But the default strategy wins unless another one has :data:`FEWER` moves.
+    threshold, and the order of the request. But the default strategy wins unless another one saves :data:`FEWER` of its
+    moves.
     """
     runs = [run for run in compared.runs if run.label != RECORDED]
     if len(runs) < 2:

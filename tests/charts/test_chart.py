@@ -38,6 +38,13 @@ def test_lines_marks_and_thresholds():
     assert found["thresholds"] == [{"name": "low", "y": 15, "colour": "orange"}]
 
 
+def test_a_mark_without_a_place_is_left_out():
+    """As of a broker that joined after the turn at which its mark would be."""
+    marks = Marks("takes", "up", (Mark(1, np.nan, "a to b", "blue"), Mark(1, 2, "a to c", "blue")))
+    (found,) = drawn(Chart("c", "minutes", "points", (line("a", 1),), (marks,)).html(100))
+    assert [one["text"] for one in found["marks"][0]["marks"]] == ["a to c"]
+
+
 def test_names_cannot_leave_the_chart():
     """Not as an element, not as the end of a script, not as a placeholder."""
     name = '</script><script>alert(1)</script><b>"$title'

@@ -377,6 +377,7 @@ function thinned(points) {
 let drawGap = null;
 function showGap() {
   const known = seen.gaps.filter((one) => one.highest !== null).map((one) => ({ at: one.at, gap: one.highest - one.lowest }));
+  $("gap").style.visibility = known.length ? "" : "hidden"; // of a daemon that begins anew
   if (!known.length) {
     say("gap-words", "No turn has told scores yet.");
     return;
