@@ -13,7 +13,7 @@
 ``split.py``, ``place.py``), ``store/control.py`` the pause; ``api/`` and ``cli/`` take their orders.
 ``config.py`` reads the settings, of which each section's class stands beside its user; ``doctor/`` checks the cluster,
 and ``notify/`` tells people by a webhook.
-``simulate/``, ``compare/``, ``replay.py`` and ``learn/`` try lbd without a cluster.
+``simulate/``, ``compare/``, ``replay.py`` and ``learn/`` try lbd without a cluster; ``charts/`` draws their reports.
 ``docs/architecture.md`` follows one turn.
 """
 

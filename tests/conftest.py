@@ -31,7 +31,13 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
 
 END_TO_END = (
     *("act", "api", "cli", "daemon", "demo", "docs", "helm", "package", "scenarios", "simulate", "systemd"),
-    *("chaos/test_chaos.py", "compare/test_side_by_side.py", "learn/test_closed_loop.py", "observe/test_reports.py"),
+    *(
+        "chaos/test_chaos.py",
+        "charts/test_drawn.py",
+        "compare/test_side_by_side.py",
+        "learn/test_closed_loop.py",
+        "observe/test_reports.py",
+    ),
     *("pulsar/test_load_topics.py", "test_bad_input.py", "test_contributing.py", "test_docs.py"),
     *("test_extensible_turn.py", "test_guardrails.py", "test_turn.py"),
 )
@@ -43,7 +49,7 @@ ONE_WORKER = {
         *("learn/test_calibrate.py", "learn/test_curated.py", "learn/test_features.py", "learn/test_master.py"),
         "docs/test_snippets.py",
     ),
-    "browser": ("api/test_dashboard.py",),
+    "browser": ("api/test_dashboard.py", "charts/test_drawn.py"),
     "package": ("package",),
     "helm": ("helm",),
 }

@@ -75,7 +75,7 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
         "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response
     )
     app.add_api_route("/", _page, include_in_schema=False)
-    app.mount("/static", _Static(directory=STATIC))
+    app.mount("/static", _Static(directory=STATIC, packages=[("lbd.charts", "static")]))
 
     def seen(scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", None) or "none"

@@ -63,7 +63,7 @@ def as_text(found: Compared) -> None:
     console.print(Text(summary.title(found), "bold"))
     table = render.table(("", "left"), *((_head(run.label), "right") for run in found.runs))
     for row in summary.rows(found):
-        table.add_row(*row)
+        table.add_row(row.figure.label, *row.cells)
     console.print(table)
     for line in (*summary.sentences(found), *summary.advice(found), *summary.rests_on(found)):
         console.print(Text(line))
@@ -172,7 +172,7 @@ def compare(
         asked = ComparisonRequest(chosen, settings, dict(map(assignment, overrides)), time.perf_counter, tell)
         found = [one for name in over for one in _compared(asked, name, seed, hours, points_per_mib)]
     if report is not None:
-        from lbd.compare.report import page  # noqa: PLC0415 - loads plotly, which nothing else needs
+        from lbd.compare.report import page  # noqa: PLC0415 - only a report needs it
 
         write_page(report / "index.html", page(found))
     if form == "json":

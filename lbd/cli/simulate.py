@@ -55,7 +55,7 @@ def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
 
 
 def _write_page(path: Path, runs: Sequence[Finished]) -> None:
-    from lbd.simulate.report import page  # noqa: PLC0415 - loads plotly, which nothing else needs
+    from lbd.simulate.report import page  # noqa: PLC0415 - only a report needs it
 
     write_page(path, page(runs))
 
@@ -123,7 +123,7 @@ def _one(console: Console, runs: Sequence[Finished]) -> None:
     console.print(_evenness(run.card))
     for line in (*_moving(run.card), *_times(run.card, run.settings), *_costs(run)):
         console.print(Text(line))
-    console.print(Text(f"In the end, by reports whose CPU is a noisy sample of a minute: {run.sentence}", "bold"))
+    console.print(Text(run.conclusion, "bold"))
 
 
 def _several(console: Console, runs: Sequence[Finished]) -> None:

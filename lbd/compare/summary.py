@@ -1,4 +1,4 @@
-"""A comparison in words and rows, and its recommendation: as even as the best, with the fewest moves. Pure."""
+"""A comparison in words and rows, and its recommendation: as even as the best, with few moves. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lbd.compare.side_by_side import RECORDED
+from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.load.estimate import CPU, Source
 from lbd.score.scorecard import FIGURES, figures
 from lbd.simulate.world import MIB
@@ -17,10 +18,16 @@ if TYPE_CHECKING:
     from lbd.compare.side_by_side import Compared, Run
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
+    from lbd.score.scorecard import Figure
 
 
 ALIKE_POINTS = 2.0
 """Gaps at the end that differ by less are alike: scores at rest vary by so much."""
+
+FEWER = 0.25
+"""Another strategy replaces the default one, where both are even, if it needs fewer moves by this share, and two at
+least. On like machines seeds differ by as much (docs/strategies.md, "Which when").
+"""
 
 
 @dataclass(frozen=True)
@@ -41,16 +48,31 @@ def recommended(compared: Compared) -> Recommendation | None:
 
     Considered are candidates that broke no policy and whose last gap is within :data:`ALIKE_POINTS` of the smallest
     one, or within the low threshold. The fewest moves win; then the least traffic moved, the least time above the
-    threshold, and the order of the request.
+    threshold, and the order of the request. But the default strategy wins unless another one saves :data:`FEWER` of its
+    moves.
     """
     runs = [run for run in compared.runs if run.label != RECORDED]
     if len(runs) < 2:
         return None
     lawful = [run for run in runs if not run.card.policy_violations] or runs
     enough = max(min(map(_gap, lawful)) + ALIKE_POINTS, compared.thresholds[0])
-    even = [run for run in lawful if _gap(run) <= enough]
-    best = min(even, key=lambda run: (run.card.moves, run.card.traffic_moved, run.card.minutes_over_low))
+    even = sorted(
+        (run for run in lawful if _gap(run) <= enough),
+        key=lambda run: (run.card.moves, run.card.traffic_moved, run.card.minutes_over_low),
+    )
+    default = next((run for run in even if _is_default(run)), even[0])
+    best = even[0] if _clearly_fewer(even[0], default) else default
     return Recommendation(best.label, tuple(_reasons(best, runs, even, compared.thresholds[0])))
+
+
+def _is_default(run: Run) -> bool:
+    return run.label.partition(":")[0] == AvgShedderSettings.name
+
+
+def _clearly_fewer(run: Run, default: Run) -> bool:
+    """Whether it saves so many of the default's moves that chance does not explain it."""
+    saved = default.card.moves - run.card.moves
+    return saved >= 2 and saved >= FEWER * default.card.moves
 
 
 def _gap(run: Run) -> float:
@@ -63,7 +85,11 @@ def _reasons(best: Run, runs: Sequence[Run], even: Sequence[Run], low: float) ->
     uneven = [f"{run.label} ({_gap(run):.1f})" for run in runs if run not in even and run.label not in unlawful]
     reasons += [f"less even in the end: {', '.join(uneven)}"] if uneven else []
     reasons += [f"against a policy: {', '.join(unlawful)}"] if unlawful else []
-    return reasons
+    kinds = {run.label.partition(":")[0] for run in runs}
+    return [*reasons, *([f"which strategy when: {WHICH_WHEN}"] if len(kinds) > 1 else [])]
+
+
+WHICH_WHEN = "docs/strategies.md#which-when"
 
 
 def _choice_text(best: Run, even: Sequence[Run], low: float) -> str:
@@ -80,7 +106,10 @@ def _moved(best: Run, even: Sequence[Run]) -> str:
     needed = f", at least {fewest} needed to be as even" if fewest is not None else ""
     moves = f"{counted(card.moves, 'move')}{needed}, {card.traffic_moved:.0%} of the traffic"
     others = [f"{run.label} {run.card.moves} and {run.card.traffic_moved:.0%}" for run in even if run is not best]
-    return f"{moves}; as even: {', '.join(others)}" if others else moves
+    as_even = f"; as even: {', '.join(others)}" if others else ""
+    fewer = [run.label for run in even if run.card.moves < card.moves]
+    kept = f"; not enough moves saved to leave the default: {', '.join(fewer)}" if fewer else ""
+    return f"{moves}{as_even}{kept}"
 
 
 # --- rows and words, for a terminal and for a page
@@ -104,13 +133,32 @@ def scorecard_json(run: Run) -> dict[str, Any]:
     return {**asdict(run.card), **(dict.fromkeys(UNRECORDED) if run.label == RECORDED else {})}
 
 
-def rows(compared: Compared) -> Iterator[tuple[str, ...]]:
-    """A label and a value for each run, of every figure that some run has."""
+@dataclass(frozen=True)
+class Row:
+    """A figure, its value for each run as text, and the positions of the best ones."""
+
+    figure: Figure
+    cells: tuple[str, ...]
+    best: tuple[int, ...]
+
+
+def rows(compared: Compared) -> Iterator[Row]:
+    """Every figure that some run has."""
     cards = [_figures(run) for run in compared.runs]
     for figure in FIGURES:
         values = [card[figure.name] for card in cards]
         if figure.name not in SAME and any(value is not None for value in values):
-            yield (figure.label, *map(figure.told, values))
+            cells = tuple(map(figure.told, values))
+            yield Row(figure, cells, _best(figure, values, cells))
+
+
+def _best(figure: Figure, values: Sequence[float | None], cells: Sequence[str]) -> tuple[int, ...]:
+    """Values that look equal are equally good; none is best where all look equal."""
+    known = [value for value in values if value is not None]
+    if figure.better is None or len(set(cells)) < 2:
+        return ()
+    best = figure.told(min(known) if figure.better == "lower" else max(known))
+    return tuple(index for index, cell in enumerate(cells) if cell == best)
 
 
 def _figures(run: Run) -> dict[str, float | None]:

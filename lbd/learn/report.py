@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from html import escape
-from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from plotly.offline import get_plotlyjs
 
+from lbd.charts.chart import Chart, Line, Mark, Marks, Threshold
+from lbd.charts.page import page as html_page
+from lbd.charts.page import table
 from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.files import as_usage_error
@@ -23,12 +22,13 @@ from lbd.learn.choose import PRESENT, cost, moves_per_day
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
 from lbd.score.scorecard import gaps
-from lbd.simulate.report import table
 from lbd.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
+    from lbd.charts.chart import Colour
     from lbd.learn.calibrate import Calibration, WindowScores
     from lbd.learn.choose import Judged, SettingsCandidate
     from lbd.learn.replay import Figures
@@ -181,100 +181,81 @@ def _model_error(calibration: Calibration) -> str:
 
 # --- charts
 
-RECORDED, NOW, PROPOSED, OTHERS = "#a0a0a0", "#4f86c6", "#2e7d4f", "#a0a0a0"
-MARGIN = {"l": 60, "r": 20, "t": 30, "b": 50}
-LEGEND = {"orientation": "h", "y": 1.02, "x": 0, "yanchor": "bottom"}
+RECORDED: Colour = "grey"
+NOW: Colour = "blue"
+PROPOSED: Colour = "green"
+PARETO: Colour = "orange"
 
 
-def _plain(x: str, y: str) -> go.Figure:
-    figure = go.Figure()
-    figure.update_layout(
-        template="plotly_white",
-        margin=MARGIN,
-        legend=LEGEND,
-        showlegend=True,
-        xaxis={"title": x},
-        yaxis={"title": y, "rangemode": "tozero"},
-    )
-    return figure
-
-
-def gap(calibration: Calibration) -> go.Figure:
+def gap(calibration: Calibration) -> Chart:
     """The last window: as it was, and as it would have been, with the rounds that moved something."""
-    shown, figure = calibration.shown, _plain("UTC", "points")
-    _line(figure, shown, shown.recorded, "as recorded", RECORDED)
-    _line(figure, shown, shown.present, "present settings", NOW, shown.moves[0])
-    thresholds = {"present": (calibration.tried[PRESENT].settings.low_threshold, NOW)}
+    shown, present = calibration.shown, calibration.tried[PRESENT].settings
+    lines = [
+        _line(shown, shown.recorded, "as recorded", RECORDED),
+        _line(shown, shown.present, "present settings", NOW),
+    ]
+    marks = [_moves(lines[1], shown.moves[0])]
+    thresholds = [Threshold("low threshold, present", present.low_threshold, NOW)]
     if shown.chosen is not None and calibration.recommended is not None:
-        _line(figure, shown, shown.chosen, f"proposed: {calibration.choice.recommended}", PROPOSED, shown.moves[1])
-        thresholds["proposed"] = (calibration.recommended.settings.low_threshold, PROPOSED)
-    for name, (threshold, colour) in thresholds.items():
-        side = "top left" if name == "proposed" else "top right"
-        figure.add_hline(
-            y=threshold,
-            line={"dash": "dot", "color": colour, "width": 1},
-            annotation={"text": f"low threshold, {name}", "font": {"color": colour}},
-            annotation_position=side,
-        )
-    return figure
+        lines.append(_line(shown, shown.chosen, f"proposed: {calibration.choice.recommended}", PROPOSED))
+        marks.append(_moves(lines[2], shown.moves[1]))
+        low = calibration.recommended.settings.low_threshold
+        thresholds.append(Threshold("low threshold, proposed", low, PROPOSED))
+    title = "Between the highest and the lowest score, in the last window"
+    return Chart(title, "UTC", "points", tuple(lines), tuple(filter(None, marks)), tuple(thresholds), time=True)
 
 
-def _line(
-    figure: go.Figure, shown: WindowScores, points: FloatArray, name: str, colour: str, moves: Sequence[float] = ()
-) -> None:
+def _line(shown: WindowScores, points: FloatArray, name: str, colour: Colour) -> Line:
     comparable = np.isfinite(points).sum(axis=1) > 1
-    at, apart = shown.at[comparable], gaps(points[comparable])
-    figure.add_scatter(
-        x=at.astype("datetime64[s]"), y=apart, name=name, mode="lines", line={"color": colour, "width": 1.5}
+    return Line(name, shown.at[comparable], gaps(points[comparable]), colour)
+
+
+def _moves(line: Line, moves: Sequence[float]) -> Marks | None:
+    """The rounds of a line that moved something; None if there are none."""
+    moved = np.isin(line.x, np.asarray(moves))
+    marks = (
+        Mark(at, round(apart, 2), f"{line.name}: moves", line.colour)
+        for at, apart in zip(line.x[moved].tolist(), line.y[moved].tolist(), strict=True)
     )
-    moved = np.isin(at, np.asarray(moves))
-    if moved.any():
-        figure.add_scatter(
-            x=at[moved].astype("datetime64[s]"),
-            y=apart[moved],
-            mode="markers",
-            marker={"color": colour, "size": 8},
-            showlegend=False,
-            hovertext="moves",
-        )
+    return Marks(f"moves, {line.name}", "dot", tuple(marks)) if moved.any() else None
 
 
-def day(calibration: Calibration) -> go.Figure:
+def day(calibration: Calibration) -> Chart:
     """The profile of a day, over all days."""
-    figure, daily = _plain("hour of the day, UTC", "points"), calibration.features.daily
-    lines = (("mean score of all brokers", "score", OTHERS), ("mean gap", "gap", NOW), ("p95 gap", "p95", "#e9a23b"))
-    for name, key, colour in lines:
-        x, y = [one["hour"] for one in daily], [one[key] for one in daily]
-        figure.add_scatter(x=x, y=y, name=name, line={"color": colour})
-    return figure
-
-
-def front(calibration: Calibration) -> go.Figure:
-    """Moves against gap of all candidates; the Pareto front, the present and the proposed settings stand out."""
-    figure, choice = _plain("moves a day", "p95 gap, points"), calibration.choice
-    groups = (
-        ("others", OTHERS, 7, [one for one in choice.judged if not one.front]),
-        ("none had both fewer moves and a smaller gap", "#e9a23b", 9, [one for one in choice.judged if one.front]),
-        ("present", NOW, 14, [one for one in choice.judged if one.name == PRESENT]),
-        ("proposed", PROPOSED, 14, [one for one in choice.judged if one.name == choice.recommended]),
+    daily = calibration.features.daily
+    lines: tuple[tuple[str, str, Colour], ...] = (
+        ("mean score of all brokers", "score", RECORDED),
+        ("mean gap", "gap", NOW),
+        ("p95 gap", "p95", PARETO),
     )
-    for label, colour, size, own in groups:
-        figure.add_scatter(
-            x=[moves_per_day(one.trained) for one in own],
-            y=[one.trained.p95_gap for one in own],
-            text=[one.name for one in own],
-            name=label,
-            mode="markers",
-            marker={"color": colour, "size": size},
-            cliponaxis=False,
-        )
-    figure.update_xaxes(rangemode="tozero")
-    return figure
+    hours = np.array([one["hour"] for one in daily], dtype=float)
+    profile = tuple(
+        Line(name, hours, np.array([one[key] for one in daily], dtype=float), colour) for name, key, colour in lines
+    )
+    return Chart("The day, as recorded", "hour of the day, UTC", "points", profile)
+
+
+def front(calibration: Calibration) -> Chart:
+    """Moves against gap of all candidates; the Pareto front, the present and the proposed settings stand out."""
+    choice = calibration.choice
+    groups: tuple[tuple[str, Colour, list[Judged]], ...] = (
+        ("others", RECORDED, [one for one in choice.judged if not one.front]),
+        ("none had both fewer moves and a smaller gap", PARETO, [one for one in choice.judged if one.front]),
+        ("present", NOW, [one for one in choice.judged if one.name == PRESENT]),
+        ("proposed", PROPOSED, [one for one in choice.judged if one.name == choice.recommended]),
+    )
+    marks = (Marks(label, "dot", tuple(_candidate(one, colour) for one in own)) for label, colour, own in groups if own)
+    title = "What was tried, on the time it was chosen on"
+    return Chart(title, "moves a day", "p95 gap, points", marks=tuple(marks), x_from_zero=True)
+
+
+def _candidate(one: Judged, colour: Colour) -> Mark:
+    moves, points = moves_per_day(one.trained), one.trained.p95_gap
+    return Mark(round(moves, 3), round(points, 2), f"{one.name}: {moves:.1f} moves a day, {points:.1f} points", colour)
 
 
 # --- ``report.html``: the evidence as charts, in one page that opens without a network
 
-TEMPLATE = Path(__file__).parent.parent / "simulate" / "report.html"
 MIB = 1024.0 * 1024.0
 PAIRS = 5
 """Shown of the pairs of a round: the others are closer."""
@@ -294,10 +275,7 @@ def page(calibration: Calibration) -> str:
         _fits(calibration),
         _summary_lines(calibration),
     )
-    body = "\n".join(line for part in parts for line in part)
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title="lbd calibrate", script=get_plotlyjs(), body=body
-    )
+    return html_page("lbd calibrate", [one for part in parts for one in part])
 
 
 def _answer(calibration: Calibration) -> Iterator[str]:
@@ -316,7 +294,22 @@ def _answer(calibration: Calibration) -> Iterator[str]:
         for when, figures in (("chosen on", one.trained), ("judged on", one.held_out))
     ]
     if rows:
-        yield table(("replayed", *COLUMNS, "worst hour's gap", "moved twice, bundles a day"), rows)
+        best = {*_lowest(rows, range(0, len(rows), 2)), *_lowest(rows, range(1, len(rows), 2))}
+        yield table(("replayed", *COLUMNS, "worst hour's gap", "moved twice, bundles a day"), rows, best=best)
+        if best:
+            yield f'<p class="dim">{BEST} "Chosen on" and "judged on" are compared separately.</p>'
+
+
+BEST = 'Marked in <b class="best">bold</b>: the lowest, which is the best, of a column in which not all are equal.'
+
+
+def _lowest(rows: Sequence[Sequence[str]], compared: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Row and column of the lowest value of each column among these rows; none where all look equal."""
+    for column in range(1, len(rows[0])):
+        values = {index: float(rows[index][column].replace(",", "")) for index in compared}
+        if len(set(values.values())) > 1:
+            lowest = min(values.values())
+            yield from ((index, column) for index, value in values.items() if value == lowest)
 
 
 COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "cost")
@@ -336,14 +329,8 @@ def _summary_lines(calibration: Calibration) -> Iterator[str]:
     yield from (f"<p>{escape(line)}</p>" for line in evidence(calibration))
 
 
-def _chart(title: str, figure: go.Figure) -> Iterator[str]:
-    options: dict[str, Any] = {"displayModeBar": False, "responsive": True}
-    yield f"<h2>{escape(title)}</h2>"
-    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="380px", config=options)
-
-
-def _gap(calibration: Calibration) -> Iterator[str]:
-    yield from _chart("Between the highest and the lowest score, in the last window", gap(calibration))
+def _gap(calibration: Calibration) -> Iterator[str | Chart]:
+    yield gap(calibration)
     yield '<p class="dim">Single samples; the figures above are means of ten minutes. Dots: rounds with moves.</p>'
 
 
@@ -365,18 +352,22 @@ def _pair(rank: int) -> str:
     return "most and least loaded" if rank == 1 else f"number {rank} from above and from below"
 
 
-def _day(calibration: Calibration) -> Iterator[str]:
-    yield from _chart("The day, as recorded", day(calibration))
+def _day(calibration: Calibration) -> Iterator[Chart]:
+    yield day(calibration)
 
 
-def _front(calibration: Calibration) -> Iterator[str]:
+def _front(calibration: Calibration) -> Iterator[str | Chart]:
     """Moves against gap, of all that was tried."""
     if not calibration.choice.judged:
         return
-    yield from _chart("What was tried, on the time it was chosen on", front(calibration))
+    yield front(calibration)
     cheapest = sorted(calibration.choice.judged, key=lambda one: cost(one.trained))[:SHOWN]
     head = ("settings", *(f"{name}, {part}" for part in ("chosen on", "judged on") for name in COLUMNS))
-    yield table(head, [(one.name, *_cells(one.trained), *_cells(one.held_out)) for one in cheapest])
+    rows = [(one.name, *_cells(one.trained), *_cells(one.held_out)) for one in cheapest]
+    best = set(_lowest(rows, range(len(rows))))
+    yield table(head, rows, best=best)
+    if best:
+        yield f'<p class="dim">{BEST}</p>'
 
 
 def _fits(calibration: Calibration) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -465,13 +465,17 @@ def _first_move(trace: Trace) -> float | None:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a :class:`~lbd.score.scorecard.Scorecard`, by its dotted name; times ``factor`` it has the unit."""
+    """One figure of a :class:`~lbd.score.scorecard.Scorecard`, by its dotted name; times ``factor`` it has the unit.
+
+    ``better`` values are the lower or the higher ones; None where a strategy neither wins nor loses by it.
+    """
 
     name: str
     label: str
     digits: int = 0
     unit: str = ""
     factor: float = 1.0
+    better: Literal["lower", "higher"] | None = None
 
     def told(self, value: float | None) -> str:
         """The number in its unit; a dash where there is none."""
@@ -479,41 +483,45 @@ class Figure:
 
     def at(self, section: str, when: str) -> Figure:
         """The same figure of one section of the scorecard."""
-        return replace(self, name=f"{section}.{self.name}", label=f"{self.label}, {when}")
+        better = self.better if section in BY_MOVES else None
+        return replace(self, name=f"{section}.{self.name}", label=f"{self.label}, {when}", better=better)
 
 
 EVENNESS = (
-    Figure("gap_points", "highest - lowest, points", 1),
-    Figure("std_points", "standard deviation, points", 1),
-    Figure("max_over_mean", "highest / mean", 2),
-    Figure("variation", "standard deviation / mean", 2),
-    Figure("near_mean", "brokers within 10 % of the mean", 0, " %", 100),
+    Figure("gap_points", "highest - lowest, points", 1, better="lower"),
+    Figure("std_points", "standard deviation, points", 1, better="lower"),
+    Figure("max_over_mean", "highest / mean", 2, better="lower"),
+    Figure("variation", "standard deviation / mean", 2, better="lower"),
+    Figure("near_mean", "brokers within 10 % of the mean", 0, " %", 100, better="higher"),
 )
 """How even brokers are at one moment, or on average."""
 
 WHEN = {"first": "at first", "last": "at last", "mean": "on average", "unmoved": "had nothing moved"}
 """The sections of a scorecard that have them."""
 
+BY_MOVES = ("last", "mean")
+"""The sections that moves change."""
+
 RUN = (
-    Figure("minutes_over_low", "apart by the low threshold", 0, " min"),
-    Figure("minutes_over_high", "apart by the high threshold", 0, " min"),
-    Figure("minutes_to_balance", "balanced after", 0, " min"),
-    Figure("first_move_after_seconds", "first move after it was shown", 0, " s"),
-    Figure("moves", "moves"),
+    Figure("minutes_over_low", "apart by the low threshold", 0, " min", better="lower"),
+    Figure("minutes_over_high", "apart by the high threshold", 0, " min", better="lower"),
+    Figure("minutes_to_balance", "balanced after", 0, " min", better="lower"),
+    Figure("first_move_after_seconds", "first move after it was shown", 0, " s", better="lower"),
+    Figure("moves", "moves", better="lower"),
     Figure("rounds", "in rounds"),
     Figure("splits", "bundles split"),
-    Figure("peak_points", "peak since the last move, points", 1),
+    Figure("peak_points", "peak since the last move, points", 1, better="lower"),
     Figure("fewest_moves", "fewest moves that any plan needs for it"),
-    Figure("redundant_moves", "redundant moves"),
+    Figure("redundant_moves", "redundant moves", better="lower"),
     Figure("fewest_moves_as_even", "fewest moves for that and as high a lowest score"),
-    Figure("redundant_moves_as_even", "redundant moves, as even"),
+    Figure("redundant_moves_as_even", "redundant moves, as even", better="lower"),
     Figure("best_peak_points", "lowest peak for as many moves, points", 1),
-    Figure("bundles_moved_twice", "bundles moved more than once"),
-    Figure("traffic_moved", "traffic moved", 1, " %", 100),
-    Figure("thrashing", "thrashing", 0, " %", 100),
+    Figure("bundles_moved_twice", "bundles moved more than once", better="lower"),
+    Figure("traffic_moved", "traffic moved", 1, " %", 100, better="lower"),
+    Figure("thrashing", "thrashing", 0, " %", 100, better="lower"),
     Figure("thrashing_unmoved", "thrashing of the load alone", 0, " %", 100),
-    Figure("policy_violations", "policy violations"),
-    Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1),
+    Figure("policy_violations", "policy violations", better="lower"),
+    Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1, better="lower"),
     Figure("turn_p50_seconds", "half of the turns took at most", 1, " ms", 1000),
     Figure("turn_p99_seconds", "99 of 100 turns took at most", 1, " ms", 1000),
     Figure("turns", "turns"),

@@ -4,104 +4,80 @@ from __future__ import annotations
 
 from collections import Counter
 from html import escape
-from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
-from plotly import graph_objects
-from plotly.offline import get_plotlyjs
 
+from lbd.charts.chart import COLOURS, Chart, Line, Mark, Marks, Threshold
+from lbd.charts.page import page as html_page
+from lbd.charts.page import table
 from lbd.score.scorecard import EVENNESS, FIGURES, RUN, WHEN, clock, figures, gaps, spread, transfers
 from lbd.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from lbd.charts.chart import Colour
     from lbd.model import FloatArray
     from lbd.score.scorecard import Figure, FigureSpread, Trace, Transfer
     from lbd.simulate.run import Finished
 
 
-MOST_POINTS = 1000
-"""Of a line: more than a screen is wide."""
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#7a3b0c", "#9a9a00", "#222222")
-"""Okabe and Ito's, told apart also by those who see no red or green; and four more."""
-OTHERS = "#c8c8c8"
 MINUTES_UP_TO_HOURS = 4
 """A longer run is drawn in hours."""
 
 
-def score_chart(trace: Trace) -> graph_objects.Figure:
+def score_chart(trace: Trace, title: str = "Score of each broker") -> Chart:
     """Score of each broker, with a mark on both ends of each transfer."""
-    figure = _lines(trace, trace.points(), "points")
-    figure.update_yaxes(range=[0, max(100.0, float(np.nanmax(trace.points())) * 1.02)])
-    marks = transfers(trace)
-    if marks:
-        _mark(figure, trace, marks, "source", "gives bundles", "triangle-down")
-        _mark(figure, trace, marks, "destination", "takes bundles", "triangle-up")
-    if trace.splits:
-        _mark_splits(figure, trace)
-    return figure
+    lines = _broker_lines(trace, trace.points())
+    return Chart(title, _x_label(trace), "points", lines, tuple(_marks(trace)), y_reaches=100.0)
 
 
-def traffic_chart(trace: Trace) -> graph_objects.Figure:
+def traffic_chart(trace: Trace) -> Chart:
     """MB/s through each broker, in + out."""
-    figure = _lines(trace, trace.carried() / 1e6, "MB/s, in + out")
-    return figure.update_yaxes(rangemode="tozero")
+    lines = _broker_lines(trace, trace.carried() / 1e6)
+    return Chart("Traffic of each broker", _x_label(trace), "MB/s, in + out", lines)
 
 
-def gap_chart(trace: Trace, low_threshold: float, high_threshold: float) -> graph_objects.Figure:
-    """Points between the highest and the lowest score, and the two thresholds."""
-    figure, unmoved = _empty(trace, "points"), trace.unmoved()
-    lines = {"gap": (gaps(trace.points()), COLOURS[0])}
-    if unmoved is not None and trace.moves:
-        lines = {"had nothing moved": (gaps(unmoved), OTHERS), **lines}
-    for name, (gap, colour) in lines.items():
-        times, line = thinned(_times(trace), gap)
-        figure.add_scatter(x=times, y=line, mode="lines", name=name, line={"color": colour, "shape": "hv"})
-    for name, threshold, colour in (("low", low_threshold, COLOURS[4]), ("high", high_threshold, COLOURS[1])):
-        figure.add_hline(y=threshold, line={"dash": "dash", "color": colour}, annotation_text=f"{name} threshold")
-    top = max(high_threshold, *(float(gap.max()) for gap, _ in lines.values()))
-    return figure.update_yaxes(range=[0, top * 1.1])
+def gap_chart(traces: Mapping[str, Trace], low_threshold: float, high_threshold: float) -> Chart:
+    """Points between the highest and the lowest score of each trace, by name, and the two thresholds.
 
-
-def thinned(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The lowest and the highest value of each stretch of time, where there are too many to draw; float64 (T,) both.
-
-    A stretch without any value stays a gap in the line.
+    A grey line is the gap of the first one had nothing moved.
     """
-    if values.size <= MOST_POINTS:
-        return times, np.round(values, 2)
-    stretches = np.array_split(np.arange(values.size), MOST_POINTS // 2)
-    low = [at[np.nan_to_num(values[at], nan=np.inf).argmin()] for at in stretches]
-    high = [at[np.nan_to_num(values[at], nan=-np.inf).argmax()] for at in stretches]
-    extremes = np.unique(np.concatenate((low, high)))
-    return times[extremes], np.round(values[extremes], 2)
+    first, *_ = traces.values()
+    unmoved, lines = first.unmoved(), []
+    if unmoved is not None and first.moves:
+        lines.append(Line("had nothing moved", _times(first), gaps(unmoved), "grey", step=True))
+    for index, (name, trace) in enumerate(traces.items()):
+        colour = COLOURS[index % len(COLOURS)]
+        lines.append(Line(name, _times(trace), gaps(trace.points()), colour, step=True))
+    thresholds = (
+        Threshold("low threshold", low_threshold, "orange"),
+        Threshold("high threshold", high_threshold, "vermilion"),
+    )
+    title = "Between the highest and the lowest"
+    return Chart(title, _x_label(first), "points", tuple(lines), thresholds=thresholds)
 
 
-def _lines(trace: Trace, values: FloatArray, unit: str) -> graph_objects.Figure:
+def _broker_lines(trace: Trace, values: FloatArray) -> tuple[Line, ...]:
     """A line for each broker: coloured and named where moves touched it (or where there are few), else grey."""
-    figure, colours = _empty(trace, unit), _colours(trace)
-    for at in sorted(range(len(trace.brokers)), key=lambda at: trace.brokers[at] in colours):
-        broker = trace.brokers[at]
-        times, line = thinned(_times(trace), values[:, at])
-        named = broker in colours
-        figure.add_scatter(
-            x=times,
-            y=line,
-            mode="lines",
-            name=broker if named else "the others",
-            showlegend=named or at == _first_other(trace, colours),
-            legendgroup=broker if named else "the others",
-            line={"color": colours.get(broker, OTHERS), "width": 2 if named else 1, "shape": "hv"},
-            hovertemplate=f"{broker}: %{{y:.1f}} at %{{x:.1f}}<extra></extra>",
+    colours, times = _colours(trace), _times(trace)
+    order = sorted(range(len(trace.brokers)), key=lambda at: trace.brokers[at] in colours)
+    return tuple(
+        Line(
+            broker,
+            times,
+            values[:, at],
+            colours.get(broker, "grey"),
+            step=True,
+            group="" if broker in colours else "the others",
         )
-    return figure
+        for at, broker in ((at, trace.brokers[at]) for at in order)
+    )
 
 
-def _colours(trace: Trace) -> dict[str, str]:
+def _colours(trace: Trace) -> dict[str, Colour]:
     """Of the brokers that gave or took most bundles, and of those first by name while there are colours left."""
     touched = Counter(end for move in trace.moves for end in (move.source, move.destination))
     first = [broker for broker, _ in touched.most_common()]
@@ -109,68 +85,39 @@ def _colours(trace: Trace) -> dict[str, str]:
     return dict(zip(sorted(list(named)[: len(COLOURS)]), COLOURS, strict=False))
 
 
-def _first_other(trace: Trace, colours: dict[str, str]) -> int | None:
-    return next((at for at, broker in enumerate(trace.brokers) if broker not in colours), None)
-
-
-def _mark(
-    figure: graph_objects.Figure, trace: Trace, marks: tuple[Transfer, ...], end: str, name: str, symbol: str
-) -> None:
-    """Where the line of that end stood at the turn before."""
+def _marks(trace: Trace) -> Iterator[Marks]:
+    """Both ends of each transfer, where the line of that end was at the turn before; and splits, on the owner's line at
+    the turn that chose them.
+    """
     position = {broker: at for at, broker in enumerate(trace.brokers)}
     times, points, colours = _times(trace), trace.points(), _colours(trace)
-    ends = [getattr(one, end) for one in marks]
-    figure.add_scatter(
-        x=[times[one.look] for one in marks],
-        y=[points[one.look, position[broker]] for one, broker in zip(marks, ends, strict=True)],
-        mode="markers",
-        name=name,
-        marker={
-            "symbol": symbol,
-            "size": 11,
-            "color": [colours.get(broker, OTHERS) for broker in ends],
-            "line": {"color": "black", "width": 1},
-        },
-        text=[_move_text(one) for one in marks],
-        hovertemplate="%{text}<extra></extra>",
-    )
 
+    def mark(look: int, broker: str, text: str) -> Mark:
+        x, y = float(times[look]), float(points[look, position[broker]])
+        return Mark(round(x, 3), round(y, 2), text, colours.get(broker, "grey"))
 
-def _mark_splits(figure: graph_objects.Figure, trace: Trace) -> None:
-    """On the owner's line, at the turn that chose it."""
-    position = {broker: at for at, broker in enumerate(trace.brokers)}
-    looks = np.searchsorted(trace.seconds(), [one.seconds for one in trace.splits], side="right") - 1
-    times, points = _times(trace), trace.points()
-    figure.add_scatter(
-        x=times[looks],
-        y=[points[look, position[one.owner]] for look, one in zip(looks, trace.splits, strict=True)],
-        mode="markers",
-        name="a bundle is split",
-        marker={"symbol": "x", "size": 9, "color": "black"},
-        text=[f"{one.bundle}: {one.parts} parts, by {one.by}" for one in trace.splits],
-        hovertemplate="%{text}<extra></extra>",
-    )
+    moved = transfers(trace)
+    if moved:
+        texts = [_move_text(one) for one in moved]
+        gives = (mark(one.look, one.source, text) for one, text in zip(moved, texts, strict=True))
+        takes = (mark(one.look, one.destination, text) for one, text in zip(moved, texts, strict=True))
+        yield Marks("gives bundles", "down", tuple(gives))
+        yield Marks("takes bundles", "up", tuple(takes))
+    if trace.splits:
+        looks = np.searchsorted(trace.seconds(), [one.seconds for one in trace.splits], side="right") - 1
+        split = (
+            mark(look, one.owner, f"{one.bundle}: {one.parts} parts, by {one.by}")
+            for look, one in zip(looks.tolist(), trace.splits, strict=True)
+        )
+        yield Marks("a bundle is split", "cross", tuple(split))
 
 
 def _move_text(one: Transfer) -> str:
     return f"{one.source} to {one.destination}: {counted(one.bundles, 'bundle')}, {one.throughput / 1e6:,.1f} MB/s"
 
 
-def _empty(trace: Trace, unit: str) -> graph_objects.Figure:
-    end = max(float(_times(trace)[-1]), 1 / 60)
-    layout: dict[str, Any] = {
-        "template": "plotly_white",
-        "height": 420,
-        "margin": {"l": 60, "r": 20, "t": 40, "b": 50},
-        "hovermode": "closest",
-        "legend": {"tracegroupgap": 0},
-        "xaxis": {
-            "title": f"{'hours' if _in_hours(trace) else 'minutes'} since the beginning",
-            "range": [-end / 100, end],
-        },
-        "yaxis": {"title": unit},
-    }
-    return graph_objects.Figure(layout=layout)
+def _x_label(trace: Trace) -> str:
+    return f"{'hours' if _in_hours(trace) else 'minutes'} since the beginning"
 
 
 def _in_hours(trace: Trace) -> bool:
@@ -183,7 +130,6 @@ def _times(trace: Trace) -> FloatArray:
 
 # --- page
 
-TEMPLATE = Path(__file__).with_name("report.html")
 NOT_OF_A_SIMULATION = {"pulsar", "state_dir", "log", "in_broker_shedding", "restore_on_stop"}
 """Settings that no simulated turn asks for."""
 
@@ -191,44 +137,22 @@ NOT_OF_A_SIMULATION = {"pulsar", "state_dir", "log", "in_broker_shedding", "rest
 def page(runs: Sequence[Finished]) -> str:
     """HTML with charts of the first run, and the figures of all."""
     first = runs[0]
-    title = escape(f"lbd simulate {first.name}, seed {first.seed}")
-    body = "\n".join((*_run_summary(first), *_charts(first), *_tables(runs), *_sources(first)))
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(title=title, script=get_plotlyjs(), body=body)
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """A table; all but its first ``words`` columns are numbers."""
-    lines = [_row("th", head, words), *(_row("td", row, words) for row in rows)]
-    return f"<table>{''.join(lines)}</table>"
-
-
-def _row(kind: str, cells: Sequence[str], words: int) -> str:
-    marks = ("" if at < words else ' class="number"' for at in range(len(cells)))
-    inner = (f"<{kind}{mark}>{escape(cell)}</{kind}>" for mark, cell in zip(marks, cells, strict=True))
-    return f"<tr>{''.join(inner)}</tr>"
+    title = f"lbd simulate {first.name}, seed {first.seed}"
+    return html_page(title, (*_run_summary(first), *_charts(first), *_tables(runs), *_sources(first)))
 
 
 def _run_summary(run: Finished) -> Iterator[str]:
+    yield f"<p><b>{escape(run.conclusion)}</b></p>"
     yield f"<p>{escape(run.scenario.about)}</p>"
     if run.scenario.stock:
         yield f'<p class="dim">Pulsar alone: {escape(run.scenario.stock)}</p>'
-    yield f"<p><b>In the end, by reports whose CPU is a noisy sample of a minute:</b> {escape(run.sentence)}</p>"
 
 
-def _charts(run: Finished) -> Iterator[str]:
+def _charts(run: Finished) -> Iterator[Chart]:
     limits = run.settings.avg_shedder
-    yield from chart("Score of each broker", score_chart(run.trace))
-    yield from chart(
-        "Between the highest and the lowest", gap_chart(run.trace, limits.low_threshold, limits.high_threshold)
-    )
-    yield from chart("Traffic of each broker", traffic_chart(run.trace))
-
-
-def chart(title: str, figure: graph_objects.Figure) -> Iterator[str]:
-    """A heading, and the chart under it."""
-    options: dict[str, Any] = {"displaylogo": False, "responsive": True}
-    yield f"<h2>{escape(title)}</h2>"
-    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config=options)
+    yield score_chart(run.trace)
+    yield gap_chart({"gap": run.trace}, limits.low_threshold, limits.high_threshold)
+    yield traffic_chart(run.trace)
 
 
 def _tables(runs: Sequence[Finished]) -> Iterator[str]:

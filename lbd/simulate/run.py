@@ -554,6 +554,11 @@ class Finished:
         """What all turns took of this machine's time."""
         return sum(one.took_seconds for one in self.trace.seen)
 
+    @property
+    def conclusion(self) -> str:
+        """What lbd itself saw last, for people."""
+        return f"In the end, by reports whose CPU is a noisy sample of a minute: {self.sentence}"
+
 
 def finish(
     name: str,

@@ -19,7 +19,7 @@ def main(url: str, file: str) -> None:
         sized(browser, 1180, 860)
         browser.get(url)
         WebDriverWait(browser, 30).until(lambda one: one.find_element(By.ID, "balance").text not in {"", "…"})
-        WebDriverWait(browser, 30).until(lambda one: one.find_elements(By.CSS_SELECTOR, "#gap polyline"))
+        WebDriverWait(browser, 30).until(lambda one: one.find_elements(By.CSS_SELECTOR, "#gap canvas"))
         browser.save_screenshot(file)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -83,6 +84,29 @@ def test_a_turn_is_shown_as_it_ends(browser: Chrome, pulsar: FakePulsar, tmp_pat
         api.turn()
         assert "landed" in reads(browser, "did", "landed")
         assert any(bundle in text(browser, "moves") for bundle in HOT)
+
+
+def test_the_gap_over_time(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Drawn under the strict content policy, with the moves on it; who sees no chart has its words."""
+    with serving(pulsar, tmp_path) as api:
+        api.turn()
+        opened(browser, api)
+        pulsar.sample(81, 46, 11)
+        api.turn()
+        api.engine.wait()
+        api.turn()
+        reads(browser, "did", "landed")
+        assert "lbd acts above 15 (slowly) and 40 (soon)" in reads(browser, "gap-words", "at most in")
+        chart = browser.find_element(By.ID, "gap")
+        assert (chart.aria_role, chart.accessible_name) == ("image", text(browser, "gap-words"))
+        entries = browser.find_elements(By.CSS_SELECTOR, "#gap + .legend button")
+        assert [one.accessible_name for one in entries] == ["gap", "moves"]
+        entries[1].click()
+        ActionChains(browser, duration=0).move_to_element(chart.find_element(By.CSS_SELECTOR, ".u-over")).perform()
+        WebDriverWait(browser, PATIENCE_SECONDS).until(
+            lambda _: chart.find_element(By.CSS_SELECTOR, ".tooltip").text.startswith("gap\n")
+        )
+        assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
 
 
 def test_a_blocked_pair(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):

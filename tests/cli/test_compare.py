@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
+from tests.charts.test_chart import drawn
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -105,14 +105,17 @@ def test_points_per_mib_stand_in_for_what_a_recording_does_not_tell(tmp_path: Pa
 
 
 def test_the_report_opens_without_a_network(tmp_path: Path):
-    """A page with its script inside, a chart of gaps, a chart for each run, and the scorecards."""
+    """A page with its script inside, a chart of gaps, a chart for each run, the scorecards, the best values marked."""
     done = lbd(RECORDING, "--strategy", EAGER, "--report", str(tmp_path / "new"))
     page = (tmp_path / "new" / "index.html").read_text()
 
     assert done.exit_code == 0
     assert "report: " in done.stderr
-    assert 'src="http' not in page
-    assert page.count('class="plotly-graph-div"') == 3
+    assert "default-src 'none'" in page
+    assert len(page) < 100_000
+    assert page.count('<figure class="chart">') == 3
+    assert '<td>moves</td><td class="number">15</td><td class="number best">2</td>' in page
+    assert 'Marked in <b class="best">bold</b>: the best value of a row.' in page
     assert "Score of each broker: as recorded" in page
     assert "error of the model on 7 changes" in page
 
@@ -122,11 +125,18 @@ def test_the_chart_of_gaps_names_each_strategy_and_what_had_been_without(tmp_pat
     first, second = "avg-shedder", "avg-shedder:max_unload_percentage=0.2"
     report = str(tmp_path / "new")
     assert lbd("demo", "--strategy", first, "--strategy", second, "--hours", "0.1", "--report", report).exit_code == 0
+    gaps, *_ = drawn((tmp_path / "new" / "index.html").read_text())
+    assert [line["name"] for line in gaps["lines"]] == ["had nothing moved", first, second]
+
+
+def test_the_report_begins_with_what_the_terminal_recommends(tmp_path: Path):
+    """Word for word, before the first chart."""
+    report = str(tmp_path / "new")
+    done = lbd("demo", "--strategy", "avg-shedder", "--strategy", "overload-shedder", "--report", report)
+    (said,) = (line for line in done.stdout.splitlines() if line.startswith("recommended: "))
     page = (tmp_path / "new" / "index.html").read_text()
-    names = [
-        json.loads(f'"{name}"') for name in re.findall(r'"name":"([^"]+)"', page[: page.index("Score of each broker")])
-    ]
-    assert names[-3:] == ["had nothing moved", first, "avg-shedder<br>max_unload_percentage=0.2"]
+    body = page[page.index("<body>") :]
+    assert body.index(f"<p><b>{said}</b></p>") < body.index("in the end: ") < body.index("<figure")
 
 
 def test_recordings_with_odd_numbers_are_compared_too():

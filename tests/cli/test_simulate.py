@@ -152,9 +152,10 @@ def test_a_page_of_charts(tmp_path: Path):
     assert done.exit_code == 0
     assert f"report: {tmp_path}/page/index.html" in done.stderr
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
-    assert page.count('class="plotly-graph-div"') == 3
-    assert "<script src" not in page
-    assert "<link" not in page
+    assert page.count('<figure class="chart">') == 3
+    assert "default-src 'none'" in page
+    assert len(page) < 100_000
+    assert page.index("In the end, by reports") < page.index("The six brokers of PIP-364")
     assert "fewest moves that any plan needs" in page
     assert "hit_count_high: 2" in page
     assert "id: broker-80a" in page

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lbd.compare.side_by_side import RECORDED, Compared, Run
-from lbd.compare.summary import recommended
+from lbd.compare.summary import WHICH_WHEN, recommended, rows
 from lbd.score.scorecard import Evenness, Scorecard, Trace
 
 
@@ -16,6 +17,7 @@ def run(label: str, gap: float, moves: int, traffic: float = 0.1, violations: in
     """A run that ended so far apart, after so many moves."""
     values: dict[str, Any] = {one.name: 0 for one in fields(Scorecard)}
     values |= {
+        **dict.fromkeys(("first", "mean", "unmoved"), Evenness(30, 0, 1, 0, 1)),
         "last": Evenness(gap, 0, 1, 0, 1),
         "moves": moves,
         "traffic_moved": traffic,
@@ -31,6 +33,31 @@ TABLE = [
     pytest.param([run("one", 9, 5, 0.3), run("two", 9, 5)], "two", "as even: one 5 and 30%", id="less-traffic"),
     pytest.param(
         [run("one", 9, 2, violations=1), run("two", 9, 5)], "two", "against a policy: one", id="no-policy-broken"
+    ),
+    pytest.param(
+        [run("avg-shedder", 12, 10), run("least-moves", 11, 8)],
+        "avg-shedder",
+        "as even: least-moves 8 and 10%; not enough moves saved to leave the default: least-moves",
+        id="the-default-stays",
+    ),
+    pytest.param(
+        [run("avg-shedder:hit_count_low=4", 12, 10), run("least-moves", 11, 7)],
+        "least-moves",
+        "7 moves, 10% of the traffic; as even: avg-shedder:hit_count_low=4 10 and 10%",
+        id="a-quarter-fewer",
+    ),
+    pytest.param([run("avg-shedder", 12, 1), run("least-moves", 11, 0)], "avg-shedder", "1 move", id="one-is-chance"),
+    pytest.param(
+        [run("avg-shedder", 20, 3), run("least-moves", 11, 9)],
+        "least-moves",
+        "less even in the end: avg-shedder (20.0)",
+        id="the-default-is-not-even",
+    ),
+    pytest.param(
+        [run("avg-shedder", 12, 10), run("avg-shedder:low_threshold=12", 11, 9)],
+        "avg-shedder:low_threshold=12",
+        "9 moves",
+        id="settings-of-the-default",
     ),
     pytest.param([run(RECORDED, 5, 0), run("one", 9, 2), run("two", 9, 3)], "one", "2 moves", id="not-the-past"),
 ]
@@ -49,3 +76,44 @@ def test_as_even_as_the_best_with_the_fewest_moves(runs: list[Run], label: str, 
 def test_one_alone_is_not_recommended() -> None:
     """There is nothing to choose from."""
     assert recommended(Compared("here", (run(RECORDED, 5, 0), run("one", 9, 2)), (15.0, 40.0))) is None
+
+
+def best(*runs: Run) -> dict[str, tuple[int, ...]]:
+    """The positions of the best values, by the name of the figure."""
+    return {row.figure.name: row.best for row in rows(Compared("here", runs, (15.0, 40.0)))}
+
+
+def test_the_best_values_of_a_row() -> None:
+    """The lowest or the highest, all that look equal; none where all do, or where no value is better."""
+    found = best(run("one", 9.04, 5), run("two", 8.96, 7), run("three", 20, 5))
+    assert (found["last.gap_points"], found["moves"]) == ((0, 1), (0, 2))
+    assert (found["rounds"], found["policy_violations"]) == ((), ())
+    half = replace(run("two", 9, 5).card, last=Evenness(9, 0, 1, 0, 0.5))
+    assert best(run("one", 9, 5), Run("two", half, Trace((), ()), ""))["last.near_mean"] == (0,)
+
+
+def test_what_was_before_any_move_is_nobodys_merit() -> None:
+    """Neither the first look nor the load without moves marks anybody; nor is the speed of a machine one's own."""
+    early = replace(run("two", 9, 5).card, first=Evenness(1, 1, 1, 1, 1), turn_p50_seconds=1.0)
+    found = best(run("one", 9, 5), Run("two", early, Trace((), ()), ""))
+    assert found["first.gap_points"] == found["turn_p50_seconds"] == ()
+
+
+def test_a_missing_value_is_never_the_best() -> None:
+    """Never balanced is not sooner than after an hour."""
+    never = replace(run("two", 9, 5).card, minutes_to_balance=None)
+    hour = replace(never, minutes_to_balance=60.0)
+    found = best(Run("one", never, Trace((), ()), ""), Run("two", hour, Trace((), ()), ""))
+    assert found["minutes_to_balance"] == (1,)
+
+
+def test_which_when_is_said_where_strategies_differ() -> None:
+    """And not between settings of one; the place that is named is there."""
+    differ = recommended(Compared("here", (run("avg-shedder", 9, 2), run("least-moves", 9, 2)), (15.0, 40.0)))
+    alike = recommended(Compared("here", (run("one", 9, 2), run("one:x=1", 9, 2)), (15.0, 40.0)))
+    assert differ is not None
+    assert alike is not None
+    assert differ.reasons[-1] == f"which strategy when: {WHICH_WHEN}"
+    assert "which strategy" not in alike.text
+    path, _, heading = WHICH_WHEN.partition("#")
+    assert f"\n## {heading.capitalize().replace('-', ' ')}\n" in (Path(__file__).parents[2] / path).read_text()

@@ -106,7 +106,9 @@ class TestKnownTruth:
         """As settings, with the evidence beside them; as lines of broker.conf; and as a page without a network."""
         from lbd.learn import report as written
 
-        found = replace(found, choice=replace(found.choice, recommended="default", why="of a test"))
+        at, recorded = found.shown.at, found.shown.recorded
+        shown = replace(found.shown, chosen=recorded, moves=(found.shown.moves[0], (float(at[5]),)))
+        found = replace(found, choice=replace(found.choice, recommended="default", why="of a test"), shown=shown)
         said = written.write(found, tmp_path)
         proposal = (tmp_path / "proposal.yaml").read_text()
         broker_conf = [line for line in (tmp_path / "broker.conf").read_text().splitlines() if line[0] != "#"]
@@ -125,6 +127,20 @@ class TestKnownTruth:
         assert checked.low_threshold == found.recommended.settings.low_threshold
         assert f"loadBalancerAvgShedderLowThreshold={checked.low_threshold:g}" in broker_conf
         assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
+        assert len(page) < 1_000_000
+        charts = [written.gap(found), written.front(found), written.day(found)]
+        assert re.findall("<figcaption>(.*?)<", page) == [one.title for one in charts]
+        gap, front, _ = charts
+        assert [one.name for one in gap.lines] == ["as recorded", "present settings", "proposed: default"]
+        assert (gap.time, gap.lines[0].x[0]) == (True, at[0])
+        assert gap.marks[-1].name == "moves, proposed: default"
+        assert [(one.x, one.colour) for one in gap.marks[-1].marks] == [(at[5], gap.lines[2].colour)]
+        assert [(one.name, one.y) for one in gap.thresholds] == [
+            ("low threshold, present", found.tried["present"].settings.low_threshold),
+            ("low threshold, proposed", checked.low_threshold),
+        ]
+        named = {one.name: [mark.text.partition(":")[0] for mark in one.marks] for one in front.marks}
+        assert (named["present"], named["proposed"]) == (["present"], ["default"])
         assert "<td>avg_shedder.low_threshold</td>" in page
         assert len(pq.read_table(tmp_path / "candidates.parquet")) == len(found.tried)
 

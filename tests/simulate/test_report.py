@@ -2,64 +2,47 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
-from lbd.simulate.report import MOST_POINTS, OTHERS, gap_chart, page, score_chart, thinned, traffic_chart
+from lbd.simulate.report import gap_chart, page, score_chart, traffic_chart
 from tests.simulate.test_trace import ran
 
 
 def test_the_score_of_each_broker_and_the_moves():
     """A line for each broker, and a mark on both ends of the transfer at the turn before it."""
-    run = ran()
-    a, b, gives, takes = score_chart(run.trace).data
-    assert (a.name, b.name) == ("a:8080", "b:8080")
+    chart = score_chart(ran().trace)
+    a, b = chart.lines
+    gives, takes = chart.marks
+    assert (a.name, b.name, chart.y_reaches) == ("a:8080", "b:8080", 100)
     assert (a.y[0], a.y[-1]) == (60, 30)
-    assert (gives.x[0], gives.y[0]) == (1, 60)
-    assert (takes.x[0], takes.y[0]) == (1, 0)
-    assert gives.text[0] == "a:8080 to b:8080: 3 bundles, 62.9 MB/s"
+    assert [(one.x, one.y, one.colour) for one in gives.marks] == [(1, 60, a.colour)]
+    assert [(one.x, one.y, one.colour) for one in takes.marks] == [(1, 0, b.colour)]
+    assert gives.marks[0].text == "a:8080 to b:8080: 3 bundles, 62.9 MB/s"
 
 
 def test_the_gap_and_what_it_would_have_been():
     """With the thresholds; without moves there is nothing to compare with."""
-    found = gap_chart(ran().trace, 15, 40)
-    assert [line.name for line in found.data] == ["had nothing moved", "gap"]
-    assert [shape.y0 for shape in found.layout.shapes] == [15, 40]
-    assert found.data[0].y[-1] == pytest.approx(60)
-    assert found.data[1].y[-1] == pytest.approx(0)
-    assert found.layout.yaxis.range[1] > 60
+    chart = gap_chart({"gap": ran().trace}, 15, 40)
+    assert [line.name for line in chart.lines] == ["had nothing moved", "gap"]
+    assert [(one.name, one.y) for one in chart.thresholds] == [("low threshold", 15), ("high threshold", 40)]
+    assert chart.lines[0].y[-1] == pytest.approx(60)
+    assert chart.lines[1].y[-1] == pytest.approx(0)
     quiet = ran(brokers=[{"id": "a"}])
-    assert [line.name for line in gap_chart(quiet.trace, 15, 40).data] == ["gap"]
+    assert [line.name for line in gap_chart({"gap": quiet.trace}, 15, 40).lines] == ["gap"]
 
 
 def test_traffic():
     """In MB/s."""
-    a, _ = traffic_chart(ran().trace).data
+    a, _ = traffic_chart(ran().trace).lines
     assert a.y[0] == pytest.approx(125.83, abs=0.01)
 
 
 def test_of_many_brokers_those_that_moves_touched_stand_out():
-    """The others are grey, with one entry in the legend for all of them."""
+    """The others are grey and one group, and drawn first: they hide nothing."""
     run = ran(brokers=[{"id": "a"}, {"id": "b"}, {"id": "c", "number": 20, "background": 30}])
-    lines = [line for line in score_chart(run.trace).data if line.mode == "lines"]
-    grey = [line for line in lines if line.line.color == OTHERS]
-    assert {line.name for line in lines if line not in grey} == {"a:8080", "b:8080"}
-    assert (len(grey), sum(line.showlegend for line in grey)) == (20, 1)
-
-
-@given(arrays(float, st.integers(MOST_POINTS + 1, 3 * MOST_POINTS), elements=st.floats(0, 100)), st.booleans())
-def test_a_thinned_line_keeps_its_ends(values: np.ndarray, absent: bool):
-    """No more points than are drawn, in order, with the highest and the lowest, also of a broker that came late."""
-    if absent:
-        values[: values.size // 2] = np.nan
-    times, kept = thinned(np.arange(values.size, dtype=float), values)
-    assert len(times) == len(kept) <= MOST_POINTS
-    assert (np.diff(times) > 0).all()
-    assert np.nanmax(kept) == np.round(np.nanmax(values), 2)
-    assert np.nanmin(kept) == np.round(np.nanmin(values), 2)
+    lines = score_chart(run.trace).lines
+    assert [(line.colour, line.group) for line in lines[:20]] == [("grey", "the others")] * 20
+    assert {(line.name, line.group) for line in lines[20:]} == {("a:8080", ""), ("b:8080", "")}
 
 
 def test_words_of_a_scenario_are_words():

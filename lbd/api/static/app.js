@@ -6,7 +6,6 @@ const MOVES = 50;
 const POINTS = 300;
 const APPLIED_WITHIN_SECONDS = 600;
 const REFUSED_WITHIN_SECONDS = 3;
-const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
 const seen = { status: null, at: 0, moves: [], gaps: [], plan: null, drains: null, rollout: null, applied: null, limits: {}, silentSince: null };
@@ -374,43 +373,37 @@ function thinned(points) {
   return found;
 }
 
-function drawn(name, attributes, words) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (words !== undefined) made.textContent = words;
-  return made;
-}
-
+let drawGap = null;
 function showGap() {
   const known = seen.gaps.filter((one) => one.highest !== null).map((one) => ({ at: one.at, gap: one.highest - one.lowest }));
+  $("gap").style.visibility = known.length ? "" : "hidden"; // of a daemon that begins anew
   if (!known.length) {
-    $("gap").replaceChildren();
     say("gap-words", "No turn has told scores yet.");
     return;
   }
-  const points = thinned(known);
   const { low_threshold: low, high_threshold: high } = seen.limits;
   const limits = [["low", low], ["high", high]].filter(([, value]) => typeof value === "number");
-  const top = 1.1 * Math.max(10, ...points.map((one) => one.gap), ...limits.map(([, value]) => value));
+  const chart = gapChart(thinned(known), limits);
+  if (drawGap) drawGap(chart); else drawGap = drawChart($("gap"), chart);
   const [first, last] = [known[0].at, known[known.length - 1].at];
-  const wide = Math.max($("gap").clientWidth, 200);
-  const right = wide - 10;
-  $("gap").setAttribute("viewBox", `0 0 ${wide} 200`);
-  const x = (at) => 40 + ((right - 40) * (at - first)) / Math.max(last - first, 1);
-  const y = (gap) => 175 - (165 * gap) / top;
-  const parts = [drawn("line", { class: "axis", x1: 40, x2: right, y1: 175, y2: 175 })];
-  for (const value of [0, Math.round(top / 2), Math.round(top)]) parts.push(drawn("text", { x: 34, y: y(value) + 4, "text-anchor": "end" }, value));
-  for (const [name, value] of limits) {
-    parts.push(drawn("line", { class: name, x1: 40, x2: right, y1: y(value), y2: y(value) }));
-    parts.push(drawn("text", { x: right, y: y(value) - 4, "text-anchor": "end" }, `${name} threshold ${value}`));
-  }
-  parts.push(drawn("text", { x: 40, y: 193 }, clock(first)), drawn("text", { x: right, y: 193, "text-anchor": "end" }, clock(last)));
-  parts.push(drawn("polyline", { class: "curve", points: points.map((one) => `${x(one.at).toFixed(1)},${y(one.gap).toFixed(1)}`).join(" ") }));
   const end = known[known.length - 1];
-  parts.push(drawn("circle", { class: "dot", cx: x(end.at), cy: y(end.gap), r: 3.5 }));
-  $("gap").replaceChildren(...parts);
   const widest = Math.max(...known.map((one) => one.gap));
   say("gap-words", `Now ${end.gap.toFixed(1)} points, ${widest.toFixed(1)} at most in ${spoken(last - first)}${limits.length ? `; lbd acts above ${limits.map(([, value]) => value).join(" (slowly) and ")}${limits.length > 1 ? " (soon)" : ""}` : ""}.`);
+}
+
+/** The gap, with a mark for each move on it. */
+function gapChart(points, limits) {
+  const at = points.map((one) => one.at);
+  const marks = seen.moves.filter((move) => move.at >= at[0]).map((move) => {
+    const y = points.findLast((one) => one.at <= move.at).gap;
+    return { x: Math.min(move.at, at[at.length - 1]), y, text: `${move.bundle}: ${ends(move)}`, colour: "text" };
+  });
+  return {
+    x_label: "", y_label: "points", y_reaches: 10, time: true, local: true, height: 230, xs: [at],
+    lines: [{ name: "gap", x: 0, y: points.map((one) => one.gap), colour: "bar" }],
+    marks: [{ name: "moves", symbol: "dot", marks }],
+    thresholds: limits.map(([name, y]) => ({ name: `${name} threshold ${y}`, y, colour: name === "low" ? "warn" : "bad" })),
+  };
 }
 
 function show() {
@@ -629,7 +622,6 @@ $("ask").addEventListener("submit", (event) => {
 for (const [selector, role] of [["table", "table"], ["thead, tbody", "rowgroup"], ["thead tr", "row"], ["thead th", "columnheader"]]) {
   for (const node of document.querySelectorAll(selector)) node.setAttribute("role", role);
 }
-addEventListener("resize", () => seen.status && showGap());
 document.addEventListener("visibilitychange", () => document.hidden || refresh(false));
 setInterval(refresh, 1000 * POLL_SECONDS, false);
 setInterval(showAge, 1000);
