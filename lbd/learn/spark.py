@@ -198,7 +198,7 @@ def _check_pyspark(master: str) -> None:
     try:
         import_module("pyspark.sql.connect.session" if master.startswith(CONNECT) else "pyspark.sql")
     except ImportError as error:
-        raise UsageError(f"PySpark is missing ({error}): in a checkout of lbd, pip install '.[learn]'") from error
+        raise UsageError(f"PySpark is missing: in a checkout of lbd, pip install '.[learn]' ({error})") from error
 
 
 def _check_server(master: str) -> None:

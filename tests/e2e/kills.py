@@ -48,7 +48,7 @@ REQUESTS_WHILE_DEAD = 2
 
 
 def schedule(moves: int, lbd: int, leader: int, broker: int) -> dict[int, Victim]:
-    """At which request who dies: so many times each, evenly over the moves. Two brokers are never dead at once."""
+    """From which request on who dies: so many times each, evenly over the moves. Two brokers are never dead at once."""
     found: dict[int, Victim] = {}
     kinds: list[tuple[Victim, int, int]] = [("leader", leader, 2), ("broker", broker, 2), ("lbd", lbd, 0)]
     for victim, times, apart in kinds:
@@ -136,11 +136,15 @@ class Storm:
     _born: dict[int, float] = field(default_factory=dict)
 
     def run(self, moves: int) -> None:
-        """Ask until so many moves are in the journal, and bring back who is dead by then."""
+        """Ask until so many moves are in the journal, and bring back who is dead by then.
+
+        A request that lbd refuses hits no move: who was to die then dies in the next one.
+        """
         self._renew()
-        while len(self.daemon.moves()) < moves and self._asked < 6 * moves:
+        while self._asked < 6 * moves and (len(self.daemon.moves()) < moves or self.killed.total() < len(self.victims)):
             self._bring_back(self._asked)
-            self._request(self.victims.get(self._asked))
+            due = [victim for at, victim in sorted(self.victims.items()) if at <= self._asked]
+            self._request(next(iter(due[self.killed.total() :]), None))
             self._asked += 1
         self._bring_back(None)
 
@@ -165,8 +169,7 @@ class Storm:
             f"{REQUEST_SECONDS:.0f}",
         ]
         process = subprocess.Popen([*command, *self.words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if victim is not None:
-            self._wait_for_intent(written, process)
+        if victim is not None and self._wait_for_intent(written, process):
             self._strike(victim)
         text, _ = process.communicate(timeout=REQUEST_SECONDS + 60)
         self._note(process.returncode, text, bundle, destination)
@@ -194,12 +197,15 @@ class Storm:
         landed = bool(told) and told[-1].result == "landed" and told[-1].owner == destination
         return not landed or placing.owner(self.cluster, bundle) != {destination}
 
-    def _wait_for_intent(self, written: int, process: subprocess.Popen[str]) -> None:
-        """Until the intent is on disk, and a bit more."""
+    def _wait_for_intent(self, written: int, process: subprocess.Popen[str]) -> bool:
+        """Until the intent is on disk, and a bit more; False if there is none."""
         deadline = time.monotonic() + INTENT_SECONDS
         while self._written() == written and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)
+        if self._written() == written:
+            return False
         time.sleep(DELAYS_SECONDS[self.killed.total() % len(DELAYS_SECONDS)])
+        return True
 
     def _strike(self, victim: Victim) -> None:
         self.killed[victim] += 1
