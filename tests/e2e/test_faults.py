@@ -118,12 +118,13 @@ def test_an_answer_that_never_comes(cluster: Cluster):
     with mute(move.move.source) as silent:
 
         def cut(
-            method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
+            method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None, token: str
         ) -> Response:
             if method == "PUT" and base_url(url).endswith(f"//{move.move.source}"):
                 hasty.http.trust_also(silent)
-                return once(method, url.replace(move.move.source, silent, 1), params, boot_seconds() + 2.0, content)
-            return once(method, url, params, ends_at, content)
+                there = url.replace(move.move.source, silent, 1)
+                return once(method, there, params, boot_seconds() + 2.0, content, token)
+            return once(method, url, params, ends_at, content, token)
 
         hasty.http._once = cut  # type: ignore[method-assign]
         outcome = sent(hasty, move)
