@@ -46,7 +46,9 @@ def text(browser: Chrome, what: str) -> str:
 
 
 def opened(browser: Chrome, api: Api) -> None:
-    """The page, once it has read the API."""
+    """The page, once it has read the API; the page of the test before asked for its lbd, which has gone."""
+    browser.get("about:blank")
+    browser.get_log("browser")
     browser.get(f"{api.serving.url}/")
     reads(browser, "balance", "…", not_=True)
 
@@ -328,8 +330,6 @@ def test_nothing_is_wider_than_the_screen(browser: Chrome, api: Api, width: int,
 
 def test_nothing_is_asked_of_others_and_nothing_goes_wrong(browser: Chrome, api: Api):
     """Every request goes to lbd; no script or style breaks the content security policy."""
-    browser.get("about:blank")  # the page of the test before asks for its lbd, which is gone
-    browser.get_log("browser")
     opened(browser, api)
     asked: list[Any] = browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
     assert asked
