@@ -110,7 +110,8 @@ def apply(
 
     Each move is judged again as an unload by hand is. If one is no longer possible, nothing is moved, and each such
     move is listed with its reason. If no lbd runs, the plan must be the one that lbd plan shows now.
-    Exit code 0 all landed, 4 refused, 5 one failed, landed elsewhere, or no response in time.
+    With approvers: 2 the first person's apply is noted and moves nothing; the second one makes the moves.
+    Exit code 0 all landed, or noted, 4 refused, 5 one failed, landed elsewhere, or no response in time.
 
     \b
     Example: lbd apply 1f3a9c2e --reason "evening peak"
