@@ -92,7 +92,7 @@ def partitions(topics: Iterable[str]) -> Partitions:
 # --- members of groups, and where they are
 
 
-class Members(NamedTuple):
+class GroupMembers(NamedTuple):
     """How many members of which group each bundle has: one row for each pair of both that has some, by bundle."""
 
     groups: tuple[str, ...]
@@ -101,13 +101,13 @@ class Members(NamedTuple):
     number: IntArray
 
 
-def by_namespace(known: Namespaces) -> Members:
+def by_namespace(known: Namespaces) -> GroupMembers:
     """Each bundle is a member of its namespace; ``known`` are the namespaces of the bundles."""
     bundles = np.arange(known.of.size, dtype=np.int32)
-    return _largest(Members(known.names, bundles, known.of, np.ones(bundles.size, dtype=np.int32)))
+    return _largest(GroupMembers(known.names, bundles, known.of, np.ones(bundles.size, dtype=np.int32)))
 
 
-def by_topic(bundles: Sequence[str], known: Namespaces, topics: Mapping[str, Partitions]) -> Members:
+def by_topic(bundles: Sequence[str], known: Namespaces, topics: Mapping[str, Partitions]) -> GroupMembers:
     """Each partition is a member of its topic; ``topics`` are those of the namespaces that are known."""
     names: list[str] = []
     pairs: list[NDArray[np.int64]] = []
@@ -121,7 +121,7 @@ def by_topic(bundles: Sequence[str], known: Namespaces, topics: Mapping[str, Par
         names += own.names
     keys, number = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *pairs]), axis=0, return_counts=True)
     return _largest(
-        Members(tuple(names), keys[:, 0].astype(np.int32), keys[:, 1].astype(np.int32), number.astype(np.int32))
+        GroupMembers(tuple(names), keys[:, 0].astype(np.int32), keys[:, 1].astype(np.int32), number.astype(np.int32))
     )
 
 
@@ -135,7 +135,7 @@ def _inside(bundles: Sequence[str], own: NDArray[np.intp], position: NDArray[np.
     return np.where(holds, own[order[at]], -1)
 
 
-def _largest(members: Members) -> Members:
+def _largest(members: GroupMembers) -> GroupMembers:
     """Those of the groups with most members, two at least."""
     total = np.bincount(members.group, members.number, len(members.groups))
     largest = np.argsort(-total, kind="stable")[:MOST_GROUPS]
@@ -144,7 +144,7 @@ def _largest(members: Members) -> Members:
     index[kept] = np.arange(kept.size, dtype=np.int32)
     rows = index[members.group] >= 0
     names = tuple(members.groups[at] for at in kept.tolist())
-    return Members(names, members.bundle[rows], index[members.group[rows]], members.number[rows])
+    return GroupMembers(names, members.bundle[rows], index[members.group[rows]], members.number[rows])
 
 
 class Crowded(NamedTuple):
@@ -200,7 +200,11 @@ class Spread:
 
 
 def spread(
-    members: Members, owner: IntArray, brokers: Sequence[str], able: Iterable[tuple[BoolArray, int]], zones: IntArray
+    members: GroupMembers,
+    owner: IntArray,
+    brokers: Sequence[str],
+    able: Iterable[tuple[BoolArray, int]],
+    zones: IntArray,
 ) -> Spread:
     """The spread of a round.
 

@@ -1,11 +1,13 @@
-"""The example strategy of CONTRIBUTING is a strategy."""
+"""The example strategy of CONTRIBUTING is a strategy, and a class has its name for itself."""
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,3 +92,11 @@ def test_what_shares_a_thing_stays_on_one_worker():
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(workers) > 5
     assert len(set(workers)) == 1
+
+
+def test_no_two_classes_have_one_name():
+    """A name that is searched for leads to one place."""
+    trees = (ast.parse(path.read_text()) for path in (ROOT / "lbd").rglob("*.py"))
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert len(names) > 500
+    assert [name for name, number in names.items() if number > 1] == []

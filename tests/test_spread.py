@@ -7,7 +7,7 @@ import pytest
 
 from lbd.bundles import topic_hash
 from lbd.spread import (
-    Members,
+    GroupMembers,
     SpreadSettings,
     SpreadTally,
     by_namespace,
@@ -28,7 +28,7 @@ def one_group(on: list[int], zones: list[int] | None = None, *, number: int = 1)
     """One topic, of which each broker has bundles with so many partitions each, the first broker's bundles first."""
     owner = np.repeat(np.arange(len(on)), on).astype(np.int32)
     size = owner.size
-    members = Members((ORDERS,), np.arange(size), np.zeros(size, np.int32), np.full(size, number))
+    members = GroupMembers((ORDERS,), np.arange(size), np.zeros(size, np.int32), np.full(size, number))
     zone = np.array(zones or [-1] * len(on), dtype=np.int32)
     return SpreadTally(spread(members, owner, BROKERS[: len(on)], (), zone))
 
@@ -120,7 +120,7 @@ class TestCost:
     def test_who_has_more_than_its_share(self, on: list[int], named: list[tuple[str, int]]) -> None:
         """Half more than its share, and two more at least."""
         size = sum(on)
-        members = Members((ORDERS,), np.arange(size), np.zeros(size, np.int32), np.ones(size, np.int32))
+        members = GroupMembers((ORDERS,), np.arange(size), np.zeros(size, np.int32), np.ones(size, np.int32))
         owner = np.repeat(np.arange(4), on).astype(np.int32)
         found = spread(members, owner, BROKERS, (), np.full(4, -1, np.int32)).crowded(BROKERS)
 
@@ -130,7 +130,7 @@ class TestCost:
 
     def test_the_share_is_that_of_the_brokers_that_may_have_it(self) -> None:
         """An isolation policy leaves two of four."""
-        members = Members((ORDERS,), np.arange(8), np.zeros(8, np.int32), np.ones(8, np.int32))
+        members = GroupMembers((ORDERS,), np.arange(8), np.zeros(8, np.int32), np.ones(8, np.int32))
         owner = np.repeat(np.arange(2), 4).astype(np.int32)
         pool = (np.ones(8, dtype=np.bool_), 2)
 

@@ -170,13 +170,19 @@ class Requester(BaseModel):
 Body = TypeVar("Body", bound=Requester)
 
 
+def _caller(request: HttpRequest) -> Caller | None:
+    """Who has the token of a request; None on the socket, where the kernel names the user."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return caller
+
+
 def signed(request: HttpRequest, body: Body) -> Body:
     """With the name of the token, or the user that the kernel names for a local connection, as owner.
 
     A token without a name leaves the owner as it was sent, and so does root, who may ask for others as sudo does.
     Raises :class:`ProblemError` (403) for who may not pass limits, and would.
     """
-    caller: Caller | None = getattr(request.state, "caller", None)
+    caller = _caller(request)
     if caller is not None and getattr(body, "override", None) is not None and not caller.may("administer"):
         raise ProblemError(403, f"{caller.name} has the role {caller.role}; override needs administer")
     name = caller.name if caller is not None else getattr(request.state, "user", "")
@@ -622,7 +628,7 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         nothing is begun (409), and these are named.
         """
         body = signed(request, body)
-        caller: Caller | None = getattr(request.state, "caller", None)
+        caller = _caller(request)
         if backend.settings.approvers > 1 and caller is not None and not caller.name:
             raise ProblemError(403, "approvers: 2 needs a name that is proven; use a token of api.tokens_file")
         found = backend.planned(name)

@@ -69,15 +69,14 @@ class TokenFiles:
         callers = [who for tokens, _ in found for who, token in tokens if hmac.compare_digest(sent, token)]
         if callers and scheme.lower() == "bearer":
             return callers[0]
-        trouble = next((trouble for _, trouble in found if trouble), "")
-        if trouble:
+        if trouble := next(filter(None, (trouble for _, trouble in found)), ""):
             return 503, trouble
         return 401, "wrong token" if authorization else "this needs a token: Authorization: Bearer TOKEN"
 
     @property
     def trouble(self) -> str:
         """Why a file lets nobody in, in words; empty where each has its tokens, or there is none."""
-        return next((trouble for one in self._files for trouble in [one.read()[1]] if trouble), "")
+        return next(filter(None, (one.read()[1] for one in self._files)), "")
 
 
 _Tokens = tuple[tuple[Caller, bytes], ...]
@@ -127,7 +126,7 @@ def _one_token(content: bytes) -> _Tokens:
 
 
 def _named_tokens(content: bytes) -> _Tokens:
-    """Raises :class:`ValueError` that names the line, and shows nothing of it but a name or role."""
+    """Raises :class:`ValueError` that names the line, and shows nothing of it."""
     found: dict[str, tuple[Caller, bytes]] = {}
     for number, line in enumerate(content.decode("latin-1").splitlines(), 1):
         words = line.split()

@@ -32,7 +32,7 @@ LOOKED_AT_BYTES = 8192
 """What is shown of an answer is cut from so much of it, after secrets were taken out; more than any token has."""
 
 
-class _Listener(msgspec.Struct, rename="camel"):
+class _ListenerAddresses(msgspec.Struct, rename="camel"):
     broker_http_url: str | None = None
     broker_https_url: str | None = None
 
@@ -44,7 +44,7 @@ class _Addresses(msgspec.Struct, rename="camel"):
 
     web_service_url: str | None = None
     web_service_url_tls: str | None = None
-    advertised_listeners: dict[str, _Listener] | None = None
+    advertised_listeners: dict[str, _ListenerAddresses] | None = None
 
     def urls(self) -> Iterator[str | None]:
         """All for HTTP."""

@@ -75,15 +75,20 @@ def test_the_four_answers(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert "hits" in text(browser, "sentence")
 
 
+def opened_before_a_move(browser: Chrome, api: Api, pulsar: FakePulsar) -> None:
+    """The page was open when bundles moved, and for the turn after."""
+    api.turn()
+    opened(browser, api)
+    pulsar.sample(81, 46, 11)
+    api.turn()
+    api.engine.wait()
+    api.turn()
+
+
 def test_a_turn_is_shown_as_it_ends(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
     """No reload: what moved, why, and how it ended."""
     with serving(pulsar, tmp_path) as api:
-        api.turn()
-        opened(browser, api)
-        pulsar.sample(81, 46, 11)
-        api.turn()
-        api.engine.wait()
-        api.turn()
+        opened_before_a_move(browser, api, pulsar)
         assert "landed" in reads(browser, "did", "landed")
         assert any(bundle in text(browser, "moves") for bundle in HOT)
 
@@ -91,12 +96,7 @@ def test_a_turn_is_shown_as_it_ends(browser: Chrome, pulsar: FakePulsar, tmp_pat
 def test_the_gap_over_time(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
     """Drawn under the strict content policy, with the moves on it; who sees no chart has its words."""
     with serving(pulsar, tmp_path) as api:
-        api.turn()
-        opened(browser, api)
-        pulsar.sample(81, 46, 11)
-        api.turn()
-        api.engine.wait()
-        api.turn()
+        opened_before_a_move(browser, api, pulsar)
         reads(browser, "did", "landed")
         assert "lbd acts above 15 (slowly) and 40 (soon)" in reads(browser, "gap-words", "at most in")
         chart = browser.find_element(By.ID, "gap")

@@ -14,7 +14,7 @@ from lbd.decide.spread import ALIKE_SHARE, PAIR_SHARE
 from lbd.decide.strategies import STRATEGIES
 from lbd.model import Pool
 from lbd.reason import Reason
-from lbd.spread import Members, spread
+from lbd.spread import GroupMembers, spread
 from tests.builders import bundle
 from tests.decide.asking import ask, broker, cluster, taken
 from tests.decide.test_contract import EAGER
@@ -38,7 +38,7 @@ def spread_of(seen: Snapshot, members: dict[int, int], zones: Sequence[int] = ()
     rows = np.array([number[seen.bundles[at]] for at in has], dtype=np.int32)
     zone = np.array(zones or [-1] * len(seen.brokers), dtype=np.int32)
     return spread(
-        Members((TOPIC,), np.array(has, dtype=np.int32), np.zeros(len(has), np.int32), rows),
+        GroupMembers((TOPIC,), np.array(has, dtype=np.int32), np.zeros(len(has), np.int32), rows),
         owner, seen.brokers.ids, (), zone,
     )  # fmt: skip
 
