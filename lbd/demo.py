@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 
 WAITS, SENT, NOT_SENT = "waits", "sent", "not sent"
-"""States of a move before its end, and of one that never began; else it is the outcome's word."""
+"""States of a move that has not ended, and of one that never began; else the state is the outcome's word."""
 
 
 @dataclass(frozen=True)
 class DemoMove:
-    """One move: its ``state``, what there is to say of it, and when that came to be (epoch seconds)."""
+    """One move: its ``state``, when it was reached (epoch seconds), and details of it."""
 
     bundle: str
     source: str
@@ -72,7 +72,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class DemoProgress:
-    """Everything told so far; ``first`` and ``last`` are the first turn that saw brokers, and the last turn."""
+    """What the daemon has done so far; ``first`` is the first turn that saw brokers, ``last`` the last turn."""
 
     first: TurnRecord | None = None
     last: TurnRecord | None = None
@@ -80,32 +80,33 @@ class DemoProgress:
     moves: tuple[DemoMove, ...] = ()
 
     def turned(self, turn: TurnRecord) -> DemoProgress:
-        """The same after one more turn; some of its moves may have ended before it was told."""
+        """The same after one more turn; some of its moves may have ended before its record came."""
         first = self.first or (turn if turn.brokers else None)
-        told = {move.bundle for move in self.moves if move.ended and move.at >= turn.at}
-        planned = tuple(_planned(one, turn.at) for one in turn.unloads if one.bundle not in told)
+        ended = {move.bundle for move in self.moves if move.ended and move.at >= turn.at}
+        planned = tuple(_planned(one, turn.at) for one in turn.unloads if one.bundle not in ended)
         return replace(
             self, first=first, last=turn, said=_merge_sentences(self.said, turn), moves=(*self.moves, *planned)
         )
 
-    def ended(self, ended: Outcome | Skip, at: float) -> DemoProgress:
+    def ended(self, outcome: Outcome | Skip, at: float) -> DemoProgress:
         """The same after a move has ended, or was not sent."""
-        if isinstance(ended, Outcome):
-            unload = ended.unload
-            words = "; ".join(filter(None, (f"in {ended.seconds:.2f} s", ended.detail)))
-            found = DemoMove(unload.bundle, unload.source, unload.destination or "", ended.result.value, at, words)
+        if isinstance(outcome, Outcome):
+            unload = outcome.unload
+            words = "; ".join(filter(None, (f"in {outcome.seconds:.2f} s", outcome.detail)))
+            end = DemoMove(unload.bundle, unload.source, unload.destination or "", outcome.result.value, at, words)
         else:
-            begun = next((move for move in reversed(self.moves) if move.bundle == ended.what), None)
-            ends = (begun.source, begun.destination) if begun is not None else ("", "")
-            words = ended.reason.told(ended.detail)
-            found = DemoMove(ended.what, *ends, NOT_SENT, at, words)
-        return replace(self, moves=(*(move for move in self.moves if not _same(move, found)), found))
+            planned = next((move for move in reversed(self.moves) if move.bundle == outcome.what), None)
+            brokers = (planned.source, planned.destination) if planned is not None else ("", "")
+            end = DemoMove(outcome.what, *brokers, NOT_SENT, at, outcome.reason.told(outcome.detail))
+        return replace(self, moves=(*(move for move in self.moves if not _same(move, end)), end))
 
     @property
     def gaps(self) -> tuple[float, float] | None:
         """Points between the highest and the lowest score at first and now; None before two brokers were seen."""
-        found = [gap(turn) for turn in (self.first, self.last) if turn is not None]
-        return (found[0], found[-1]) if len(found) == 2 and None not in found else None  # type: ignore[return-value]
+        if self.first is None or self.last is None:
+            return None
+        first, last = gap(self.first), gap(self.last)
+        return (first, last) if first is not None and last is not None else None
 
 
 def gap(turn: TurnRecord) -> float | None:
@@ -128,15 +129,15 @@ def _planned(unload: Planned, at: float) -> DemoMove:
     return DemoMove(unload.bundle, unload.source, unload.destination or "", WAITS, at)
 
 
-def _same(move: DemoMove, found: DemoMove) -> bool:
-    return move.bundle == found.bundle and not move.ended
+def _same(move: DemoMove, end: DemoMove) -> bool:
+    return move.bundle == end.bundle and not move.ended
 
 
-# --- the true state of the simulated cluster for the scorecard: no noise, no delay of reports
+# --- the true state of the simulated cluster, for the scorecard: no noise, no delay of reports
 
 
 class Truth:
-    """Looks at a cluster from its beginning on; its last broker stands for nobody."""
+    """Observes a cluster from its beginning on; its last broker stands for nobody."""
 
     def __init__(self, cluster: FakePulsar) -> None:
         self._cluster = cluster
@@ -214,7 +215,7 @@ class Truth:
 # --- stage
 
 SPEED = 12.0
-"""A turn takes a second or so then, and a CPU sample, which brokers take once a minute, five."""
+"""A turn then takes about a second, and brokers sample their CPU every five seconds instead of each minute."""
 
 PORTS = range(28080, 28090)
 """The first that is free is every broker's, each on an address of its own; where none is the system chooses."""
@@ -231,11 +232,11 @@ LOG = "lbd.log"
 
 
 class Stage:
-    """A cluster, a daemon, and what is seen of both. ``on_turn`` and ``on_move`` hear from the daemon's threads."""
+    """A cluster, a daemon, and the progress of both. The daemon's threads call ``on_turn`` and ``on_move``."""
 
     def __init__(self, cluster: FakePulsar, balancer: Engine) -> None:
         self.cluster, self.settings = cluster, balancer.settings
-        self.seen = DemoProgress()
+        self.progress = DemoProgress()
         self.on_turn: Callable[[TurnRecord], None] = lambda _: None
         self.on_move: Callable[[DemoProgress], None] = lambda _: None
         self._balancer = balancer
@@ -272,23 +273,23 @@ class Stage:
         turn = turn_record(record, self.cluster.now())
         apart = gap(turn)
         with self._lock:
-            self.seen = self.seen.turned(turn)
+            self.progress = self.progress.turned(turn)
             self.truth.look(shown=apart is not None and apart >= self.settings.avg_shedder.high_threshold)
         self.on_turn(turn)
 
-    def _moved(self, ended: Outcome | Skip) -> None:
+    def _moved(self, outcome: Outcome | Skip) -> None:
         with self._lock:
-            self.seen = seen = self.seen.ended(ended, self.cluster.now())
-            if isinstance(ended, Outcome):
-                self.truth.ended(ended)
-        self.on_move(seen)
+            self.progress = progress = self.progress.ended(outcome, self.cluster.now())
+            if isinstance(outcome, Outcome):
+                self.truth.ended(outcome)
+        self.on_move(progress)
 
 
 @contextmanager
 def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> Iterator[Stage]:
-    """All of it, from beginning to end; nothing of it is left behind. Its log is a file beside what the daemon keeps.
+    """A cluster and its daemon, started and stopped; nothing is left behind. The log stands in the state directory.
 
-    The cluster's time begins in the past, so that after so many ``seconds`` of this machine both clocks are equal.
+    The cluster's time begins in the past, so that both clocks are equal after ``seconds`` on this machine.
     Raises :class:`UsageError` where no temporary folder, or no port, is to be had.
     """
     with _folder() as folder, _cluster(scenario, seed, time.time() - seconds * (SPEED - 1)) as cluster:
@@ -327,11 +328,11 @@ def _token(folder: Path) -> Path:
 @contextmanager
 def _folder() -> Iterator[Path]:
     try:
-        found = tempfile.TemporaryDirectory(prefix="lbd-demo-")
+        folder = tempfile.TemporaryDirectory(prefix="lbd-demo-")
     except OSError as error:
         why = error.strerror or error
         raise UsageError(f"no temporary folder for lbd's state: {why}; wanted one in TMPDIR") from error
-    with found as name:
+    with folder as name:
         yield Path(name)
 
 

@@ -59,8 +59,8 @@ def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
         chosen = load(scenario)
         _check(chosen, scenario, seconds)
         settings = settled(chosen, Settings(interval_seconds=15, api=ApiSettings(enabled=serve)), {})
-        with stage(chosen, settings, seed, seconds) as found:
-            _show(found, " ".join(chosen.about.split()), seconds, serve=serve)
+        with stage(chosen, settings, seed, seconds) as running:
+            _show(running, " ".join(chosen.about.split()), seconds, serve=serve)
 
 
 def _check(chosen: Scenario, name: str, seconds: float) -> None:
@@ -80,49 +80,51 @@ def _check(chosen: Scenario, name: str, seconds: float) -> None:
         )
 
 
-def _show(found: Stage, about: str, seconds: float, *, serve: bool) -> None:
+def _show(running: Stage, about: str, seconds: float, *, serve: bool) -> None:
     """Show the demo until its time is over; with ``serve`` until it is stopped."""
-    console, told = Console(highlight=False), threading.Event()
+    console, summarized = Console(highlight=False), threading.Event()
     drawn = console.is_terminal and not console.is_dumb_terminal and console.encoding.startswith("utf")
     ends_at = time.monotonic() + seconds
-    shown = Picture(found, console, about, ends_at) if drawn else Lines(found, about)
+    shown = Picture(running, console, about, ends_at) if drawn else Lines(running, about)
 
     def over() -> None:
         if not serve:
-            found.end()
+            running.end()
             return
-        told.set()
-        found.live_on()
+        summarized.set()
+        running.live_on()
         shown.close()
-        _go_on(found)
+        _go_on(running)
 
     timer = threading.Timer(seconds, over)
     timer.start()
     try:
-        found.run()
+        running.run()
     finally:
         _end_only_once()
         timer.cancel()
         shown.close()
-    if not told.is_set():
-        _print_scorecard(found)
+    if not summarized.is_set():
+        _print_scorecard(running)
         click.echo(demo_picture.NEXT)
 
 
-def _go_on(found: Stage) -> None:
+def _go_on(running: Stage) -> None:
     """Print the scorecard and commands to try, then a line for each further turn."""
     try:
-        _print_scorecard(found)
-        click.echo(demo_picture.serving(found.cluster.admin_urls[0], str(found.settings.state_dir), found.api, WANTED))
+        _print_scorecard(running)
+        click.echo(
+            demo_picture.serving(running.cluster.admin_urls[0], str(running.settings.state_dir), running.api, WANTED)
+        )
     except OSError:
-        found.end()  # nobody reads on
+        running.end()  # nobody reads on
     else:
-        Lines(found)
+        Lines(running)
 
 
-def _print_scorecard(found: Stage) -> None:
+def _print_scorecard(running: Stage) -> None:
     """Print the scorecard, computed from the true state of the cluster."""
-    card = demo_picture.card(found.truth.scorecard(found.settings), found.seen.gaps)
+    card = demo_picture.card(running.truth.scorecard(running.settings), running.progress.gaps)
     Console(highlight=False, soft_wrap=True).print(card)
 
 

@@ -60,14 +60,14 @@ def rule(settings: Settings) -> str:
     )
 
 
-def gap_text(seen: DemoProgress, settings: Settings) -> str:
+def gap_text(progress: DemoProgress, settings: Settings) -> str:
     """The gap between the brokers at the start and now."""
-    gaps = seen.gaps
+    gaps = progress.gaps
     if gaps is None:
         return "fewer than two brokers have a score"
-    told = f"highest - lowest: {gaps[0]:.1f} points at first, {gaps[1]:.1f} now"
+    gap = f"highest - lowest: {gaps[0]:.1f} points at first, {gaps[1]:.1f} now"
     known = settings.strategy == AVG_SHEDDER
-    return f"{told} (balanced below {settings.avg_shedder.low_threshold:g})" if known else told
+    return f"{gap} (balanced below {settings.avg_shedder.low_threshold:g})" if known else gap
 
 
 def state_text(move: DemoMove, state: str) -> str:
@@ -80,8 +80,8 @@ def state_text(move: DemoMove, state: str) -> str:
 def turn_line(turn: TurnRecord, begun_at: float) -> str:
     """The line of one turn."""
     apart = gap(turn)
-    told = "no scores" if apart is None else f"{apart:.1f} apart"
-    return plain(f"{ago(turn.at - begun_at)}  {told:>10}  {turn.sentence}")
+    gap_words = "no scores" if apart is None else f"{apart:.1f} apart"
+    return plain(f"{ago(turn.at - begun_at)}  {gap_words:>10}  {turn.sentence}")
 
 
 def move_line(move: DemoMove, begun_at: float) -> str:
@@ -101,13 +101,13 @@ def opening(about: str, cluster: FakePulsar) -> str:
     )
 
 
-def card(found: Scorecard, gaps: tuple[float, float] | None) -> RenderableType:
+def card(scorecard: Scorecard, gaps: tuple[float, float] | None) -> RenderableType:
     """The short scorecard; ``gaps`` are those of the reports, at first and at last."""
     rows = table(("true scores", "left"), ("first", "right"), ("last", "right"))
-    rows.add_row("highest - lowest, points", f"{found.first.gap_points:.1f}", f"{found.last.gap_points:.1f}")
-    rows.add_row("standard deviation, points", f"{found.first.std_points:.1f}", f"{found.last.std_points:.1f}")
-    rows.add_row("highest / mean", f"{found.first.max_over_mean:.2f}", f"{found.last.max_over_mean:.2f}")
-    return Group(Text(), rows, *map(Text, (*_reported(gaps), *_lines(found))))
+    rows.add_row("highest - lowest, points", f"{scorecard.first.gap_points:.1f}", f"{scorecard.last.gap_points:.1f}")
+    rows.add_row("standard deviation, points", f"{scorecard.first.std_points:.1f}", f"{scorecard.last.std_points:.1f}")
+    rows.add_row("highest / mean", f"{scorecard.first.max_over_mean:.2f}", f"{scorecard.last.max_over_mean:.2f}")
+    return Group(Text(), rows, *map(Text, (*_reported(gaps), *_lines(scorecard))))
 
 
 def _reported(gaps: tuple[float, float] | None) -> Iterator[str]:
@@ -117,18 +117,18 @@ def _reported(gaps: tuple[float, float] | None) -> Iterator[str]:
         yield f"by load reports {first:.1f} and {last:.1f} points apart: their CPU is a noisy sample of the last minute"
 
 
-def _lines(found: Scorecard) -> Iterator[str]:
-    lasted, rounds = f"{found.hours * 60:.0f} min", counted(found.rounds, "round")
+def _lines(scorecard: Scorecard) -> Iterator[str]:
+    lasted, rounds = f"{scorecard.hours * 60:.0f} min", counted(scorecard.rounds, "round")
     yield (
-        f"bundles moved: {found.moves} in {rounds}, {found.traffic_moved:.1%} of the traffic; "
-        f"moved twice: {found.bundles_moved_twice}"
+        f"bundles moved: {scorecard.moves} in {rounds}, {scorecard.traffic_moved:.1%} of the traffic; "
+        f"moved twice: {scorecard.bundles_moved_twice}"
     )
-    if found.fewest_moves_as_even is not None:
-        yield f"needed at least, to be as even: {found.fewest_moves_as_even}"
-    if found.minutes_to_balance is None:
+    if scorecard.fewest_moves_as_even is not None:
+        yield f"needed at least, to be as even: {scorecard.fewest_moves_as_even}"
+    if scorecard.minutes_to_balance is None:
         yield f"balanced: not in the {lasted} of the cluster's time"
-    elif found.minutes_to_balance:
-        yield f"balanced: after {found.minutes_to_balance:.0f} of the {lasted} of the cluster's time"
+    elif scorecard.minutes_to_balance:
+        yield f"balanced: after {scorecard.minutes_to_balance:.0f} of the {lasted} of the cluster's time"
 
 
 NEXT = """
@@ -168,16 +168,16 @@ LEGEND = "░ less ▓ more"
 
 def brokers(frame: Frame, turn: TurnRecord, width: int, number: int) -> RenderableType:
     """A bar for each broker, up to a maximum, and the gap between the brokers."""
-    first = {one.id: one.score for one in frame.seen.first.brokers} if frame.seen.first is not None else {}
+    first = {one.id: one.score for one in frame.progress.first.brokers} if frame.progress.first is not None else {}
     longest = max((len(one.id) for one in turn.brokers), default=0)
     beside = longest + 9 + (18 if width >= NARROW else 0) + (20 if width >= WIDE_ENOUGH else 0)
     bar = min(max(width - beside, LEAST_BAR), LONGEST_BAR)
-    found = grid(*_columns(width))
+    rows = grid(*_columns(width))
     shown, gone_at = _extreme_brokers(turn.brokers, number)
     sources = {pair.source for pair in turn.pairs}
     for at, one in enumerate(shown):
         if at == gone_at:
-            found.add_row(f"… {len(turn.brokers) - len(shown)} more")
+            rows.add_row(f"… {len(turn.brokers) - len(shown)} more")
         hot = one.id in sources
         row = (
             Text(plain(one.id), "bold red" if hot else ""),
@@ -187,17 +187,17 @@ def brokers(frame: Frame, turn: TurnRecord, width: int, number: int) -> Renderab
             str(one.bundles),
             Text(_remark(one), "dim"),
         )
-        found.add_row(*row[: len(_columns(width))])
-    return Group(found, cut(Text(gap_text(frame.seen, frame.settings), "bold")))
+        rows.add_row(*row[: len(_columns(width))])
+    return Group(rows, cut(Text(gap_text(frame.progress, frame.settings), "bold")))
 
 
 def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
-    found: list[tuple[str, JustifyMethod]] = [("broker", "left"), ("score", "right"), (LEGEND, "left")]
+    columns: list[tuple[str, JustifyMethod]] = [("broker", "left"), ("score", "right"), (LEGEND, "left")]
     if width >= NARROW:
-        found += [("MB/s", "right"), ("bundles", "right")]
+        columns += [("MB/s", "right"), ("bundles", "right")]
     if width >= WIDE_ENOUGH:
-        found.append(("", "left"))
-    return found
+        columns.append(("", "left"))
+    return columns
 
 
 def _extreme_brokers(brokers: Sequence[BrokerSeen], rows: int) -> tuple[Sequence[BrokerSeen], int | None]:
@@ -212,13 +212,13 @@ def _extreme_brokers(brokers: Sequence[BrokerSeen], rows: int) -> tuple[Sequence
 def _bar(score: float, first: float | None, width: int, style: str) -> Text:
     """The bar of a score, and its change since the start."""
     now, then = (round(min(max(one, 0.0), 100.0) / 100 * width) for one in (score, score if first is None else first))
-    found = (
+    bar = (
         Text()
         .append("█" * min(now, then), style)
         .append("▓" * (now - then), "cyan")
         .append("░" * (then - now), "dim red")
     )
-    return found.append("·" * (width - max(now, then)), "dim")
+    return bar.append("·" * (width - max(now, then)), "dim")
 
 
 def _remark(broker: BrokerSeen) -> str:
@@ -229,10 +229,10 @@ def _remark(broker: BrokerSeen) -> str:
 
 def grid(*columns: tuple[str, JustifyMethod]) -> Table:
     """An empty table whose cells stay in one line."""
-    found = Table(box=None, pad_edge=False, header_style="dim")
+    empty = Table(box=None, pad_edge=False, header_style="dim")
     for name, justify in columns:
-        found.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
-    return found
+        empty.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    return empty
 
 
 def cut(text: Text) -> Text:
@@ -263,7 +263,7 @@ class Frame:
     ``left_seconds`` of real time remain. ``flying`` are the bundles whose unload was sent and has no outcome.
     """
 
-    seen: DemoProgress
+    progress: DemoProgress
     now: float
     begun_at: float
     speed: float
@@ -275,7 +275,7 @@ class Frame:
     @property
     def end(self) -> str:
         """The common end of all broker names; the table of brokers has whole names."""
-        return common_end(one.id for one in self.seen.last.brokers) if self.seen.last is not None else ""
+        return common_end(one.id for one in self.progress.last.brokers) if self.progress.last is not None else ""
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class _Rows:
 
 def picture(frame: Frame, width: int, height: int) -> Group:
     """The picture in the given columns and lines; rows without room are counted instead."""
-    turn = frame.seen.last
+    turn = frame.progress.last
     parts: list[RenderableType] = [_title(frame, width)]
     if turn is None:
         return Group(*parts, Text("the brokers start; lbd's first turn comes", "dim"))
@@ -315,25 +315,25 @@ def _rows(frame: Frame, turn: TurnRecord, room: int) -> _Rows:
     room = max(room - headings - pairs, 6)
     bars = min(len(turn.brokers), max(room - 4, 3))
     room = max(room - bars, 2)
-    said = min(len(frame.seen.said), max(room // 3, 1))
+    said = min(len(frame.progress.said), max(room // 3, 1))
     return _Rows(bars, pairs, said, room - said, spaced)
 
 
 def _title(frame: Frame, width: int) -> Text:
     passed, wide = ago(frame.now - frame.begun_at).strip(), width >= WIDE_ENOUGH
-    found = Text().append("lbd demo: the real lbd, a simulated cluster" if wide else "lbd demo", "bold")
-    found.append(f"  {passed} of its time ({frame.speed:g} x), {frame.left_seconds:.0f} s left", "dim")
+    title = Text().append("lbd demo: the real lbd, a simulated cluster" if wide else "lbd demo", "bold")
+    title.append(f"  {passed} of its time ({frame.speed:g} x), {frame.left_seconds:.0f} s left", "dim")
     if wide:
-        found.append(f"\n{plain(frame.about)}\n{rule(frame.settings)}", "dim")
-    return cut(found)
+        title.append(f"\n{plain(frame.about)}\n{rule(frame.settings)}", "dim")
+    return cut(title)
 
 
 def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairSeen], width: int) -> RenderableType:
     wide, points = width >= WIDE_ENOUGH, frame.settings.avg_shedder
     low, high = points.low_threshold, points.high_threshold
-    found = grid(("pair", "left"), ("apart", "right"), (f"hits {low:g}+", "left"), (f"hits {high:g}+", "left"))
+    rows = grid(("pair", "left"), ("apart", "right"), (f"hits {low:g}+", "left"), (f"hits {high:g}+", "left"))
     if wide:
-        found.add_column(no_wrap=True)
+        rows.add_column(no_wrap=True)
     for pair in pairs:
         row = (
             Text(ends(pair.source, pair.destination or "", frame.end), "bold"),
@@ -342,9 +342,9 @@ def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairSeen], width: int
             _hits(pair.high, pair.high_wanted, cells=wide),
             Text("fires" if pair.fired else pair.reason or "", "bold cyan" if pair.fired else "dim"),
         )
-        found.add_row(*row[: 5 if wide else 4])
+        rows.add_row(*row[: 5 if wide else 4])
     more = len(turn.pairs) - len(pairs)
-    return Group(found, Text(f"… {more} more pairs", "dim")) if more else found
+    return Group(rows, Text(f"… {more} more pairs", "dim")) if more else rows
 
 
 def _hits(hits: int, wanted: int, *, cells: bool) -> Text:
@@ -364,7 +364,7 @@ def _verdict(frame: Frame, turn: TurnRecord) -> Text:
 
 def _recent_sentences(frame: Frame, number: int) -> Iterator[Text]:
     """The last messages of its turns, the latest at the bottom."""
-    for one in frame.seen.said[len(frame.seen.said) - number :]:
+    for one in frame.progress.said[len(frame.progress.said) - number :]:
         turns = f"  ({one.turns} turns)" if one.turns > 1 else ""
         yield cut(Text(f"{ago(one.at - frame.begun_at)}  ", "dim").append(_short(frame, one.sentence) + turns))
 
@@ -375,19 +375,19 @@ def _short(frame: Frame, words: str) -> str:
 
 def _moves(frame: Frame, number: int, width: int) -> list[RenderableType]:
     """Moves in flight first, then the latest outcomes."""
-    moves = frame.seen.moves
+    moves = frame.progress.moves
     if not moves:
         return []
     landed = sum(move.state == "landed" for move in moves)
-    told = Text(f"moves: {len(moves)} planned, {landed} landed", "bold")
-    found = grid(("", "left"), ("", "left"), ("", "left"))
-    found.show_header, found.columns[2].no_wrap = False, False  # names of bundles are what may be cut
+    heading = Text(f"moves: {len(moves)} planned, {landed} landed", "bold")
+    rows = grid(("", "left"), ("", "left"), ("", "left"))
+    rows.show_header, rows.columns[2].no_wrap = False, False  # names of bundles are what may be cut
     for move in sorted(moves, key=lambda move: (move.ended, -move.at))[:number]:
         state = SENT if move.state == WAITS and move.bundle in frame.flying else move.state
         words = Text(plain(state_text(move, state)), STATE_STYLES.get(state, "bold red"))
         bundle = plain(move.bundle) if width >= NARROW else ""
-        found.add_row(ends(move.source, move.destination, frame.end), words, bundle)
-    return [told, found]
+        rows.add_row(ends(move.source, move.destination, frame.end), words, bundle)
+    return [heading, rows]
 
 
 # --- stages: the picture on a terminal, lines elsewhere
@@ -410,7 +410,7 @@ class Picture:
     def _drawn(self) -> RenderableType:
         cluster = self._stage.cluster
         frame = Frame(
-            seen=self._stage.seen,
+            progress=self._stage.progress,
             now=cluster.now(),
             begun_at=cluster.begun_at,
             speed=cluster.speed,
@@ -438,8 +438,8 @@ class Lines:
     def _turned(self, turn: TurnRecord) -> None:
         self._say(turn_line(turn, self._begun_at))
 
-    def _moved(self, seen: DemoProgress) -> None:
-        self._say(move_line(seen.moves[-1], self._begun_at))
+    def _moved(self, progress: DemoProgress) -> None:
+        self._say(move_line(progress.moves[-1], self._begun_at))
 
     def _say(self, line: str) -> None:
         try:

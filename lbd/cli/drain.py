@@ -61,12 +61,12 @@ class DrainProgressBar:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[detail]}"),
             console=Console(stderr=True, highlight=False),
         )
         self._terminal = sys.stderr.isatty()
-        self._task = self._bar.add_task("", total=None, told="", visible=False)
-        self._told_at, self._told = -LINE_EVERY_SECONDS, ""
+        self._task = self._bar.add_task("", total=None, detail="", visible=False)
+        self._printed_at, self._printed = -LINE_EVERY_SECONDS, ""
 
     def __enter__(self) -> Self:
         if self._terminal:
@@ -81,18 +81,18 @@ class DrainProgressBar:
         """Show progress; the caller reports the end."""
         if self._terminal:
             eta = f"{duration_text(work.eta_seconds)} left" if work.eta_seconds is not None else ""
-            told = plain(f"waits: {work.held}" if work.held else eta)
+            detail = plain(f"waits: {work.held}" if work.held else eta)
             about = f"{work.kind} {plain(work.broker)}"
             self._bar.update(
-                self._task, total=work.total, completed=work.tried, told=told, description=about, visible=True
+                self._task, total=work.total, completed=work.tried, detail=detail, description=about, visible=True
             )
         elif work.ended_at is None and self._due(work):
-            self._told_at, self._told = time.monotonic(), work.held
+            self._printed_at, self._printed = time.monotonic(), work.held
             click.echo(progress_text(work), err=True)
 
     def _due(self, work: Work) -> bool:
         """Whether a line is due: regularly, and when waiting starts or ends."""
-        return work.held != self._told or time.monotonic() - self._told_at >= LINE_EVERY_SECONDS
+        return work.held != self._printed or time.monotonic() - self._printed_at >= LINE_EVERY_SECONDS
 
 
 # --- plans as text
@@ -101,66 +101,66 @@ LINES = 20
 """Bundles that are listed; ``--all`` lists every one."""
 
 
-def show(found: DrainPlan, *, everything: bool) -> None:
+def show(plan: DrainPlan, *, everything: bool) -> None:
     """Print scores now and predicted, the destination of each bundle, and the bundles that stay."""
     out = console()
     scores = table(("broker", "left"), ("score", "right"), ("then", "right"), ("", "left"), ("given", "right"))
-    for broker in sorted(found.brokers, key=lambda one: -one.predicted):
-        number = sum(unload.destination == broker.id for unload in found.unloads)
+    for broker in sorted(plan.brokers, key=lambda one: -one.predicted):
+        number = sum(unload.destination == broker.id for unload in plan.unloads)
         then = broker.predicted
         row = amount(broker.score, digits=1), amount(then, digits=1), bar(then, "green"), str(number)
         scores.add_row(Text(plain(broker.id)), *row)
     out.print(scores)
-    most = len(found.unloads) if everything else LINES
-    if found.unloads:
+    most = len(plan.unloads) if everything else LINES
+    if plan.unloads:
         rows = table(("unload", "left"), ("from", "left"), ("to", "left"), ("msg/s", "right"), ("MB/s", "right"))
-        for one in found.unloads[:most]:
+        for one in plan.unloads[:most]:
             ends = plain(one.bundle), plain(one.source), plain(one.destination or "")
             rows.add_row(*ends, amount(one.msg_rate), amount(one.throughput, 1e6, 1))
         out.print(rows)
-    if (more := len(found.unloads) - most) > 0:
+    if (more := len(plan.unloads) - most) > 0:
         out.print(Text(f"and {counted(more, 'bundle')} more (--all)", "dim"))
-    for left in found.stay[: None if everything else LINES]:
-        told = f": {left.detail}" if left.detail else ""
-        out.print(Text(plain(f"stays: {left.bundle}: {left.reason}{told}"), "yellow"))
-    if not everything and (more := len(found.stay) - LINES) > 0:
+    for stay in plan.stay[: None if everything else LINES]:
+        detail = f": {stay.detail}" if stay.detail else ""
+        out.print(Text(plain(f"stays: {stay.bundle}: {stay.reason}{detail}"), "yellow"))
+    if not everything and (more := len(plan.stay) - LINES) > 0:
         out.print(Text(f"and {counted(more, 'bundle')} more stay (--all)", "dim"))
 
 
-def drain_sentence(found: DrainPlan, broker: str, now: float) -> str:
+def drain_sentence(plan: DrainPlan, broker: str, now: float) -> str:
     """Whether the other brokers have room, and how long the drain would take."""
-    told = f"Drained: {drain_text(found.drain, now)}. " if found.drain is not None else ""
-    if found.cannot_spare:
-        return f"{told}Refused: {found.cannot_spare}."
-    if found.hold is not None:
-        return f"{told}Refused: {found.hold.reason}: {found.hold.detail}."
-    top = max(found.brokers, key=lambda one: one.predicted)
+    drained = f"Drained: {drain_text(plan.drain, now)}. " if plan.drain is not None else ""
+    if plan.cannot_spare:
+        return f"{drained}Refused: {plan.cannot_spare}."
+    if plan.hold is not None:
+        return f"{drained}Refused: {plan.hold.reason}: {plan.hold.detail}."
+    top = max(plan.brokers, key=lambda one: one.predicted)
     holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
-    stay = f"; {counted(len(found.stay), 'bundle')} would stay" if found.stay else ""
-    return f"{told}{holds}{stay}. {pace_text(found)}"
+    stay = f"; {counted(len(plan.stay), 'bundle')} would stay" if plan.stay else ""
+    return f"{drained}{holds}{stay}. {pace_text(plan)}"
 
 
-def fill_sentence(found: DrainPlan, broker: str) -> str:
+def fill_sentence(plan: DrainPlan, broker: str) -> str:
     """The traffic that the broker would get."""
-    if found.hold is not None:
-        return f"Refused: {found.hold.reason}: {found.hold.detail}."
-    own = next(one for one in found.brokers if one.id == broker)
-    mean = sum(one.score for one in found.brokers) / len(found.brokers)
-    if not found.unloads:
+    if plan.hold is not None:
+        return f"Refused: {plan.hold.reason}: {plan.hold.detail}."
+    own = next(one for one in plan.brokers if one.id == broker)
+    mean = sum(one.score for one in plan.brokers) / len(plan.brokers)
+    if not plan.unloads:
         return f"{broker} has {own.score:.1f} points, the mean is {mean:.1f}: nothing that would help may move."
-    told = f"{broker} would go from {own.score:.1f} to {own.predicted:.1f} points, the mean is {mean:.1f}."
-    return f"{told} {pace_text(found)}"
+    effect = f"{broker} would go from {own.score:.1f} to {own.predicted:.1f} points, the mean is {mean:.1f}."
+    return f"{effect} {pace_text(plan)}"
 
 
-def pace_text(found: DrainPlan) -> str:
+def pace_text(plan: DrainPlan) -> str:
     """Number of moves, pace and duration."""
-    number = len(found.unloads)
+    number = len(plan.unloads)
     if not number:
         return "There is nothing to move."
-    once, them = (f", {min(found.at_once, number)} at once", "them") if number > 1 else ("", "it")
-    waits = found.shown_in_seconds
+    once, them = (f", {min(plan.at_once, number)} at once", "them") if number > 1 else ("", "it")
+    waits = plan.shown_in_seconds
     shown = f" Reports show the last moves in {waits:.0f} s at most; --apply waits for that." if waits else ""
-    return f"{counted(number, 'bundle')}{once}: about {duration_text(found.eta_seconds)}; --apply moves {them}.{shown}"
+    return f"{counted(number, 'bundle')}{once}: about {duration_text(plan.eta_seconds)}; --apply moves {them}.{shown}"
 
 
 # --- commands
@@ -227,8 +227,8 @@ def drain(
         ctx.exit(_show_drain(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
     times = now, now + timeout_seconds
-    asked = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), *times, respect_rest=respect_rest)
-    ctx.exit(_apply(settings, asked, form, api_url))
+    request = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), *times, respect_rest=respect_rest)
+    ctx.exit(_apply(settings, request, form, api_url))
 
 
 @click.command("fill")
@@ -272,8 +272,8 @@ def fill(
         ctx.exit(_show_fill(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
     times = now, now + timeout_seconds
-    asked = FillRequest(name, broker, passes, by(), *times, respect_rest=respect_rest)
-    ctx.exit(_apply(settings, asked, form, api_url))
+    request = FillRequest(name, broker, passes, by(), *times, respect_rest=respect_rest)
+    ctx.exit(_apply(settings, request, form, api_url))
 
 
 def _check_apply(
@@ -295,33 +295,33 @@ def _elsewhere(settings: Settings, api_url: str | None) -> Client | None:
 
 
 def _show_drain(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
-    found = _looked("drain", settings, broker, elsewhere)
-    _show(found, form, drain_sentence(found, broker, time.time()), everything=everything)
-    return REFUSED if found.cannot_spare or found.hold is not None or found.stay else 0
+    plan = _looked("drain", settings, broker, elsewhere)
+    _show(plan, form, drain_sentence(plan, broker, time.time()), everything=everything)
+    return REFUSED if plan.cannot_spare or plan.hold is not None or plan.stay else 0
 
 
 def _show_fill(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
-    found = _looked("fill", settings, broker, elsewhere)
-    _show(found, form, fill_sentence(found, broker), everything=everything)
-    return REFUSED if found.hold is not None else 0
+    plan = _looked("fill", settings, broker, elsewhere)
+    _show(plan, form, fill_sentence(plan, broker), everything=everything)
+    return REFUSED if plan.hold is not None else 0
 
 
 def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None) -> DrainPlan:
     if elsewhere is not None:
-        from lbd.cli import remote as drain_remote  # noqa: PLC0415 - see _elsewhere
+        from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
 
-        return drain_remote.remote_drain_plan(elsewhere, kind, broker)
+        return remote.remote_drain_plan(elsewhere, kind, broker)
     from lbd.operations import drain as showing  # noqa: PLC0415 - usage errors need no NumPy
 
     look = showing.show_drain if kind == "drain" else showing.show_fill
     return showing.plan_json(look(settings, broker))
 
 
-def _show(found: DrainPlan, form: str, sentence: str, *, everything: bool) -> None:
+def _show(plan: DrainPlan, form: str, sentence: str, *, everything: bool) -> None:
     if form == "json":
-        json_out(found)
+        json_out(plan)
     else:
-        show(found, everything=everything)
+        show(plan, everything=everything)
     print_note(form, sentence)
 
 
@@ -329,22 +329,22 @@ def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere:
     """End the drain by removing its order, whether an lbd runs or not."""
     now = time.time()
     if elsewhere is not None:
-        from lbd.cli import remote as drain_remote  # noqa: PLC0415 - see _elsewhere
+        from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
 
-        in_force = drain_remote.drained(elsewhere)
+        in_force = remote.drained(elsewhere)
         broker = _full_name(broker, in_force)
-        found = drain_remote.release(elsewhere, broker, by(), reason)
-        leader = drain_remote.remote_leader(elsewhere)
+        drain = remote.release(elsewhere, broker, by(), reason)
+        leader = remote.remote_leader(elsewhere)
     else:
         drains = Drains(settings.state_dir)
         in_force = drains.in_force(now)
         broker = _full_name(broker, in_force)
-        found = drains.release(broker)
+        drain = drains.release(broker)
         leader = local_leader(settings.state_dir, running(settings.state_dir))
     if form == "json":
-        json_out({"released": found})
-    if found is not None:
-        print_note(form, f"Released: {drain_text(found, now)}.")
+        json_out({"released": drain})
+    if drain is not None:
+        print_note(form, f"Released: {drain_text(drain, now)}.")
     else:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
         print_note(form, f"Nothing to release: {broker} is not drained{known}.")
@@ -370,24 +370,24 @@ def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, a
     if form == "json":
         json_out(work)
     else:
-        for left in work.left[:LINES]:
-            print_note(form, remaining_text(left))
+        for bundle in work.left[:LINES]:
+            print_note(form, remaining_text(bundle))
     print_note(form, work.sentence)
     return work.exit_code
 
 
 def _there(client: Client, request: DrainRequest | FillRequest, form: str, api_url: str | None) -> Work | int | None:
     """Run it in an lbd that runs."""
-    from lbd.cli import remote as drain_remote  # noqa: PLC0415 - see _elsewhere
+    from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
 
-    begun = drain_remote.begin(client, request)
-    if isinstance(begun, RequestResult):
-        _print_started(begun, form)
-        return begun.exit_code
-    click.echo(plain(begun.sentence), err=True)
+    started = remote.begin(client, request)
+    if isinstance(started, RequestResult):
+        _print_started(started, form)
+        return started.exit_code
+    click.echo(plain(started.sentence), err=True)
     try:
         with DrainProgressBar() as progress:
-            return drain_remote.watched(client, request, begun, progress)
+            return remote.watched(client, request, started, progress)
     except KeyboardInterrupt:
         status = "lbd status --api" if api_url is not None else "lbd status"
         _interrupted(request, form, f"it goes on in {client.name}; {status} tells how far it is")
@@ -405,13 +405,13 @@ def _here(settings: Settings, request: DrainRequest | FillRequest, form: str) ->
     try:
         with (
             DrainProgressBar() as progress,
-            standalone.draining(settings, lambda found: _print_started(found, form), progress) as work,
+            standalone.draining(settings, lambda failed: _print_started(failed, form), progress) as work,
         ):
-            answer, found = work(request)
+            answer, failed = work(request)
     except KeyboardInterrupt:
         _interrupted(request, form, "what was in flight was brought to its end; the next lbd run goes on with a drain")
         return None
-    return answer.exit_code or found
+    return answer.exit_code or failed
 
 
 def _print_started(answer: RequestResult, form: str) -> None:
@@ -419,6 +419,6 @@ def _print_started(answer: RequestResult, form: str) -> None:
     click.echo(plain(answer.sentence), err=answer.exit_code == 0 or form == "json")
 
 
-def _interrupted(request: DrainRequest | FillRequest, form: str, told: str) -> None:
+def _interrupted(request: DrainRequest | FillRequest, form: str, why: str) -> None:
     ends = f"; lbd drain {request.broker} --release ends it" if isinstance(request, DrainRequest) else ""
-    print_note(form, f"No longer watched: {told}{ends}.")
+    print_note(form, f"No longer watched: {why}{ends}.")

@@ -32,68 +32,68 @@ if TYPE_CHECKING:
 NOBODY, NO_BROKER = "(nobody)", "(no broker)"
 
 
-def show_report(found: Report) -> None:
+def show_report(report: Report) -> None:
     """Print a row for each bundle, then why brokers were no candidates."""
     rows = table(("bundle", "left"), ("owner", "left"), ("answer", "left"), ("why", "left"))
-    for one in found.answers:
-        rows.add_row(*_row(one, found))
+    for one in report.answers:
+        rows.add_row(*_row(one, report))
     out = console()
     out.print(rows)
-    for line in _excluded_reasons(found):
+    for line in _excluded_reasons(report):
         out.print(Text(plain(line), "dim"))
 
 
-def _row(one: PlacementAdvice, found: Report) -> tuple[Text, ...]:
+def _row(one: PlacementAdvice, report: Report) -> tuple[Text, ...]:
     """A row; the broker of an owned bundle is dim, because the bundle stays where it is."""
     style = "dim" if one.owner is not None else "" if one.placed.broker is not None else "bold red"
-    named = "".join(f" {topic}" for topic in found.topics.get(one.bundle, ()))
+    named = "".join(f" {topic}" for topic in report.topics.get(one.bundle, ()))
     why = f"{'if nobody owned it: ' if one.owner is not None else ''}{one.placed.reason}"
     broker = one.placed.broker or NO_BROKER
     cells = (plain(one.bundle + named), plain(one.owner or NOBODY), plain(broker), plain(why))
     return Text(cells[0]), Text(cells[1]), Text(cells[2], style), Text(cells[3], "dim")
 
 
-def _excluded_reasons(found: Report) -> list[str]:
+def _excluded_reasons(report: Report) -> list[str]:
     """Each reason once, with the number of bundles that it holds for unless it holds for all."""
     counts: dict[str, int] = {}
-    for one in found.answers:
+    for one in report.answers:
         for skip in one.candidates.left_out:
             line = f"no candidate: {skip.what}: {skip.reason.label}{f', {skip.detail}' if skip.detail else ''}"
             counts[line] = counts.get(line, 0) + 1
-    asked = len(found.answers)
-    lines = [line if count == asked else f"{line} ({count} of {asked} bundles)" for line, count in counts.items()]
-    return [*lines, *(f"not asked what it owns: {broker}: {why}" for broker, why in found.unasked.items())]
+    total = len(report.answers)
+    lines = [line if count == total else f"{line} ({count} of {total} bundles)" for line, count in counts.items()]
+    return [*lines, *(f"not asked what it owns: {broker}: {why}" for broker, why in report.unasked.items())]
 
 
-def sentence(found: Report) -> str:
+def sentence(report: Report) -> str:
     """The summary: number of bundles, placement, and age of the data."""
-    owned = sum(one.owner is not None for one in found.answers)
-    nowhere = f", {len(found.unanswered)} that no broker may have" if found.unanswered else ""
-    age = "as recorded" if found.age_seconds is None else f"{found.age_seconds:.1f} s old"
-    sampled = f"brokers sample CPU every {found.sample_interval_seconds:.0f} s"
-    on = f"{found.strategy} on reports of {zoned(found.taken_at)}, {age}; {sampled}"
-    return f"{counted(len(found.answers), 'bundle')}, {owned} owned{nowhere}; {on}."
+    owned = sum(one.owner is not None for one in report.answers)
+    nowhere = f", {len(report.unanswered)} that no broker may have" if report.unanswered else ""
+    age = "as recorded" if report.age_seconds is None else f"{report.age_seconds:.1f} s old"
+    sampled = f"brokers sample CPU every {report.sample_interval_seconds:.0f} s"
+    on = f"{report.strategy} on reports of {zoned(report.taken_at)}, {age}; {sampled}"
+    return f"{counted(len(report.answers), 'bundle')}, {owned} owned{nowhere}; {on}."
 
 
-def document(found: Report) -> dict[str, Any]:
+def document(report: Report) -> dict[str, Any]:
     """The report as JSON."""
     return {
-        "taken_at": found.taken_at,
-        "age_seconds": None if found.age_seconds is None else round(found.age_seconds, 3),
-        "cluster": found.cluster,
-        "strategy": found.strategy,
-        "answers": [_answer(one, found) for one in found.answers],
-        "unasked": dict(found.unasked),
+        "taken_at": report.taken_at,
+        "age_seconds": None if report.age_seconds is None else round(report.age_seconds, 3),
+        "cluster": report.cluster,
+        "strategy": report.strategy,
+        "answers": [_answer(one, report) for one in report.answers],
+        "unasked": dict(report.unasked),
     }
 
 
-def _answer(one: PlacementAdvice, found: Report) -> dict[str, Any]:
+def _answer(one: PlacementAdvice, report: Report) -> dict[str, Any]:
     left_out = [
         {"what": skip.what, "reason": skip.reason.label, "detail": skip.detail} for skip in one.candidates.left_out
     ]
     return {
         "bundle": one.bundle,
-        "topics": list(found.topics.get(one.bundle, ())),
+        "topics": list(report.topics.get(one.bundle, ())),
         "owner": one.owner,
         "answer": one.placed.broker,
         "reason": one.placed.reason,
@@ -168,19 +168,19 @@ def place(
         raise UsageError("--apply: a recording is the past; leave --recording out to place bundles of a cluster")
     if acts:
         ctx.exit(_apply(settings, form, targets, strategy, timeout_seconds, api_url))
-    asked = settings, targets, strategy
+    query = settings, targets, strategy
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        found = remote.placed(remote.client(api_url, settings), targets, strategy)
+        report = remote.placed(remote.client(api_url, settings), targets, strategy)
     else:
-        found = ask_recording(*asked, recording) if recording else ask_cluster(*asked)
+        report = ask_recording(*query, recording) if recording else ask_cluster(*query)
     if form == "json":
-        json_out(document(found))
+        json_out(document(report))
     else:
-        show_report(found)
-    print_note(form, sentence(found))
-    ctx.exit(REFUSED if found.unanswered else 0)
+        show_report(report)
+    print_note(form, sentence(report))
+    ctx.exit(REFUSED if report.unanswered else 0)
 
 
 def _apply(

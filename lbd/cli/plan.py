@@ -32,8 +32,8 @@ def _plan_of_now(settings: Settings) -> PlanDocument:
     record = dry_run(settings)
     if record.error is not None:
         raise record.error
-    found = msgspec.convert(plan_document(record, proposal(record), proposed=False), PlanDocument)
-    return msgspec.structs.replace(found, expires_at=None, skips=msgspec.UNSET)
+    plan = msgspec.convert(plan_document(record, proposal(record), proposed=False), PlanDocument)
+    return msgspec.structs.replace(plan, expires_at=None, skips=msgspec.UNSET)
 
 
 @click.command("plan")
@@ -50,43 +50,43 @@ def plan(read: Read, form: str, api_url: str | None) -> None:
     """
     settings = read().settings
     client = lbd_client(settings, api_url)
-    found = remote.plan(client) if client is not None else _plan_of_now(settings)
+    shown = remote.plan(client) if client is not None else _plan_of_now(settings)
     if form == "json":
-        json_out(found)
+        json_out(shown)
     else:
-        _show(found)
+        _show(shown)
 
 
-def _show(found: PlanDocument) -> None:
+def _show(plan: PlanDocument) -> None:
     out = console()
-    for source, destination in dict.fromkeys((move.source, move.destination) for move in found.unloads):
+    for source, destination in dict.fromkeys((move.source, move.destination) for move in plan.unloads):
         out.print(Text(plain(f"{source} -> {destination}"), "bold"))
         rows = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("clients", "right"), ("", "left"))
-        for move in found.unloads:
+        for move in plan.unloads:
             if (move.source, move.destination) == (source, destination):
                 rates = (amount(move.msg_rate), amount(move.throughput, 1e6, 1))
                 rows.add_row(f"  {plain(move.bundle)}", *rates, f"{move.clients:,}", Text(plain(move.reason), "dim"))
         out.print(rows)
-    if found.unloads:
+    if plan.unloads:
         scores = table(("broker", "left"), ("score", "right"), ("after", "right"))
-        for broker in sorted(found.brokers, key=lambda one: -(one.score or 0.0)):
-            after = found.expected.get(broker.id, broker.score)
+        for broker in sorted(plan.brokers, key=lambda one: -(one.score or 0.0)):
+            after = plan.expected.get(broker.id, broker.score)
             scores.add_row(plain(broker.id), amount(broker.score, digits=1), amount(after, digits=1))
         out.print(scores)
-    out.print(Text(plain(_sentence(found)), "bold"))
+    out.print(Text(plain(_sentence(plan)), "bold"))
 
 
-def _sentence(found: PlanDocument) -> str:
-    if not found.unloads:
-        return found.summary
-    moves, clients = counted(len(found.unloads), "bundle"), counted(found.clients, "client")
-    what, order = f"Plan {found.id}: {moves}, {clients} reconnect", f"lbd apply {found.id}"
-    if not found.proposed:
+def _sentence(plan: PlanDocument) -> str:
+    if not plan.unloads:
+        return plan.summary
+    moves, clients = counted(len(plan.unloads), "bundle"), counted(plan.clients, "client")
+    what, order = f"Plan {plan.id}: {moves}, {clients} reconnect", f"lbd apply {plan.id}"
+    if not plan.proposed:
         return f"{what}. Nothing waits for approval: this would move if the imbalance lasts. To move it now: {order}"
-    until = zoned(found.expires_at or found.made_at)
-    last = "" if found.id in found.summary else f". The last turn: {found.summary}"
-    approved = f", is approved by {', '.join(found.approved_by)}" if found.approved_by else ""
-    return f"{what}. Proposed at {zoned(found.made_at)}{approved}, waits for approval until {until}: {order}{last}"
+    until = zoned(plan.expires_at or plan.made_at)
+    last = "" if plan.id in plan.summary else f". The last turn: {plan.summary}"
+    approved = f", is approved by {', '.join(plan.approved_by)}" if plan.approved_by else ""
+    return f"{what}. Proposed at {zoned(plan.made_at)}{approved}, waits for approval until {until}: {order}{last}"
 
 
 @click.command("apply")
@@ -120,19 +120,19 @@ def apply(
     request = PlanRequest(key, name, [], one_line(reason), by(), now, now + timeout_seconds)
     client = lbd_client(settings, api_url)
     if client is not None:
-        found = remote.apply(client, request)
+        applied = remote.apply(client, request)
     else:
         done = _alone(settings, request)
-        found = derived(Applied, done, moves=done.placed or [])
+        applied = derived(Applied, done, moves=done.placed or [])
     if form == "json":
-        json_out(found)
-    for move in found.moves:
+        json_out(applied)
+    for move in applied.moves:
         if move.result is not Result.LANDED:
             print_note(
                 form, f"{move.bundle}: {move.result.value + ', ' if move.result is not None else ''}{move.detail}"
             )
-    print_note(form, found.sentence)
-    ctx.exit(found.exit_code)
+    print_note(form, applied.sentence)
+    ctx.exit(applied.exit_code)
 
 
 def _alone(settings: Settings, request: PlanRequest) -> RequestResult:
@@ -141,10 +141,10 @@ def _alone(settings: Settings, request: PlanRequest) -> RequestResult:
 
     if settings.approvers > 1:
         raise RefusedError("approvers: 2 needs a running lbd, which keeps the first name until the second comes")
-    found = _plan_of_now(settings)
-    if found.id != request.plan or not found.unloads:
-        now = f"the plan of now is {found.id}" if found.unloads else "now nothing is planned"
+    plan = _plan_of_now(settings)
+    if plan.id != request.plan or not plan.unloads:
+        now = f"the plan of now is {plan.id}" if plan.unloads else "now nothing is planned"
         raise RefusedError(f"plan {request.plan:.100} is not known; {now} (lbd plan)")
-    moves = [derived(PlannedMove, move) for move in found.unloads]
+    moves = [derived(PlannedMove, move) for move in plan.unloads]
     with standalone.working(settings) as work:
         return work(msgspec.structs.replace(request, moves=moves))

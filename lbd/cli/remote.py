@@ -42,83 +42,83 @@ def client(url: str, settings: Settings) -> Client:
     return Client(url, settings.api.token_file)
 
 
-def status(asked: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, Work | None]]]:
+def status(api: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, Work | None]]]:
     """The status, the pause in force, the time of the remote clock, and the drains in force."""
-    told = asked.get("status")
-    found = read(told, Status)
-    drains = [(one.drain, one.work) for one in read(told.get("drains"), list[DrainTold])]
-    return found, read(told.get("paused"), Pause | None), found.at + read(told.get("age_seconds"), float), drains
+    response = api.get("status")
+    last = read(response, Status)
+    drains = [(one.drain, one.work) for one in read(response.get("drains"), list[DrainTold])]
+    return last, read(response.get("paused"), Pause | None), last.at + read(response.get("age_seconds"), float), drains
 
 
-def remote_leader(asked: Client) -> str | None:
+def remote_leader(api: Client) -> str | None:
     """The leader if it is another lbd; None also if the remote lbd has completed no turn yet."""
     try:
-        return standby_text(status(asked)[0])
+        return standby_text(status(api)[0])
     except ObserveError:
         return None
 
 
-def hold(asked: Client) -> str | None:
+def hold(api: Client) -> str | None:
     """What held moves in the last turn of the remote lbd, as far as is known."""
     try:
-        return status(asked)[0].hold
+        return status(api)[0].hold
     except ObserveError:
         return None
 
 
-def pause(asked: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
+def pause(api: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
     """Pause the remote lbd; return its pause, the one that was replaced, and its process id."""
     lasts = wanted.until - wanted.since if wanted.until is not None else None
-    told = asked.post("pause", body={"owner": wanted.by, "reason": wanted.reason, "for_seconds": lasts})
-    return read(told.get("paused"), Pause), read(told.get("replaced"), Pause | None), read(told.get("running"), int)
+    response = api.post("pause", body={"owner": wanted.by, "reason": wanted.reason, "for_seconds": lasts})
+    replaced = read(response.get("replaced"), Pause | None)
+    return read(response.get("paused"), Pause), replaced, read(response.get("running"), int)
 
 
-def resume(asked: Client, owner: str) -> tuple[Pause | None, int]:
+def resume(api: Client, owner: str) -> tuple[Pause | None, int]:
     """End the remote pause; return the one that was in force, and the process id."""
-    told = asked.post("resume", body={"owner": owner})
-    return read(told.get("ended"), Pause | None), read(told.get("running"), int)
+    response = api.post("resume", body={"owner": owner})
+    return read(response.get("ended"), Pause | None), read(response.get("running"), int)
 
 
-def explained(asked: Client, what: str | None, last: int, since_seconds: float) -> Explained:
+def explained(api: Client, what: str | None, last: int, since_seconds: float) -> Explained:
     """The answer about a broker, bundle, topic or turn."""
     path = ("explain", what) if what is not None else ("explain",)
-    told = asked.get(*path, rows="true", last=last, since_seconds=since_seconds)
+    response = api.get(*path, rows="true", last=last, since_seconds=since_seconds)
     kinds = {"bundle": BundleAnswer, "broker": BrokerAnswer, "namespace": NamespaceAnswer}
-    kind = next((kind for name, kind in kinds.items() if name in told), TurnAnswer)
-    found: Explained = read(told, kind)
-    return found
+    kind = next((kind for name, kind in kinds.items() if name in response), TurnAnswer)
+    answer: Explained = read(response, kind)
+    return answer
 
 
-def placed(asked: Client, words: Sequence[str], strategy: str) -> Report:
+def placed(api: Client, words: Sequence[str], strategy: str) -> Report:
     """Placements for bundles and topics, from the last turn of the remote lbd."""
-    each = [name for word in words for name in _segments(asked, word)]
-    found = [(name, _placement(asked, name, strategy)) for name in each]
-    topics = {one.bundle: _topics(one.bundle, found) for _, one in found}
-    answers = {one.bundle: _answer(one) for _, one in found}
-    oldest = max((one for _, one in found), key=lambda one: one.age_seconds)
-    cluster, every = status(asked)[0].cluster, tuple(answers[bundle] for bundle in sorted(answers))
+    each = [name for word in words for name in _segments(api, word)]
+    placements = [(name, _placement(api, name, strategy)) for name in each]
+    topics = {one.bundle: _topics(one.bundle, placements) for _, one in placements}
+    answers = {one.bundle: _answer(one) for _, one in placements}
+    oldest = max((one for _, one in placements), key=lambda one: one.age_seconds)
+    cluster, every = status(api)[0].cluster, tuple(answers[bundle] for bundle in sorted(answers))
     sampled = oldest.sample_interval_seconds
     return Report(cluster, strategy, oldest.taken_at, oldest.age_seconds, sampled, every, topics)
 
 
-def _segments(asked: Client, word: str) -> list[str]:
-    return [one.topic for one in remote_topic_bundles(asked, word)] if is_scalable(word) else [word]
+def _segments(api: Client, word: str) -> list[str]:
+    return [one.topic for one in remote_topic_bundles(api, word)] if is_scalable(word) else [word]
 
 
-def _topics(bundle: str, found: Sequence[tuple[str, PlacementResponse]]) -> tuple[str, ...]:
-    return tuple(word for word, one in found if one.bundle == bundle and "://" in word)
+def _topics(bundle: str, placements: Sequence[tuple[str, PlacementResponse]]) -> tuple[str, ...]:
+    return tuple(word for word, one in placements if one.bundle == bundle and "://" in word)
 
 
-def _placement(asked: Client, word: str, strategy: str) -> PlacementResponse:
+def _placement(api: Client, word: str, strategy: str) -> PlacementResponse:
     kind = target(word).kind
     if kind == "namespace":
         raise UsageError(f"{word!r} is a namespace; --api answers for bundles and topics")
     if kind == "topic":
-        told = asked.get("placement", topic=word, strategy=strategy)
+        response = api.get("placement", topic=word, strategy=strategy)
     else:
-        told = asked.get("placement", *word.split("/"), strategy=strategy)
-    found: PlacementResponse = read(told, PlacementResponse)
-    return found
+        response = api.get("placement", *word.split("/"), strategy=strategy)
+    return read(response, PlacementResponse)
 
 
 def _answer(one: PlacementResponse) -> PlacementAdvice:
@@ -128,43 +128,37 @@ def _answer(one: PlacementResponse) -> PlacementAdvice:
     return PlacementAdvice(one.bundle, one.owner, chosen, PlacementCandidates(one.candidates, left_out))
 
 
-def owned_bundles(asked: Client, namespace: str) -> dict[str, str]:
+def owned_bundles(api: Client, namespace: str) -> dict[str, str]:
     """The owner of each bundle of a namespace, as brokers reported it in the last round."""
-    told = asked.get("snapshot", namespace=namespace, last=MOST_BUNDLES)
-    found: SnapshotTold = read(told, SnapshotTold)
-    return {one.bundle: one.broker for one in sorted(found.bundles, key=lambda one: one.bundle)}
+    snapshot = read(api.get("snapshot", namespace=namespace, last=MOST_BUNDLES), SnapshotTold)
+    return {one.bundle: one.broker for one in sorted(snapshot.bundles, key=lambda one: one.bundle)}
 
 
-def unload_plan(asked: Client, bundle: str, destination: str | None) -> RequestResult:
+def unload_plan(api: Client, bundle: str, destination: str | None) -> RequestResult:
     """What an unload would do."""
     query: dict[str, Any] = {"destination": destination} if destination is not None else {}
-    found: RequestResult = read(asked.get("unload", *bundle.split("/"), **query), RequestResult)
-    return found
+    return read(api.get("unload", *bundle.split("/"), **query), RequestResult)
 
 
-def split_plan(asked: Client, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
+def split_plan(api: Client, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
     """Where one bundle would be cut."""
     query: dict[str, Any] = {"positions": list(positions)} | ({"algorithm": algorithm} if algorithm else {})
-    found: SplitDocument = read(asked.get("split", *bundle.split("/"), **query), SplitDocument)
-    return found
+    return read(api.get("split", *bundle.split("/"), **query), SplitDocument)
 
 
-def due_splits(asked: Client) -> DueSplitsDocument:
+def due_splits(api: Client) -> DueSplitsDocument:
     """What the rule of that lbd would split."""
-    found: DueSplitsDocument = read(asked.get("split"), DueSplitsDocument)
-    return found
+    return read(api.get("split"), DueSplitsDocument)
 
 
-def plan(asked: Client) -> PlanDocument:
+def plan(api: Client) -> PlanDocument:
     """The plan that waits there for approval, or what its next turn would move."""
-    found: PlanDocument = read(asked.get("plan", skips="false"), PlanDocument)
-    return found
+    return read(api.get("plan", skips="false"), PlanDocument)
 
 
-def apply(asked: Client, request: PlanRequest) -> Applied:
+def apply(api: Client, request: PlanRequest) -> Applied:
     """What came of a plan that was shown, and of its moves."""
-    found: Applied = read(send_command(asked, request), Applied)
-    return found
+    return read(send_command(api, request), Applied)
 
 
 # --- drain and fill
@@ -172,53 +166,51 @@ def apply(asked: Client, request: PlanRequest) -> Applied:
 POLL_SECONDS = 1.0
 
 
-def remote_drain_plan(asked: Client, kind: str, broker: str) -> DrainPlan:
+def remote_drain_plan(api: Client, kind: str, broker: str) -> DrainPlan:
     """The plan of a drain or a fill (``kind``) of a broker."""
-    found: DrainPlan = read(asked.get(kind, broker), DrainPlan)
-    return found
+    return read(api.get(kind, broker), DrainPlan)
 
 
-def drained(asked: Client) -> dict[str, Drain]:
+def drained(api: Client) -> dict[str, Drain]:
     """The remote drains in force, by broker."""
-    return {one.drain.broker: one.drain for one in _remote_drains(asked).drains}
+    return {one.drain.broker: one.drain for one in _remote_drains(api).drains}
 
 
-def release(asked: Client, broker: str, owner: str, reason: str) -> Drain | None:
+def release(api: Client, broker: str, owner: str, reason: str) -> Drain | None:
     """End a drain and return it; None if there was none."""
     body = {"broker": broker, "owner": owner, "reason": reason}
-    found: Released = read(asked.post("release", body=body), Released)
-    return found.released
+    return read(api.post("release", body=body), Released).released
 
 
-def begin(asked: Client, request: DrainRequest | FillRequest) -> Started | RequestResult:
+def begin(api: Client, request: DrainRequest | FillRequest) -> Started | RequestResult:
     """Start the drain or fill; the result if it was not started."""
-    told = send_command(asked, request)
-    found: Started | RequestResult = read(told, RequestResult if told.get("exit_code") else Started)
-    return found
+    response = send_command(api, request)
+    if response.get("exit_code"):
+        return read(response, RequestResult)
+    return read(response, Started)
 
 
 def watched(
-    asked: Client, request: DrainRequest | FillRequest, begun: Started, progress: Callable[[Work], None]
+    api: Client, request: DrainRequest | FillRequest, started: Started, progress: Callable[[Work], None]
 ) -> Work:
     """The final progress. Raises :class:`ObserveError` if that lbd no longer responds, or no longer knows it."""
     while True:
-        work = _work(_remote_drains(asked), request)
-        if work is not None and work.broker == request.broker and (work.ended_at or begun.at) >= begun.at:
+        work = _work(_remote_drains(api), request)
+        if work is not None and work.broker == request.broker and (work.ended_at or started.at) >= started.at:
             progress(work)
             if work.ended_at is not None:
                 return work
         time.sleep(POLL_SECONDS)
 
 
-def _remote_drains(asked: Client) -> DrainsTold:
-    found: DrainsTold = read(asked.get("drains"), DrainsTold)
-    return found
+def _remote_drains(api: Client) -> DrainsTold:
+    return read(api.get("drains"), DrainsTold)
 
 
-def _work(told: DrainsTold, request: DrainRequest | FillRequest) -> Work | None:
+def _work(drains: DrainsTold, request: DrainRequest | FillRequest) -> Work | None:
     if isinstance(request, FillRequest):
-        return told.fill
-    found = next((one for one in told.drains if one.drain.broker == request.broker), None)
-    if found is None:
+        return drains.fill
+    drain = next((one for one in drains.drains if one.drain.broker == request.broker), None)
+    if drain is None:
         raise ObserveError(f"the drain of {request.broker} is over: it was released, or its broker was started again")
-    return found.work
+    return drain.work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import click
 import msgspec
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from lbd.api.client import Client, Command
     from lbd.config import Settings
+
+
+T = TypeVar("T")
 
 
 def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
@@ -79,8 +82,8 @@ def full_name(broker: str, settings: Settings, api_url: str | None) -> str:
     fits = brokers_named(broker, active)
     if len(fits) == 1:
         return fits[0]
-    told = f"may be {' or '.join(fits)}" if fits else "is no active broker"
-    raise UsageError(f"{broker!r} {told}; wanted one of {', '.join(fits or active)}")
+    problem = f"may be {' or '.join(fits)}" if fits else "is no active broker"
+    raise UsageError(f"{broker!r} {problem}; wanted one of {', '.join(fits or active)}")
 
 
 def topic_bundles(settings: Settings, topic: str, api_url: str | None) -> list[TopicBundle]:
@@ -96,14 +99,17 @@ def topic_bundles(settings: Settings, topic: str, api_url: str | None) -> list[T
 
 def remote_topic_bundles(client: Client, topic: str) -> list[TopicBundle]:
     """The same from a client."""
-    found: dict[str, list[TopicBundle]] = read(client.get("bundles", topic=topic), dict[str, list[TopicBundle]])
-    return found["topics"]
+    return read(client.get("bundles", topic=topic), dict[str, list[TopicBundle]])["topics"]
 
 
-def read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for
+@overload
+def read(response: object, kind: type[T]) -> T: ...
+@overload
+def read(response: object, kind: Any) -> Any: ...  # noqa: ANN401 - a union of types is no type to mypy
+def read(response: object, kind: Any) -> Any:
     """Decode a response. Raises :class:`ObserveError` if it has another shape."""
     try:
-        return msgspec.convert(told, kind)
+        return msgspec.convert(response, kind)
     except msgspec.ValidationError as error:
         raise ObserveError(f"the answer of that lbd cannot be read: {error}; is it another version?") from error
 

@@ -91,7 +91,7 @@ def rollout(
     if client is None:
         raise ObserveError(f"{settings.state_dir}: no lbd runs there, and a rollout needs one for hours; start lbd run")
     name, now = new_id()
-    asked = RolloutRequest(
+    request = RolloutRequest(
         name,
         names,
         command is not None,
@@ -102,7 +102,7 @@ def rollout(
         now + timeout_seconds,
         stop=stop,
     )
-    ctx.exit(_run(client, asked, command, form))
+    ctx.exit(_run(client, request, command, form))
 
 
 def _check(
@@ -128,48 +128,48 @@ def _words(command: str, broker: str) -> list[str]:
     return [word.replace("{broker}", broker).replace("{host}", host) for word in words]
 
 
-def _run(client: Client, asked: RolloutRequest, command: str | None, form: str) -> int:
-    answer: RequestResult = read(send_command(client, asked), RequestResult)
-    if answer.exit_code or asked.stop:
+def _run(client: Client, request: RolloutRequest, command: str | None, form: str) -> int:
+    answer = read(send_command(client, request), RequestResult)
+    if answer.exit_code or request.stop:
         print_note(form, answer.sentence)
         return answer.exit_code
     click.echo(plain(answer.sentence), err=True)
     try:
-        found = _followed(client, command, asked)
+        rollout = _followed(client, command, request)
     except KeyboardInterrupt:
         print_note(form, f"No longer watched: it goes on in {client.name}; lbd rollout --stop ends it.")
         return FAILED
     if form == "json":
-        json_out(found)
-    print_note(form, found.sentence)
-    return found.exit_code
+        json_out(rollout)
+    print_note(form, rollout.sentence)
+    return rollout.exit_code
 
 
-def _followed(client: Client, command: str | None, asked: RolloutRequest) -> Rollout:
+def _followed(client: Client, command: str | None, request: RolloutRequest) -> Rollout:
     """The rollout at its end; each broker that is handed over is restarted once by the command."""
-    said, restarted = "", set[str]()
+    summary, restarted = "", set[str]()
     while True:
-        told: RolloutTold = read(client.get("rollout"), RolloutTold)
-        found = told.rollout
-        if found is None:
+        view = read(client.get("rollout"), RolloutTold)
+        rollout = view.rollout
+        if rollout is None:
             raise ObserveError("that lbd knows of no rollout any more")
-        if found.ended_at is not None:
-            return found
-        if told.summary != said:
-            said = told.summary
-            click.echo(plain(said), err=True)
-        due = found.phase == "restart" and found.gone_at is None and found.broker not in restarted
+        if rollout.ended_at is not None:
+            return rollout
+        if view.summary != summary:
+            summary = view.summary
+            click.echo(plain(summary), err=True)
+        due = rollout.phase == "restart" and rollout.gone_at is None and rollout.broker not in restarted
         if command is not None and due:
-            restarted.add(found.broker)
-            why = _restart(command, found.broker)
+            restarted.add(rollout.broker)
+            why = _restart(command, rollout.broker)
             if why:
                 click.echo(plain(why), err=True)
-                _stop(client, asked, why)
+                _stop(client, request, why)
         time.sleep(POLL_SECONDS)
 
 
 def _restart(command: str, broker: str) -> str:
-    """Run the command; what went wrong, empty where nothing did."""
+    """Run the command and return why it failed, empty if it did not."""
     words = _words(command, broker)
     shown = shlex.join(words)
     click.echo(plain(f"runs: {shown}"), err=True)
@@ -180,31 +180,31 @@ def _restart(command: str, broker: str) -> str:
     return f"{shown} ended with {done.returncode}" if done.returncode else ""
 
 
-def _stop(client: Client, asked: RolloutRequest, why: str) -> None:
+def _stop(client: Client, request: RolloutRequest, why: str) -> None:
     name, now = new_id()
-    waited = asked.expires_at - asked.at
-    send_command(client, RolloutRequest(name, (), False, 1.0, one_line(why), asked.by, now, now + waited, stop=True))
+    waited = request.expires_at - request.at
+    send_command(client, RolloutRequest(name, (), False, 1.0, one_line(why), request.by, now, now + waited, stop=True))
 
 
 def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | None) -> int:
-    found = _plan(settings, names, api_url)
+    plan = _plan(settings, names, api_url)
     if form == "json":
-        json_out(found)
+        json_out(plan)
     else:
         rows = table(
             *(("broker", "left"), ("bundles", "right"), ("clients", "right"), ("about", "right")),
             *(("highest then", "left"), ("points", "right")),
         )
-        for step in found.steps:
+        for step in plan.steps:
             moves = str(step.bundles), str(step.clients), duration_text(step.eta_seconds)
             rows.add_row(plain(step.broker), *moves, plain(step.top or ""), amount(step.peak, digits=1))
         console().print(rows)
-    refused = [step for step in found.steps if step.refused is not None]
+    refused = [step for step in plan.steps if step.refused is not None]
     for step in refused:
         print_note(form, f"Refused: {step.broker}: {step.refused}.")
-    bundles, clients = (sum(getattr(step, name) for step in found.steps) for name in ("bundles", "clients"))
+    bundles, clients = (sum(getattr(step, name) for step in plan.steps) for name in ("bundles", "clients"))
     most = f"{counted(bundles, 'bundle')} move once, or twice at most; {clients} producers and consumers reconnect"
-    print_note(form, f"{counted(len(found.steps), 'broker')}, in this order: {most} each time.")
+    print_note(form, f"{counted(len(plan.steps), 'broker')}, in this order: {most} each time.")
     return REFUSED if refused else 0
 
 
@@ -213,8 +213,7 @@ def _plan(settings: Settings, names: tuple[str, ...], api_url: str | None) -> Ro
         client = lbd_client(settings, api_url)
         assert client is not None
         query: dict[str, Any] = {"broker": list(names)}
-        found: RolloutPlan = read(client.get("rollout", "plan", **query), RolloutPlan)
-        return found
+        return read(client.get("rollout", "plan", **query), RolloutPlan)
     from lbd.operations.rollout import show_rollout  # noqa: PLC0415 - usage errors need no NumPy
 
     return show_rollout(settings, names)

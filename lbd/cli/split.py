@@ -36,30 +36,30 @@ def show_plan(plan: SplitDocument) -> None:
     """Print the bundle and the parts after the split."""
     out = console()
     why = plan.reason if isinstance(plan, DueSplitDocument) else ""
-    told = f"{plan.bundle} at {plan.owner}{why and f': {why}'}"
-    out.print(Text(plain(told), "bold"))
+    heading = f"{plan.bundle} at {plan.owner}{why and f': {why}'}"
+    out.print(Text(plain(heading), "bold"))
     out.print(Text(f"{plan.algorithm} cuts at {', '.join(plan.positions)}"))
-    found = table(("", "left"), ("range", "left"), ("topics", "right"), ("msg/s", "right"), ("MB/s", "right"))
-    found.add_column("busiest topic", no_wrap=True)
-    found.add_row("before", *_row(plan.before))
+    rows = table(("", "left"), ("range", "left"), ("topics", "right"), ("msg/s", "right"), ("MB/s", "right"))
+    rows.add_column("busiest topic", no_wrap=True)
+    rows.add_row("before", *_row(plan.before))
     for number, part in enumerate(plan.after):
-        found.add_row("" if number else "after", *_row(part), style="" if part.topics else "dim")
-    out.print(found)
+        rows.add_row("" if number else "after", *_row(part), style="" if part.topics else "dim")
+    out.print(rows)
     if empty := [bundle_range(part.bundle) for part in plan.after if not part.topics]:
         out.print(Text(f"No topic falls into {', '.join(empty)}: nothing is gained there."))
 
 
-def print_due_splits(found: DueSplitsDocument) -> None:
+def print_due_splits(due: DueSplitsDocument) -> None:
     """Print what would be split, and the bundles above a limit that are skipped, with the reason."""
     out = console()
-    for plan in found.splits:
+    for plan in due.splits:
         show_plan(plan)
-    for left in found.left[:LEFT_SHOWN]:
-        out.print(Text(plain(f"not split: {left.bundle}: {left.reason}")))
-    if len(found.left) > LEFT_SHOWN:
-        out.print(Text(f"and {len(found.left) - LEFT_SHOWN} more (--format json names all)"))
-    if not found.splits:
-        more = f"; {len(found.left)} above a limit are left" if found.left else ": none is above a limit"
+    for skipped in due.left[:LEFT_SHOWN]:
+        out.print(Text(plain(f"not split: {skipped.bundle}: {skipped.reason}")))
+    if len(due.left) > LEFT_SHOWN:
+        out.print(Text(f"and {len(due.left) - LEFT_SHOWN} more (--format json names all)"))
+    if not due.splits:
+        more = f"; {len(due.left)} above a limit are left" if due.left else ": none is above a limit"
         out.print(Text(f"Nothing to split{more}.", "bold"))
 
 
@@ -82,20 +82,20 @@ def show_splits(splits: Sequence[SplitRecord], form: str) -> None:
         click.echo("No splits.")
         return
     columns = (f"time ({zone_name()})", "bundle", "at", "result", "parts", "why")
-    found = table(*((name, "left") for name in columns))
+    rows = table(*((name, "left") for name in columns))
     for split in splits:
-        ended, cut = split.ended, split.cut
-        result, parts = (ended.result.value, len(ended.parts)) if ended is not None else ("open", 1)
-        why = "; ".join(filter(None, (ended.detail if ended is not None else "", cut.reason)))
-        found.add_row(local(split.at), plain(cut.bundle), plain(cut.owner), result, str(parts), plain(why))
-    console().print(found)
+        outcome, cut = split.ended, split.cut
+        result, parts = (outcome.result.value, len(outcome.parts)) if outcome is not None else ("open", 1)
+        why = "; ".join(filter(None, (outcome.detail if outcome is not None else "", cut.reason)))
+        rows.add_row(local(split.at), plain(cut.bundle), plain(cut.owner), result, str(parts), plain(why))
+    console().print(rows)
 
 
 def _document(split: SplitRecord) -> dict[str, object]:
     cut = split.cut
-    asked = {"bundle": cut.bundle, "owner": cut.owner, "algorithm": cut.algorithm, "reason": cut.reason}
+    request = {"bundle": cut.bundle, "owner": cut.owner, "algorithm": cut.algorithm, "reason": cut.reason}
     positions = [f"0x{position:08x}" for position in cut.positions]
-    return {"at": split.at, **asked, "positions": positions, "outcome": msgspec.to_builtins(split.ended)}
+    return {"at": split.at, **request, "positions": positions, "outcome": msgspec.to_builtins(split.ended)}
 
 
 # --- command
@@ -151,10 +151,10 @@ def split(
     _check_usage(bundle, algorithm, positions, override, auto=auto, applies=applies)
     reason = override_reason(override)
     settings = read().settings
-    found = _plans(settings, bundle, algorithm, positions, api_url)
-    plans: Sequence[SplitDocument] = found.splits if isinstance(found, DueSplitsDocument) else (found,)
-    if form == "text" and isinstance(found, DueSplitsDocument):
-        print_due_splits(found)
+    document = _plans(settings, bundle, algorithm, positions, api_url)
+    plans: Sequence[SplitDocument] = document.splits if isinstance(document, DueSplitsDocument) else (document,)
+    if form == "text" and isinstance(document, DueSplitsDocument):
+        print_due_splits(document)
     elif form == "text":
         show_plan(plans[0])
     answers: list[RequestResult] = []
@@ -162,7 +162,7 @@ def split(
         with handing(settings, api_url) as hand:
             answers = [hand(_request(plans[0], reason, timeout_seconds))]
     if form == "json":
-        json_out({**msgspec.to_builtins(found), "applied": answers if applies else None})
+        json_out({**msgspec.to_builtins(document), "applied": answers if applies else None})
     elif not applies and plans:
         print_note(form, UNAPPLIED)
     for answer in answers:
@@ -198,8 +198,8 @@ def _plans(
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        asked = remote.client(api_url, settings)
-        return remote.due_splits(asked) if bundle is None else remote.split_plan(asked, bundle, algorithm, positions)
+        client = remote.client(api_url, settings)
+        return remote.due_splits(client) if bundle is None else remote.split_plan(client, bundle, algorithm, positions)
     from lbd.operations.split import due_document, plan_due, plan_one  # noqa: PLC0415 - usage errors need no NumPy
 
     if bundle is None:

@@ -41,22 +41,22 @@ def status(read: Read, form: str, api_url: str | None) -> None:
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        found, pause, now, drains = remote.status(remote.client(api_url, settings))
-        pid, where = found.pid, api_url
+        last, pause, now, drains = remote.status(remote.client(api_url, settings))
+        pid, where = last.pid, api_url
     else:
         pid = running(settings.state_dir)
-        found, where = _last_turn(settings.state_dir, pid), process(pid or 0)
+        last, where = _last_turn(settings.state_dir, pid), process(pid or 0)
         pause, drains = Control(settings.state_dir).paused(now), drains_in_force(settings.state_dir, now)
     if form == "json":
-        json_out(document(found, pid, pause, now, drains))
+        json_out(document(last, pid, pause, now, drains))
     else:
-        text.show_status(found, pid, pause, now, drains)
-    told = text.freshness(found, pid, now)
+        text.show_status(last, pid, pause, now, drains)
+    age = text.freshness(last, pid, now)
     if pid is None:
-        raise ObserveError(f"{settings.state_dir}: no lbd runs on this state directory; {told}")
-    if found.late(now):
+        raise ObserveError(f"{settings.state_dir}: no lbd runs on this state directory; {age}")
+    if last.late(now):
         untold = "" if api_url else _untold(settings.state_dir)
-        raise ObserveError(f"{where}: {told}{untold}")
+        raise ObserveError(f"{where}: {age}{untold}")
 
 
 def _untold(state_dir: Path) -> str:
@@ -67,10 +67,10 @@ def _untold(state_dir: Path) -> str:
 
 def _last_turn(state_dir: Path, pid: int | None) -> Status:
     try:
-        found = read_status(state_dir)
+        last = read_status(state_dir)
     except UsageError as error:
         raise ObserveError(f"{process(pid)} runs, but {error}" if pid is not None else str(error)) from error
-    return found if pid is not None else after_its_end(found, state_dir)
+    return last if pid is not None else after_its_end(last, state_dir)
 
 
 @click.command("pause")
@@ -101,14 +101,14 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        asked = remote.client(api_url, settings)
-        wanted, replaced, pid = remote.pause(asked, wanted)
-        leader = remote.remote_leader(asked)
+        client = remote.client(api_url, settings)
+        wanted, replaced, pid = remote.pause(client, wanted)
+        leader = remote.remote_leader(client)
     else:
         pid = running(state_dir)
         if pid is None and not for_next:
-            told = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
-            raise ObserveError(f"{state_dir}: {told}")
+            problem = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
+            raise ObserveError(f"{state_dir}: {problem}")
         replaced, leader = Control(state_dir).pause(wanted), local_leader(state_dir, pid)
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})
@@ -138,21 +138,21 @@ def resume(read: Read, form: str, api_url: str | None) -> None:
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        asked = remote.client(api_url, settings)
-        held = remote.hold(asked) == Reason.NOT_SERVED.label
-        in_force, pid = remote.resume(asked, by())
-        found, leader = None, remote.remote_leader(asked)
+        client = remote.client(api_url, settings)
+        held = remote.hold(client) == Reason.NOT_SERVED.label
+        in_force, pid = remote.resume(client, by())
+        last, leader = None, remote.remote_leader(client)
     else:
         control = Control(state_dir)
         in_force, held = control.paused(now), local_hold(state_dir) == Reason.NOT_SERVED.label
-        found, pid = control.go_on(now), running(state_dir)
+        last, pid = control.go_on(now), running(state_dir)
         leader = local_leader(state_dir, pid)
     if form == "json":
         json_out({"ended": in_force, "running": pid})
     if in_force is not None:
         print_note(form, f"Ended the pause {text.pause_text(in_force, now, in_force=False)}.")
-    elif found is not None:
-        print_note(form, f"Nothing was paused: the pause {text.pause_text(found, now)}.")
+    elif last is not None:
+        print_note(form, f"Nothing was paused: the pause {text.pause_text(last, now)}.")
     elif not held:
         print_note(form, "Nothing was paused.")
     if held:

@@ -206,7 +206,7 @@ def _refused_for(sentence: str, reason: Reason) -> bool:
 def _summary(namespace: str, wanted: int, answers: list[RequestResult]) -> str:
     landed = sum(answer.exit_code == 0 for answer in answers)
     refused = sum(answer.exit_code == REFUSED for answer in answers)
-    left = wanted - len(answers)
+    rest = wanted - len(answers)
     words = [f"{landed} of {wanted} landed", f"{refused} refused", f"{len(answers) - landed - refused} failed"]
-    ended = f"; stopped, {left} not tried: {_stopped(answers)}" if left else ""
-    return f"{namespace}: {', '.join(words)}{ended}."
+    stopped = f"; stopped, {rest} not tried: {_stopped(answers)}" if rest else ""
+    return f"{namespace}: {', '.join(words)}{stopped}."

@@ -68,27 +68,27 @@ class ServiceProof:
             return None
         now, limit = self._now(), self._hold_seconds()
         since = max(self._resumed_at(), now - limit)
-        found = [one for one in unserved if min(one.at, now) > since]
-        if not found:
+        recent = [one for one in unserved if min(one.at, now) > since]
+        if not recent:
             return None
-        left = max(min(one.at, now) for one in found) + limit - now
-        ends = f"lbd resume goes on; by itself in {left / 60:.0f} min (guardrails.stand_still_minutes)"
-        return Reason.NOT_SERVED, f"{unserved_text(found)}; {ends}"
+        seconds = max(min(one.at, now) for one in recent) + limit - now
+        ends = f"lbd resume goes on; by itself in {seconds / 60:.0f} min (guardrails.stand_still_minutes)"
+        return Reason.NOT_SERVED, f"{unserved_text(recent)}; {ends}"
 
     def after(self, record: TurnResult) -> None:
         """After a turn: judge by its round what is to be proven, and begin to ask for topics."""
-        seen, evidence = record.observation, record.evidence
+        observation, evidence = record.observation, record.evidence
         landings, unserved = self._journal.landings, self._journal.unserved
-        if seen is None or evidence is None or not (landings or unserved):
+        if observation is None or evidence is None or not (landings or unserved):
             return
         bundles = (one.bundle for one in (*landings.values(), *(known.landing for known in unserved.values())))
-        reported = ReportedClients(seen.snapshot, bundles)
+        reported = ReportedClients(observation.snapshot, bundles)
         for move, landing in landings.items():
-            found = judge(landing, reported, evidence, seen.sample_interval_seconds)
-            if isinstance(found, ServiceResult):
-                self._end(move, landing, found)
-            elif found is not None:
-                self._ask(move, landing, partial(concluded, landing, found))
+            verdict = judge(landing, reported, evidence, observation.sample_interval_seconds)
+            if isinstance(verdict, ServiceResult):
+                self._end(move, landing, verdict)
+            elif verdict is not None:
+                self._ask(move, landing, partial(concluded, landing, verdict))
         for move, one in unserved.items():
             if reported.taken_at > one.at + TOO_LATE_SECONDS:
                 continue
@@ -99,10 +99,10 @@ class ServiceProof:
                 self._ask(move, one.landing, partial(recovered, one, reported))
 
     def ended(self) -> tuple[tuple[Landing, ServiceResult], ...]:
-        """What was told since the last call."""
+        """The results since the last call."""
         with self._changed:
-            found, self._ended = tuple(self._ended), []
-        return found
+            ended_now, self._ended = tuple(self._ended), []
+        return ended_now
 
     def wait(self, seconds: float | None = None) -> bool:
         """Whether all topics that were to be asked for have been, within that time."""
@@ -135,8 +135,8 @@ class ServiceProof:
                     self._thread = None
                     return
             try:
-                found = bundle_topics(self._admin(), landing.bundle, landing.unload.destination or "")
-                service = conclude(found)
+                topics = bundle_topics(self._admin(), landing.bundle, landing.unload.destination or "")
+                service = conclude(topics)
                 if service is not None:
                     self._end(move, landing, service)
             except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; the status tells it

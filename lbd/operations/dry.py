@@ -64,10 +64,10 @@ def dry_run(settings: Settings) -> TurnResult:
 
 def live_parts(settings: Settings, observer: Observer) -> Parts:
     """What such a turn, or any other look at the live cluster, is made of."""
-    kept, averages, past = remembered(settings)
+    memory, averages, past = remembered(settings)
     looked = _TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer
     ordered_hold = partial(_ordered, settings)
-    parts = parts_of_known(settings, looked, PolicyReader(observer.admin), kept, averages, past, ordered_hold)
+    parts = parts_of_known(settings, looked, PolicyReader(observer.admin), memory, averages, past, ordered_hold)
     topics = TopicNames(observer.admin.topics, time.time, TOPICS_SECONDS)
     return replace(parts, spread=SpreadReader(settings.spread_in_force, topics))
 
@@ -76,13 +76,13 @@ def parts_of_known(
     settings: Settings,
     observer: Looking,
     policies: PolicyReader,
-    kept: TurnMemory,
+    memory: TurnMemory,
     averages: Averages,
     past: Past | Journal,
     ordered_hold: Callable[[], Hold | None],
 ) -> Parts:
     """The same of what is known already, by whoever knows it."""
-    store = Scratch(unsampled(kept), averages)
+    store = Scratch(unsampled(memory), averages)
     return replace(
         parts_of(settings, observer, policies, past, store, DryRun(), eager=True),
         ordered_hold=ordered_hold,
@@ -103,10 +103,10 @@ def _drained(settings: Settings) -> frozenset[str]:
         return frozenset()
 
 
-def unsampled(kept: TurnMemory) -> TurnMemory:
+def unsampled(memory: TurnMemory) -> TurnMemory:
     """What the daemon knows, but not its samples: those are a minute old at most, and every report is looked at."""
-    known = TurnMemory(changed_at=kept.changed_at, progress=kept.progress)
-    return known.with_memory(kept.memory)
+    known = TurnMemory(changed_at=memory.changed_at, progress=memory.progress)
+    return known.with_memory(memory.memory)
 
 
 def _ordered(settings: Settings) -> Hold | None:
@@ -124,8 +124,8 @@ def remembered(settings: Settings) -> tuple[TurnMemory, Averages, Past]:
         if not settings.state_dir.is_dir():
             return nothing
         state, now = StateDir(settings.state_dir), time.time()
-        kept = state.load().at(now, gap_seconds(settings))
-        return kept, state.load_averages(now), read(state.journal, now, KEEP_SECONDS, boot=moment())
+        memory = state.load().at(now, gap_seconds(settings))
+        return memory, state.load_averages(now), read(state.journal, now, KEEP_SECONDS, boot=moment())
     except (UsageError, OSError):
         return nothing
 
@@ -137,10 +137,10 @@ def taking_over(settings: Settings, admin: Admin) -> dict[str, str]:
     """
     if admin.transfers:
         return {}
-    past, begun = remembered(settings)[2], time.time() - 2 * settings.pulsar.unload_timeout_seconds
+    past, since = remembered(settings)[2], time.time() - 2 * settings.pulsar.unload_timeout_seconds
     coming: dict[str, list[str]] = {}
     for _, one in past.open:
-        if one.destination is not None and past.attempted_at.get(one.bundle, 0.0) > begun:
+        if one.destination is not None and past.attempted_at.get(one.bundle, 0.0) > since:
             coming.setdefault(one.destination, []).append(one.bundle)
     return {
         broker: f"it takes over {counted(len(bundles), 'bundle')} now, the first: {bundles[0]}, and can hang if asked"
@@ -196,28 +196,28 @@ def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snap
     return parts_of(settings, looked, policies, Past(), store, DryRun(), eager=True)
 
 
-def last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
+def last_round(path: Path, base: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
     """The last recording's header, the settings with it, the averages before its last round, and that round."""
-    seen = rounds(path)
-    found = _open_recording(given, next(seen))
+    recording_rounds = rounds(path)
+    state = _open_recording(base, next(recording_rounds))
     samples: dict[str, Sample] = {}
-    for one in seen:
+    for one in recording_rounds:
         header, _, snapshot = one
-        if found[0] is not header:
-            found, samples = _open_recording(given, one), {}
+        if state[0] is not header:
+            state, samples = _open_recording(base, one), {}
             continue
-        _, settings, averages, last = found
+        _, settings, averages, last = state
         evidence = judge(samples, last, settings.weights)
         samples = dict(evidence.samples)
-        found = (header, settings, running.update(averages, last, evidence.fresh), snapshot)
-    return found
+        state = (header, settings, running.update(averages, last, evidence.fresh), snapshot)
+    return state
 
 
 def _open_recording(
-    given: Settings, first: tuple[Header, int, Snapshot]
+    settings: Settings, first: tuple[Header, int, Snapshot]
 ) -> tuple[Header, Settings, Averages, Snapshot]:
     header, _, snapshot = first
-    return header, _with_header(given, header), Averages.empty(), snapshot
+    return header, _with_header(settings, header), Averages.empty(), snapshot
 
 
 def _with_header(settings: Settings, header: Header) -> Settings:

@@ -112,10 +112,10 @@ class Meant:
 
 def with_segments(targets: Iterable[Target], segments_of: SegmentsOf) -> list[Target]:
     """The same, each scalable topic replaced by its segments."""
-    found: list[Target] = []
+    expanded: list[Target] = []
     for one in targets:
-        found += map(target, segments_of(one.text)) if one.kind == "scalable" else [one]
-    return found
+        expanded += map(target, segments_of(one.text)) if one.kind == "scalable" else [one]
+    return expanded
 
 
 def live_segments(admin: Admin) -> SegmentsOf:
@@ -146,15 +146,15 @@ def topic_bundles(admin: Admin, topic: str) -> list[TopicBundle]:
 
 def meant(targets: Iterable[Target], bundles_of: BundlesOf) -> Meant:
     """Raises :class:`UsageError` for what is no bundle of its namespace."""
-    found: dict[str, tuple[str, ...]] = {}
+    topics_of: dict[str, tuple[str, ...]] = {}
     cut: dict[str, list[str]] = {}
     for one in targets:
         if one.namespace not in cut:
             cut[one.namespace] = bundles_of(one.namespace)
         for bundle in _bundles(one, cut[one.namespace]):
             topics = (one.text,) if one.kind == "topic" else ()
-            found[bundle] = tuple(dict.fromkeys((*found.get(bundle, ()), *topics)))
-    return Meant(found)
+            topics_of[bundle] = tuple(dict.fromkeys((*topics_of.get(bundle, ()), *topics)))
+    return Meant(topics_of)
 
 
 def _bundles(one: Target, bundles: list[str]) -> list[str]:
@@ -164,7 +164,7 @@ def _bundles(one: Target, bundles: list[str]) -> list[str]:
         at = topic_hash(one.text)
         within = [bundle for bundle in bundles if holds(bundle, at)]
         if not within:
-            raise UsageError(f"{one.text}: no bundle seen of {one.namespace} holds its hash, 0x{at:08x}")
+            raise UsageError(f"{one.text}: no known bundle of {one.namespace} holds its hash, 0x{at:08x}")
         return within
     if one.text not in bundles:
         raise UsageError(missing(one.text, bundles))
@@ -190,11 +190,11 @@ def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
     if target(namespace).kind != "namespace":
         raise UsageError(f"{namespace!r} is no namespace; wanted tenant/namespace")
     admin.active_brokers()
-    bundles, found = live_bundles(admin)(namespace), owners(admin, taking_over(settings, admin))
-    if found.unasked:
-        broker, why = next(iter(found.unasked.items()))
+    bundles, owner_map = live_bundles(admin)(namespace), owners(admin, taking_over(settings, admin))
+    if owner_map.unasked:
+        broker, why = next(iter(owner_map.unasked.items()))
         raise ObserveError(f"{broker} does not tell which bundles it owns: {why}")
-    return {bundle: found.of[bundle] for bundle in bundles if bundle in found.of}
+    return {bundle: owner_map.of[bundle] for bundle in bundles if bundle in owner_map.of}
 
 
 def named(request: UnloadRequest, admin: Admin) -> None:
@@ -215,10 +215,10 @@ def reported_bundles(snapshot: Snapshot) -> BundlesOf:
     """The bundles of a namespace that brokers report: a recording knows no others."""
 
     def bundles(namespace: str) -> list[str]:
-        found = sorted(name for name in snapshot.bundles if bundle_namespace(name) == namespace)
-        if not found:
+        reported = sorted(name for name in snapshot.bundles if bundle_namespace(name) == namespace)
+        if not reported:
             raise UsageError(f"{namespace}: no broker reports a bundle of it")
-        return found
+        return reported
 
     return bundles
 
@@ -277,7 +277,7 @@ def ask(
 
     ``busy`` are brokers that must not be asked for what they own, and why.
 
-    Raises :class:`UsageError` for words and strategies that are none, before the cluster is asked anything.
+    Raises :class:`UsageError` for words and strategies that are none, before any request.
     """
     place, targets = placement(strategy), [target(word) for word in words]
     admin.active_brokers()
@@ -313,10 +313,10 @@ def _answered(
     now = situation(parts, wanted.namespaces)
     observation = now.observation
     of = {bundle: owned.of.get(bundle) for bundle in wanted.topics}
-    asked = sum(owner is None for owner in of.values())
+    unowned = sum(owner is None for owner in of.values())
     age = None if clock is None else max(clock() - observation.snapshot.taken_at, 0.0)
-    seen = replace(now.seen(parts, max(asked, 1), tuple(of)), age_seconds=age or 0.0)
-    answers, memory = answer_all(of, now.standing(parts), place, seen, memory)
+    loads = replace(now.seen(parts, max(unowned, 1), tuple(of)), age_seconds=age or 0.0)
+    answers, memory = answer_all(of, now.standing(parts), place, loads, memory)
     return Report(
         observation.cluster,
         strategy,
@@ -391,10 +391,10 @@ class LivePicker:
                 yield PlacedBundle(one.bundle, broker, None, None, f"not asked for: {stop}")
             else:
                 reason = f"by hand, {request.by}; {report.strategy}: {one.placed.reason}"
-                ended = placer.place(one.bundle, broker, reason)
-                self._ended(ended)
-                misses = 0 if _taken(ended) else misses + 1
-                yield _placed_bundle(ended, broker)
+                outcome = placer.place(one.bundle, broker, reason)
+                self._ended(outcome)
+                misses = 0 if _taken(outcome) else misses + 1
+                yield _placed_bundle(outcome, broker)
 
     def _stop(self, request: PlaceRequest, misses: int) -> str:
         if self._stopped.is_set():
@@ -409,15 +409,15 @@ class LivePicker:
             (f"{Reason.MOVES_UNFINISHED.label}: {one.bundle} is under way" for _, one in self._journal.open), ""
         )
 
-    def _ended(self, ended: Outcome | Skip) -> None:
+    def _ended(self, outcome: Outcome | Skip) -> None:
         """Told and written down; where it cannot be written, no more may be placed."""
-        self._on_end(ended)
-        if isinstance(ended, Skip):
+        self._on_end(outcome)
+        if isinstance(outcome, Skip):
             return
         try:
-            self._journal.placed(ended)
+            self._journal.placed(outcome)
         except LbdError as error:
-            self._trouble = f"{ended.unload.bundle} is in no journal: {error}"
+            self._trouble = f"{outcome.unload.bundle} is in no journal: {error}"
 
     def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
         """As :func:`destination`, with what was answered before."""
@@ -440,8 +440,8 @@ def destination(
     if isinstance(unload, Skip):
         raise RefusedError(f"{unload.what}: {unload.reason.label}: {unload.detail}")
     placed = _picked(unload, parts, now, memory)
-    found = msgspec.structs.replace(request, destination=placed.broker)
-    return found, fixed, f"{DEFAULT}: {placed.reason}", placed.memory
+    chosen = msgspec.structs.replace(request, destination=placed.broker)
+    return chosen, fixed, f"{DEFAULT}: {placed.reason}", placed.memory
 
 
 def _picked(unload: Unload, parts: Parts, now: Situation, memory: PlaceMemory) -> PlacementChoice:
@@ -451,8 +451,8 @@ def _picked(unload: Unload, parts: Parts, now: Situation, memory: PlaceMemory) -
     refusals = {broker: ledger.refusal(replace(unload, destination=broker)) for broker in others}
     may = tuple(broker for broker, refusal in refusals.items() if refusal is None)
     if not may:
-        told = [refusal for refusal in refusals.values() if refusal is not None]
-        raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(told)}")
+        reasons = [refusal for refusal in refusals.values() if refusal is not None]
+        raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(reasons)}")
     return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), memory)
 
 
@@ -483,17 +483,17 @@ def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Ob
     return RequestResult(0, sentence, owner=unload.source, placed=[shown])
 
 
-def _taken(ended: Outcome | Skip) -> bool:
+def _taken(outcome: Outcome | Skip) -> bool:
     """Whether somebody owns it now, a client's broker included."""
-    return ended.reason is Reason.OWNER_CHANGED if isinstance(ended, Skip) else ended.owner is not None
+    return outcome.reason is Reason.OWNER_CHANGED if isinstance(outcome, Skip) else outcome.owner is not None
 
 
-def _placed_bundle(ended: Outcome | Skip, broker: str) -> PlacedBundle:
-    if isinstance(ended, Skip):
-        owner = ended.owner if isinstance(ended, AlreadyOwned) else None
-        return PlacedBundle(ended.what, broker, None, owner, f"{ended.reason.label}: {ended.detail}")
-    unload = ended.unload
-    return PlacedBundle(unload.bundle, broker, ended.result, ended.owner, ended.detail, unload.reason)
+def _placed_bundle(outcome: Outcome | Skip, broker: str) -> PlacedBundle:
+    if isinstance(outcome, Skip):
+        owner = outcome.owner if isinstance(outcome, AlreadyOwned) else None
+        return PlacedBundle(outcome.what, broker, None, owner, f"{outcome.reason.label}: {outcome.detail}")
+    unload = outcome.unload
+    return PlacedBundle(unload.bundle, broker, outcome.result, outcome.owner, outcome.detail, unload.reason)
 
 
 def _held(parts: Parts) -> str:
@@ -512,8 +512,8 @@ def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
 
 
 def _first(refusals: Iterable[Skip]) -> str:
-    told = list(dict.fromkeys(f"{skip.reason.label}: {skip.detail}" for skip in refusals))
-    return "; ".join(told[:3]) + (f"; and {len(told) - 3} more reasons" if len(told) > 3 else "") or "there is none"
+    texts = list(dict.fromkeys(f"{skip.reason.label}: {skip.detail}" for skip in refusals))
+    return "; ".join(texts[:3]) + (f"; and {len(texts) - 3} more reasons" if len(texts) > 3 else "") or "there is none"
 
 
 def _placement_result(placed: list[PlacedBundle], trouble: str) -> RequestResult:

@@ -76,30 +76,30 @@ class RolloutInput:
 
 def next_broker(brokers: Iterable[str], done: Collection[str], leader: str | None) -> str:
     """The next one, the leader last: each time that it restarts another one is elected. Empty when all are done."""
-    left = [broker for broker in brokers if broker not in done]
-    return next((broker for broker in left if broker != leader), left[0] if left else "")
+    rest = [broker for broker in brokers if broker not in done]
+    return next((broker for broker in rest if broker != leader), rest[0] if rest else "")
 
 
-def advance(rollout: Rollout, seen: RolloutInput) -> Rollout:
+def advance(rollout: Rollout, facts: RolloutInput) -> Rollout:
     """The rollout as it goes on by what is seen; the same one while it waits."""
-    trouble = rollout.stopping or _trouble(rollout, seen)
+    trouble = rollout.stopping or _trouble(rollout, facts)
     if rollout.phase == "ended":
         return rollout
     if trouble:
         code = REFUSED if rollout.stopping else FAILED
-        return _ended(rollout, seen.now, code, f"The rollout was stopped: {trouble}; {_so_far(rollout)}.")
+        return _ended(rollout, facts.now, code, f"The rollout was stopped: {trouble}; {_so_far(rollout)}.")
     step = {"drain": _drain, "restart": _restart, "fill": _fill}[rollout.phase]
-    return step(rollout, seen)
+    return step(rollout, facts)
 
 
-def _trouble(rollout: Rollout, seen: RolloutInput) -> str:
+def _trouble(rollout: Rollout, facts: RolloutInput) -> str:
     """Why a cluster is no place for a restart."""
     at_work = {rollout.broker} if rollout.phase != "fill" else set()
-    gone = sorted(set(rollout.members) - seen.active - at_work)
+    gone = sorted(set(rollout.members) - facts.active - at_work)
     if gone:
         return f"{gone[0]} is no active broker any more"
-    others = {broker: points for broker, points in seen.scores.items() if broker not in at_work}
-    return too_hot(others, seen.most_points + TOLERANCE_POINTS) if rollout.phase != "fill" else ""
+    others = {broker: points for broker, points in facts.scores.items() if broker not in at_work}
+    return too_hot(others, facts.most_points + TOLERANCE_POINTS) if rollout.phase != "fill" else ""
 
 
 TOLERANCE_POINTS = 5.0
@@ -114,66 +114,66 @@ def too_hot(scores: Mapping[str, float], limit: float) -> str:
     return f"{hot} has {scores[hot]:.1f} points, more than {limit:g} (guardrails.max_destination_score)"
 
 
-def _drain(rollout: Rollout, seen: RolloutInput) -> Rollout:
+def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
     """It owns nothing, or was restarted before that; else the drain goes on, or is ordered once more."""
-    broker, work = rollout.broker, seen.work
-    if broker not in seen.active or _restarted(rollout, seen):
-        return _phase(rollout, seen, "restart", gone_at=seen.now)
-    if work is not None and seen.drained and rollout.begun:
+    broker, work = rollout.broker, facts.work
+    if broker not in facts.active or _restarted(rollout, facts):
+        return _phase(rollout, facts, "restart", gone_at=facts.now)
+    if work is not None and facts.drained and rollout.begun:
         if not work.owned and work.owned is not None:
-            return _phase(rollout, seen, "restart", gone_at=None)
+            return _phase(rollout, facts, "restart", gone_at=None)
         if rollout.tries < TRIES:
             return changed(rollout, begun=False, tries=rollout.tries + 1)
-        return _ended(rollout, seen.now, work.exit_code or FAILED, f"{work.sentence} {_stopped(rollout)}")
-    if rollout.begun and not seen.drained:
+        return _ended(rollout, facts.now, work.exit_code or FAILED, f"{work.sentence} {_stopped(rollout)}")
+    if rollout.begun and not facts.drained:
         why = f"the drain of {broker} was released, or has expired"
-        return _ended(rollout, seen.now, REFUSED, f"The rollout was stopped: {why}; {_so_far(rollout)}.")
+        return _ended(rollout, facts.now, REFUSED, f"The rollout was stopped: {why}; {_so_far(rollout)}.")
     return rollout
 
 
-def _restart(rollout: Rollout, seen: RolloutInput) -> Rollout:
+def _restart(rollout: Rollout, facts: RolloutInput) -> Rollout:
     """Back, healthy, and with a report that is trusted: the next one; too late: it is over."""
-    if is_back(rollout, seen) and not seen.unhealthy:
+    if is_back(rollout, facts) and not facts.unhealthy:
         done = (*rollout.done, rollout.broker)
-        following = next_broker(rollout.brokers, done, seen.leader)
+        following = next_broker(rollout.brokers, done, facts.leader)
         if following:
-            found = changed(rollout, done=done, broker=following, started_at=seen.started.get(following))
-            return _phase(found, seen, "drain", gone_at=None)
-        return _phase(changed(rollout, done=done), seen, "fill", gone_at=None)
-    gone = rollout.broker not in seen.active or _restarted(rollout, seen)
+            advanced = changed(rollout, done=done, broker=following, started_at=facts.started.get(following))
+            return _phase(advanced, facts, "drain", gone_at=None)
+        return _phase(changed(rollout, done=done), facts, "fill", gone_at=None)
+    gone = rollout.broker not in facts.active or _restarted(rollout, facts)
     if gone and rollout.gone_at is None:
-        return changed(rollout, gone_at=seen.now)
+        return changed(rollout, gone_at=facts.now)
     since = rollout.phase_at if rollout.executes else rollout.gone_at
-    if since is not None and seen.now - since > rollout.timeout_seconds:
+    if since is not None and facts.now - since > rollout.timeout_seconds:
         why = f"{rollout.broker} did not come back within {duration_text(rollout.timeout_seconds)}"
-        reason = f": {_missing(rollout, seen)}"
-        return _ended(rollout, seen.now, FAILED, f"The rollout was stopped: {why}{reason}; {_so_far(rollout)}.")
+        reason = f": {_missing(rollout, facts)}"
+        return _ended(rollout, facts.now, FAILED, f"The rollout was stopped: {why}{reason}; {_so_far(rollout)}.")
     return rollout
 
 
-def _missing(rollout: Rollout, seen: RolloutInput) -> str:
+def _missing(rollout: Rollout, facts: RolloutInput) -> str:
     """What a broker lacks that is not back."""
-    if rollout.broker not in seen.active:
+    if rollout.broker not in facts.active:
         return "it is no active broker"
     if rollout.gone_at is None:
         return "it was not restarted"
-    return seen.unhealthy or "its load report is missing, or not to be trusted yet"
+    return facts.unhealthy or "its load report is missing, or not to be trusted yet"
 
 
-def _fill(rollout: Rollout, seen: RolloutInput) -> Rollout:
+def _fill(rollout: Rollout, facts: RolloutInput) -> Rollout:
     """The last one is filled: how even it is now."""
-    work = seen.work
+    work = facts.work
     if work is None or work.ended_at is None:
         return rollout
     if work.exit_code and rollout.tries < TRIES:
         return changed(rollout, tries=rollout.tries + 1)
-    settled = seen.seen_at > work.ended_at and seen.scores.keys() >= set(rollout.members)
-    if not settled and 0 <= seen.now - work.ended_at < SETTLED_WITHIN_SECONDS:
+    settled = facts.seen_at > work.ended_at and facts.scores.keys() >= set(rollout.members)
+    if not settled and 0 <= facts.now - work.ended_at < SETTLED_WITHIN_SECONDS:
         return rollout
     took = duration_text(max(work.ended_at - rollout.begun_at, 0.0))
     words = f"All of {counted(len(rollout.brokers), 'broker')} restarted in {took}"
     filled = f"; the last fill did not end well: {work.sentence}" if work.exit_code else ""
-    return _ended(rollout, seen.now, 0, f"{words}; {evenness(seen.scores)}{filled}.")
+    return _ended(rollout, facts.now, 0, f"{words}; {evenness(facts.scores)}{filled}.")
 
 
 SETTLED_WITHIN_SECONDS = 300.0
@@ -189,19 +189,19 @@ def evenness(scores: Mapping[str, float]) -> str:
     return f"the mean is {mean:.1f} points, the farthest from it {far} with {scores[far]:.1f}"
 
 
-def is_back(rollout: Rollout, seen: RolloutInput) -> bool:
+def is_back(rollout: Rollout, facts: RolloutInput) -> bool:
     """Whether the broker at work was restarted, and its report is trusted again."""
     was_away = rollout.gone_at is not None and rollout.started_at is None
-    return rollout.broker in seen.active & seen.usable and (was_away or _restarted(rollout, seen))
+    return rollout.broker in facts.active & facts.usable and (was_away or _restarted(rollout, facts))
 
 
-def _restarted(rollout: Rollout, seen: RolloutInput) -> bool:
-    started, before = seen.started.get(rollout.broker), rollout.started_at
+def _restarted(rollout: Rollout, facts: RolloutInput) -> bool:
+    started, before = facts.started.get(rollout.broker), rollout.started_at
     return started is not None and before is not None and not same(started, before)
 
 
-def _phase(rollout: Rollout, seen: RolloutInput, phase: str, gone_at: float | None) -> Rollout:
-    return changed(rollout, phase=phase, phase_at=seen.now, begun=False, gone_at=gone_at, tries=0, waits="")
+def _phase(rollout: Rollout, facts: RolloutInput, phase: str, gone_at: float | None) -> Rollout:
+    return changed(rollout, phase=phase, phase_at=facts.now, begun=False, gone_at=gone_at, tries=0, waits="")
 
 
 def _ended(rollout: Rollout, now: float, code: int, sentence: str) -> Rollout:
@@ -277,16 +277,16 @@ class Rolling:
             if request.brokers and set(request.brokers) != set(rollout.brokers):
                 raise RefusedError(f"{rollout.summary}; lbd rollout --stop ends it")
             return RequestResult(0, f"It goes on: {rollout.summary}.")
-        found = order_rollout(request, self._draining.in_force(), self._now(), tools)
-        found = changed(found, splitting=splitting_before(tools.admin))
-        self._rollouts.save(found)
+        rollout = order_rollout(request, self._draining.in_force(), self._now(), tools)
+        rollout = changed(rollout, splitting=splitting_before(tools.admin))
+        self._rollouts.save(rollout)
         try:
-            stop_splitting(found, tools.admin)
+            stop_splitting(rollout, tools.admin)
         except LbdError:
             self._rollouts.forget()
             raise
-        self.on_change(found)
-        order = f"{counted(len(found.brokers), 'broker')}, {found.broker} first"
+        self.on_change(rollout)
+        order = f"{counted(len(rollout.brokers), 'broker')}, {rollout.broker} first"
         return RequestResult(0, f"The rollout has begun: {order}.")
 
     def _stop(self, request: RolloutRequest, rollout: Rollout | None) -> RequestResult:
@@ -327,31 +327,31 @@ class Rolling:
         if rollout.phase == "restart" and self._judged is self._record and not (rollout.stopping or rollout.waits):
             return  # only a turn sees more, and somebody may take hours
         self._judged = self._record
-        found = advance(rollout, self._state(rollout, tools()))
-        if found.phase == "ended":
-            self._save(rollout, found)
-            self._release(found)
-            give_splitting_back(found, tools().admin)
-            self._rollouts.end(found)
+        after = advance(rollout, self._state(rollout, tools()))
+        if after.phase == "ended":
+            self._save(rollout, after)
+            self._release(after)
+            give_splitting_back(after, tools().admin)
+            self._rollouts.end(after)
         else:
-            self._save(rollout, found)
-            self._act(found, tools)
+            self._save(rollout, after)
+            self._act(after, tools)
 
     def _wait(self, rollout: Rollout, reason: Reason, detail: str) -> None:
         """It is held; how long still changes with each look, and is not written down."""
         if not rollout.waits.startswith(reason.label):
             self._save(rollout, changed(rollout, waits=reason.told(detail)))
 
-    def _save(self, before: Rollout, found: Rollout) -> None:
-        if found != before:
-            self._rollouts.save(found)
-            self.on_change(found)
+    def _save(self, before: Rollout, after: Rollout) -> None:
+        if after != before:
+            self._rollouts.save(after)
+            self.on_change(after)
 
     def _act(self, rollout: Rollout, tools: Callable[[], Tools]) -> None:
         """Order what is due; a hold makes it wait, and what is refused otherwise ends the rollout."""
         try:
-            begun = self._order(rollout, tools)
-            self._save(rollout, changed(rollout, begun=begun, waits=""))
+            ordered = self._order(rollout, tools)
+            self._save(rollout, changed(rollout, begun=ordered, waits=""))
         except HeldError as error:
             self._again_at = self._now() + LOOK_AGAIN_SECONDS
             self._wait(rollout, *error.hold)
@@ -373,8 +373,8 @@ class Rolling:
         return rollout.begun
 
     def _drain_of(self, rollout: Rollout) -> Drain | None:
-        found = self._draining.in_force().get(rollout.broker)
-        return found if found is not None and found.rollout == rollout.id else None
+        drain = self._draining.in_force().get(rollout.broker)
+        return drain if drain is not None and drain.rollout == rollout.id else None
 
     def _release(self, rollout: Rollout) -> None:
         """Drains of the rollout whose brokers are not at work any more: those that are back, and all at its end."""
@@ -385,18 +385,18 @@ class Rolling:
 
     def _state(self, rollout: Rollout, tools: Tools) -> RolloutInput:
         assert self._record is not None
-        found = cluster_state(self._record, tools.parts, self._now())
+        facts = cluster_state(self._record, tools.parts, self._now())
         drain = self._drain_of(rollout)
         if rollout.phase == "drain" and drain is not None:
             work = self._draining.works.drains.get(rollout.broker)
             over = work is not None and work.ended_at is not None and work.begun_at >= drain.ordered_at
-            found = replace(found, drained=True, work=work if over else None)
+            facts = replace(facts, drained=True, work=work if over else None)
         if rollout.phase == "fill":
             work = self._draining.works.of(_fill_id(rollout))
-            found = replace(found, work=work if work is not None and work.ended_at is not None else None)
-        if rollout.phase == "restart" and is_back(rollout, found):
-            found = replace(found, unhealthy=self._unhealthy(rollout.broker, tools))
-        return found
+            facts = replace(facts, work=work if work is not None and work.ended_at is not None else None)
+        if rollout.phase == "restart" and is_back(rollout, facts):
+            facts = replace(facts, unhealthy=self._unhealthy(rollout.broker, tools))
+        return facts
 
     def _unhealthy(self, broker: str, tools: Tools) -> str:
         """Asked once for each turn: a broker writes a message for it."""
@@ -409,12 +409,13 @@ class Rolling:
         return self._health[1]
 
     def _drain_request(self, rollout: Rollout) -> DrainRequest:
-        asked = (f"{rollout.id}-{len(rollout.done)}-{rollout.tries}", rollout.broker, None, "rollout", None, rollout.by)
-        return DrainRequest(*asked, rollout.phase_at, float("inf"), rollout=rollout.id)
+        name = f"{rollout.id}-{len(rollout.done)}-{rollout.tries}"
+        fields = (name, rollout.broker, None, "rollout", None, rollout.by)
+        return DrainRequest(*fields, rollout.phase_at, float("inf"), rollout=rollout.id)
 
     def _fill_request(self, rollout: Rollout) -> FillRequest:
-        asked = (_fill_id(rollout), rollout.broker, None, rollout.by, rollout.phase_at, float("inf"))
-        return FillRequest(*asked, rollout=rollout.id)
+        fields = (_fill_id(rollout), rollout.broker, None, rollout.by, rollout.phase_at, float("inf"))
+        return FillRequest(*fields, rollout=rollout.id)
 
 
 def _fill_id(rollout: Rollout) -> str:
@@ -538,8 +539,8 @@ def refused(broker: str, look: DrainView) -> str:
     if look.unshown is not None and look.before:
         return ""  # its drain waits for reports that show the last moves, and is judged then
     stay = [skip for skip in look.plan.stay if skip.reason is not Reason.DESTINATION_OVERLOADED]
-    told = f"{counted(len(stay), 'bundle')} of {broker} cannot go; the first: {stay[0].what}: " if stay else ""
-    return cannot_spare(broker, look) or (told and told + stay[0].reason.told(stay[0].detail))
+    first = f"{counted(len(stay), 'bundle')} of {broker} cannot go; the first: {stay[0].what}: " if stay else ""
+    return cannot_spare(broker, look) or (first and first + stay[0].reason.told(stay[0].detail))
 
 
 # --- plan only

@@ -101,17 +101,17 @@ def plan_split(
 
 
 class LiveSplitView:
-    """What lbd's rule asks of a live cluster."""
+    """The live cluster as the rule of splits needs it."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
     def number_of_bundles(self, namespace: str) -> int:
         """Raises :class:`~lbd.errors.ObserveError` where its boundaries cannot be read, or it has none."""
-        found = len(self._admin.boundaries(namespace) or ()) - 1
-        if found < 1:
-            raise ObserveError(f"{namespace}: no bundles are told of it")
-        return found
+        number = len(self._admin.boundaries(namespace) or ()) - 1
+        if number < 1:
+            raise ObserveError(f"{namespace}: it has no bundles")
+        return number
 
     def look(self, bundle: str, settings: SplitSettings) -> SplitPlan:
         """By the algorithm of ``split.algorithm``; raises as :func:`look` does."""
@@ -188,9 +188,9 @@ class Splitting:
         """After a turn that planned nothing: what its round asks for is begun, beside the next turns."""
         self.warnings = _warnings(record, settings)
         if settings.split.enabled and not self.warnings and self.hold() is None:
-            seen = split_round(record, self._journal.split_or_attempted_at, self._hour())
-            if seen is not None:
-                self._begin("what the rule chooses", lambda: self._by_rule(seen, settings))
+            inputs = split_round(record, self._journal.split_or_attempted_at, self._hour())
+            if inputs is not None:
+                self._begin("what the rule chooses", lambda: self._by_rule(inputs, settings))
 
     def serve(self, request: SplitRequest, settings: Settings, requests: Requests, hold: Hold | None) -> None:
         """Begin a split that a person asked for, beside the turns, unless something holds it; it ends in an answer."""
@@ -221,8 +221,8 @@ class Splitting:
             return RequestResult(error.exit_code, f"Not split: {error}")
         return _answer(outcome)
 
-    def _by_rule(self, seen: SplitRound, settings: Settings) -> None:
-        chosen = choose(LiveSplitView(self._admin()), settings, seen).chosen
+    def _by_rule(self, inputs: SplitRound, settings: Settings) -> None:
+        chosen = choose(LiveSplitView(self._admin()), settings, inputs).chosen
         quiet = quiet_until(settings.guardrails.quiet_hours, self._now())
         if chosen is None or self._halted.is_set() or quiet is not None or self._paused() is not None:
             return
@@ -230,14 +230,14 @@ class Splitting:
         self._cut(plan_cut(split, due.words), self._paused)
 
     def _cut(self, cut: Cut, held: Callable[[], Hold | None] = lambda: None) -> CutOutcome:
-        """Check, intend, ask, prove, conclude. Raises :class:`LbdError` when nothing was sent.
+        """Check, write the intention, send, verify, write the outcome. Raises :class:`LbdError` when nothing was sent.
 
-        What was cut is told, even when it cannot be written; the next start closes what is open then.
+        A split that is done is returned even when its outcome cannot be written; the next start closes its record then.
         """
-        splitter, begun = Splitter(self._admin(), CLOCK), CLOCK.boot()
+        splitter, begun_at = Splitter(self._admin(), CLOCK), CLOCK.boot()
         splitter.check(cut)
         name = self._journal.intend_split(cut)
-        outcome = splitter.send(cut, Fence(begun, leads=partial(self._journal.confirm, name), held=held))
+        outcome = splitter.send(cut, Fence(begun_at, leads=partial(self._journal.confirm, name), held=held))
         try:
             self._journal.conclude_split(name, outcome)
         except LbdError as error:
@@ -253,8 +253,8 @@ class Splitting:
             self._journal.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
         )
         if self._now() < rests_until:
-            left = (rests_until - self._now()) / 60
-            raise RefusedError(f"cool-down: it was moved or split, and rests {left:.0f} min more")
+            minutes = (rests_until - self._now()) / 60
+            raise RefusedError(f"cool-down: it was moved or split, and rests {minutes:.0f} min more")
         if 0 < limits.max_splits_per_hour <= (hour := self._hour()):
             raise RefusedError(f"{hour} splits within the last hour (split.max_splits_per_hour)")
         boundaries = Splitter(self._admin(), CLOCK).boundaries(bundle_namespace(cut.bundle))
@@ -298,8 +298,8 @@ def _warnings(record: TurnResult, settings: Settings) -> tuple[str, ...]:
     on = record.observation.splitting_on if record.observation is not None else ()
     if not (settings.split.enabled and on):
         return ()
-    told = f"split.enabled: lbd splits nothing, for {on[0]} has loadBalancerAutoBundleSplitEnabled=true"
-    return (f"{told} (and {len(on) - 1} more brokers)" if len(on) > 1 else told,)
+    warning = f"split.enabled: lbd splits nothing, for {on[0]} has loadBalancerAutoBundleSplitEnabled=true"
+    return (f"{warning} (and {len(on) - 1} more brokers)" if len(on) > 1 else warning,)
 
 
 def _reason(request: SplitRequest) -> str:
@@ -332,21 +332,22 @@ def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice
     round's rates count. Raises :class:`RefusedError` while the brokers split by themselves.
     """
     with preview_observer(settings, daemons) as observer:
-        seen = observer.observe()
-        if seen.splitting_on:
+        observation = observer.observe()
+        if observation.splitting_on:
+            broker = observation.splitting_on[0]
             raise RefusedError(
-                f"{seen.splitting_on[0]} has loadBalancerAutoBundleSplitEnabled=true: the brokers split by themselves; "
+                f"{broker} has loadBalancerAutoBundleSplitEnabled=true: the brokers split by themselves; "
                 "lbd split BUNDLE splits a single one"
             )
         _, averages, past = remembered(settings)
-        averages = running.update(averages, seen.snapshot)
-        hour = within_hour(past.splits, time.time())
-        asked = SplitRound(seen.snapshot, averages, all_usable(seen.snapshot), past.split_or_attempted_at, hour)
-        return choose(LiveSplitView(observer.admin), settings, asked)
+        snapshot = observation.snapshot
+        averages, hour = running.update(averages, snapshot), within_hour(past.splits, time.time())
+        inputs = SplitRound(snapshot, averages, all_usable(snapshot), past.split_or_attempted_at, hour)
+        return choose(LiveSplitView(observer.admin), settings, inputs)
 
 
-def due_document(found: SplitChoice) -> DueSplitsDocument:
+def due_document(choice: SplitChoice) -> DueSplitsDocument:
     """The same as JSON."""
-    splits = [found.chosen] if found.chosen is not None else []
-    told = (DueSplitDocument(**msgspec.structs.asdict(as_document(plan)), reason=due.words) for due, plan in splits)
-    return DueSplitsDocument(tuple(told), tuple(UnsplitDocument(one.bundle, one.why) for one in found.unsplit))
+    chosen = [choice.chosen] if choice.chosen is not None else []
+    splits = (DueSplitDocument(**msgspec.structs.asdict(as_document(plan)), reason=due.words) for due, plan in chosen)
+    return DueSplitsDocument(tuple(splits), tuple(UnsplitDocument(one.bundle, one.why) for one in choice.unsplit))

@@ -75,7 +75,7 @@ def test_what_happens_and_why_is_there_at_once():
 def test_moves_as_they_go():
     """They wait, are sent, and land."""
     frame = frames()[0.25]
-    first = frame.seen.moves[0].bundle
+    first = frame.progress.moves[0].bundle
     lines = drawn(replace(frame, flying=frozenset({first})))
     assert line(lines, "verdict") == "verdict  moving: 5 begun"
     assert "moves: 5 planned, 0 landed" in lines
@@ -99,7 +99,7 @@ def test_a_miss_is_told_in_full():
     unload = Unload("t/n/0x00000000_0xffffffff", "broker-1:8080", "broker-6:8080", 1.0, 1.0)
     missed = Outcome(unload, Result.ELSEWHERE, "broker-2:8080", "broker-2:8080 owns it", seconds=0.4)
     frame = frames()[10.0]
-    lines = drawn(replace(frame, seen=frame.seen.ended(missed, frame.now)), 140, 40)
+    lines = drawn(replace(frame, progress=frame.progress.ended(missed, frame.now)), 140, 40)
     assert any("landed-elsewhere in 0.40 s; broker-2:8080 owns it" in one for one in lines)
 
 
@@ -138,11 +138,11 @@ def test_two_hundred_brokers():
 def test_what_a_report_says_does_not_steer_the_terminal():
     """Control characters of an error are spaces."""
     frame = frames()[0.0]
-    assert frame.seen.last is not None
+    assert frame.progress.last is not None
     import msgspec
 
-    last = msgspec.structs.replace(frame.seen.last, error="broken \x1b[2J here")
-    assert "verdict  broken  [2J here" in drawn(replace(frame, seen=replace(frame.seen, last=last)))
+    last = msgspec.structs.replace(frame.progress.last, error="broken \x1b[2J here")
+    assert "verdict  broken  [2J here" in drawn(replace(frame, progress=replace(frame.progress, last=last)))
 
 
 def test_the_readme_shows_this_picture():

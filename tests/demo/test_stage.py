@@ -15,7 +15,7 @@ from lbd.cli.demo_picture import serving
 from lbd.clock import Timebase
 from lbd.config import ApiSettings, Settings
 from lbd.daemon.engine import engine
-from lbd.demo import BUSY_PEAK, DAY_SECONDS, RUNTIME, SPEED, Stage, free, gap, stage
+from lbd.demo import BUSY_PEAK, DAY_SECONDS, RUNTIME, SPEED, DemoProgress, Stage, free, gap, stage
 from lbd.simulate.cluster import cluster
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load, settled
@@ -54,20 +54,26 @@ def staged(seconds: float) -> Iterator[Stage]:
 
 
 def run(found: Stage, seconds: float, then: Callable[[], None] | None = None) -> None:
-    """Let it run; ``then`` is called instead of its end."""
+    """Let it run so long at most; ``then`` is called instead of its end."""
     timer = threading.Timer(seconds, then or found.end)
     timer.start()
     try:
         found.run()
     finally:
+        timer.cancel()
         timer.join()
+
+
+def _landed(progress: DemoProgress) -> int:
+    return sum(move.state == "landed" for move in progress.moves)
 
 
 def test_what_it_shows_is_what_the_journal_and_the_cluster_say():
     """Each move that landed is in the journal, counted in the scorecard, and where the cluster's own book has it."""
     with staged(60) as found:
-        run(found, 4)
-        landed = {move.bundle: move.destination for move in found.seen.moves if move.state == "landed"}
+        found.on_move = lambda progress: found.end() if _landed(progress) > 1 else None
+        run(found, 60)
+        landed = {move.bundle: move.destination for move in found.progress.moves if move.state == "landed"}
         assert len(landed) >= 2
         assert {bundle: found.cluster.owners()[bundle] for bundle in landed} == landed
         kept = read(found.settings.state_dir / "journal.jsonl")
