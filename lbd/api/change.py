@@ -80,9 +80,9 @@ KEPT_SECONDS = 86_400.0
 
 @dataclass(frozen=True, eq=False)
 class _Done:
-    """What was asked for under a key; ``response`` is None while it is being done."""
+    """A request under a key, as the digest of its content; ``response`` is None while it is carried out."""
 
-    asked: bytes
+    digest: bytes
     at: float
     response: Response | None = None
 
@@ -95,14 +95,14 @@ class Once:
         self._lock = threading.Lock()
         self._done: OrderedDict[str, _Done] = OrderedDict()
 
-    def answer(self, key: str | None, asked: bytes, act: Callable[[], Response]) -> Response:
+    def answer(self, key: str | None, content: bytes, act: Callable[[], Response]) -> Response:
         """Do it, unless it was done under this key: then its answer.
 
         Raises :class:`ProblemError` for a key that was used for something else (422), or is being worked on (409).
         """
         if key is None:
             return act()
-        digest = sha256(asked).digest()
+        digest = sha256(content).digest()
         before = self._begun(key, digest)
         if before is not None:
             return before
@@ -119,22 +119,22 @@ class Once:
     def _begun(self, key: str, digest: bytes) -> Response | None:
         with self._lock:
             self._forget()
-            found = self._done.get(key)
-            if found is None:
+            request = self._done.get(key)
+            if request is None:
                 self._done[key] = _Done(digest, self._monotonic())
                 return None
-        if found.asked != digest:
+        if request.digest != digest:
             raise ProblemError(422, "this idempotency key was used for another change; take a new one")
-        if found.response is None:
+        if request.response is None:
             raise ProblemError(409, "the change of this idempotency key is under way; ask again later")
-        return found.response
+        return request.response
 
     def _forget(self) -> None:
         """Answers that are old, and the oldest of too many; what is under way stays."""
         oldest = self._monotonic() - KEPT_SECONDS
-        ended = [key for key, one in self._done.items() if one.response is not None]
-        for number, key in enumerate(ended):
-            if len(ended) - number >= KEPT or self._done[key].at < oldest:
+        done = [key for key, one in self._done.items() if one.response is not None]
+        for number, key in enumerate(done):
+            if len(done) - number >= KEPT or self._done[key].at < oldest:
                 del self._done[key]
 
 
@@ -200,23 +200,23 @@ class ChangeLog:
         self, request: HttpRequest, key: str | None, who: Requester, change: Callable[[], tuple[str, Response]]
     ) -> Response:
         """``change`` returns its result in words, and the answer."""
-        asked = f"{request.url.path}\n{who.model_dump_json()}".encode()
-        return self._once.answer(key, asked, lambda: self._audited(request, who, change))
+        content = f"{request.url.path}\n{who.model_dump_json()}".encode()
+        return self._once.answer(key, content, lambda: self._audited(request, who, change))
 
     def _audited(self, request: HttpRequest, who: Requester, change: Callable[[], tuple[str, Response]]) -> Response:
         try:
-            result, found = change()
+            result, document = change()
         except (LbdError, ProblemError) as error:
             status = error.status if isinstance(error, ProblemError) else "refused"
             self._tell(request, who, f"{status}: {error}")
             raise
         self._tell(request, who, result)
-        return found
+        return document
 
     def _tell(self, request: HttpRequest, who: Requester, result: str) -> None:
         came_from = request.client.host if request.client is not None else None
-        asked = who.model_dump(exclude={"owner", "reason"}, exclude_none=True)
-        facts = {"by": who.owner, "why": who.reason, "asked": asked, "result": result, "address": came_from}
+        wanted = who.model_dump(exclude={"owner", "reason"}, exclude_none=True)
+        facts = {"by": who.owner, "why": who.reason, "asked": wanted, "result": result, "address": came_from}
         self._log.info("change asked for over the API", what=request.url.path, **facts)
 
 
@@ -248,10 +248,10 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
             until = now + body.for_seconds if body.for_seconds is not None else None
             wanted = Pause(now, until, body.reason, body.owner)
             replaced = Control(backend.state_dir).pause(wanted)
-            found = Paused(wanted, replaced, os.getpid())
-            backend.board.events.tell("pause", found)
+            document = Paused(wanted, replaced, os.getpid())
+            backend.board.events.tell("pause", document)
             lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
-            return f"paused {lasts}", answer(found)
+            return f"paused {lasts}", answer(document)
 
         return changes.make(request, key, body, change)
 
@@ -262,11 +262,11 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
 
         def change() -> tuple[str, Response]:
             control = Control(backend.state_dir)
-            ended = control.paused(backend.now())
+            ended_pause = control.paused(backend.now())
             control.go_on(backend.now())
-            found = Resumed(ended, os.getpid())
-            backend.board.events.tell("pause", {"paused": None, "replaced": ended})
-            return "ended a pause" if ended is not None else "nothing was paused", answer(found)
+            document = Resumed(ended_pause, os.getpid())
+            backend.board.events.tell("pause", {"paused": None, "replaced": ended_pause})
+            return "ended a pause" if ended_pause is not None else "nothing was paused", answer(document)
 
         return changes.make(request, key, body, change)
 
@@ -368,7 +368,7 @@ class Runner:
         key: str | None,
         body: CommandBody,
         command: Request,
-        respond: Callable[[RequestResult], object] = lambda found: found,
+        respond: Callable[[RequestResult], object] = lambda result: result,
     ) -> Response:
         """``respond`` makes the response of a result with exit code 0."""
         return self._changes.make(request, key, body, lambda: self._result(request, command, respond))
@@ -377,21 +377,21 @@ class Runner:
         self, request: HttpRequest, command: Request, respond: Callable[[RequestResult], object]
     ) -> tuple[str, Response]:
         """A response that is returned is kept under the key; an error that is raised is not: nothing was begun."""
-        found, untouched = self._backend.ask(
+        result, untouched = self._backend.ask(
             command, lambda: self._ending.is_set() or from_thread.run(request.is_disconnected)
         )
-        if found is None:
+        if result is None:
             gone = not self._ending.is_set() and from_thread.run(request.is_disconnected)
             return self._unanswered(command, gone=gone, untouched=untouched)
-        if found.exit_code == 0:
-            return found.sentence, answer(respond(found))
-        members = msgspec.to_builtins(found)
+        if result.exit_code == 0:
+            return result.sentence, answer(respond(result))
+        members = msgspec.to_builtins(result)
         if isinstance(command, PlanRequest):
             members["moves"] = members.pop("placed", [])
-        status = STATUS_OF.get(found.exit_code, 500)
-        if found.exit_code == FAILED or any(one.result is not None for one in found.placed or ()):
-            return found.sentence, problem(status, found.sentence, **members)
-        raise ProblemError(status, found.sentence, **members)
+        status = STATUS_OF.get(result.exit_code, 500)
+        if result.exit_code == FAILED or any(one.result is not None for one in result.placed or ()):
+            return result.sentence, problem(status, result.sentence, **members)
+        raise ProblemError(status, result.sentence, **members)
 
     def _unanswered(self, command: Request, *, gone: bool, untouched: bool) -> tuple[str, Response]:
         seconds = command.expires_at - command.at
@@ -504,21 +504,22 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         """
         body = signed(request, body)
         wanted = (body.broker, body.for_seconds, body.reason, body.override, body.owner)
-        asked = DrainRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
+        command = DrainRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
 
-        def begun(found: RequestResult) -> Started:
+        def begun(result: RequestResult) -> Started:
             drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
-            return Started(body.broker, found.sentence, asked.at, drain)
+            return Started(body.broker, result.sentence, command.at, drain)
 
-        return runner.run(request, key, body, asked, begun)
+        return runner.run(request, key, body, command, begun)
 
     @router.post("/fill")
     def fill(request: HttpRequest, body: FillBody, key: Key = None) -> Response:
         """Begin to bring a broker up to the mean, by a slice of each one above it."""
         body = signed(request, body)
         wanted = (body.broker, body.override, body.owner)
-        asked = FillRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
-        return runner.run(request, key, body, asked, lambda found: Started(body.broker, found.sentence, asked.at, None))
+        command = FillRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
+        at = command.at
+        return runner.run(request, key, body, command, lambda result: Started(body.broker, result.sentence, at, None))
 
     @router.post("/release")
     def release(request: HttpRequest, body: ReleaseBody, key: Key = None) -> Response:
@@ -552,15 +553,15 @@ def drains(backend: Backend) -> APIRouter:
 
 
 def _drain_status(backend: Backend) -> DrainsTold:
-    found = [DrainTold(drain, work) for drain, work in drains_in_force(backend.state_dir, backend.now())]
-    return DrainsTold(found, Drains(backend.state_dir).works().fill)
+    in_force = [DrainTold(drain, work) for drain, work in drains_in_force(backend.state_dir, backend.now())]
+    return DrainsTold(in_force, Drains(backend.state_dir).works().fill)
 
 
 def _released(backend: Backend, broker: str) -> tuple[str, Response]:
-    found = Drains(backend.state_dir).release(broker)
-    backend.board.events.tell("drain", Drained(broker, None, found))
-    words = f"released {broker}" if found is not None else f"{broker} is not drained"
-    return words, answer(Released(found))
+    drain = Drains(backend.state_dir).release(broker)
+    backend.board.events.tell("drain", Drained(broker, None, drain))
+    words = f"released {broker}" if drain is not None else f"{broker} is not drained"
+    return words, answer(Released(drain))
 
 
 # --- ``/v1/rollout``: plan, start, progress, end
@@ -588,18 +589,18 @@ def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
         """
         body = signed(request, body)
         wanted = (tuple(body.brokers), body.executes, body.back_within_seconds, body.reason, body.owner)
-        asked = RolloutRequest(new_id()[0], *wanted, *_times(backend, body), stop=body.stop)
-        return runner.run(request, key, body, asked)
+        command = RolloutRequest(new_id()[0], *wanted, *_times(backend, body), stop=body.stop)
+        return runner.run(request, key, body, command)
 
     return reading, changing
 
 
 def _rollout_status(backend: Backend) -> RolloutTold:
-    found, works = Rollouts(backend.state_dir).last(), Drains(backend.state_dir).works()
-    if found is None:
+    rollout, works = Rollouts(backend.state_dir).last(), Drains(backend.state_dir).works()
+    if rollout is None:
         return RolloutTold(None, "There was no rollout.", None)
-    work = works.fill if found.phase == "fill" else works.drains.get(found.broker)
-    return RolloutTold(found, found.summary, work if found.ended_at is None else None)
+    work = works.fill if rollout.phase == "fill" else works.drains.get(rollout.broker)
+    return RolloutTold(rollout, rollout.summary, work if rollout.ended_at is None else None)
 
 
 # --- ``/v1/plan``: what waits for approval or a turn would start, and how exactly that plan is started
@@ -614,8 +615,8 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
     @router.get("/plan", tags=["reading"])
     def plan(*, skips: Skips = True) -> Response:
         """What waits for approval; else what a turn would begin if the imbalance lasts, by the last turn's round."""
-        found = backend.plan(last_turn(backend))
-        return answer_with(found.content if skips else found.brief)
+        proposal = backend.plan(last_turn(backend))
+        return answer_with(proposal.content if skips else proposal.brief)
 
     @router.post("/plan/{name}/apply", tags=["changing"])
     def apply(
@@ -631,14 +632,14 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         caller = _caller(request)
         if backend.settings.approvers > 1 and caller is not None and not caller.name:
             raise ProblemError(403, "approvers: 2 needs a name that is proven; use a token of api.tokens_file")
-        found = backend.planned(name)
-        moves = [derived(PlannedMove, move) for move in found.unloads] if found is not None else []
-        asked = PlanRequest(new_id()[0], name, moves, body.reason, body.owner, *_times(backend, body))
-        if found is None:
+        proposal = backend.planned(name)
+        moves = [derived(PlannedMove, move) for move in proposal.unloads] if proposal is not None else []
+        command = PlanRequest(new_id()[0], name, moves, body.reason, body.owner, *_times(backend, body))
+        if proposal is None:
             return changes.make(request, key, body, lambda: _unknown(name, backend.proposal()))
         if not moves:
             return changes.make(request, key, body, lambda: ("nothing to move", answer(NO_MOVES)))
-        return runner.run(request, key, body, asked, lambda done: Applied(0, done.sentence, done.placed or []))
+        return runner.run(request, key, body, command, lambda done: Applied(0, done.sentence, done.placed or []))
 
     return router
 

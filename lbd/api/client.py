@@ -101,24 +101,24 @@ class Client:
             status, content = self._send("POST", _target(path, {}), body, TIMEOUT_SECONDS + seconds, headers)
         except UnansweredError as error:
             words = f"{error}: the {command.kind} may be done or under way, see lbd history."
-            found: dict[str, Any] = msgspec.to_builtins(RequestResult(FAILED, words, id=command.id))
-            return found
-        told = _decoded(content)
-        if told is not None and told.get("exit_code"):
-            return told
+            failed: dict[str, Any] = msgspec.to_builtins(RequestResult(FAILED, words, id=command.id))
+            return failed
+        document = _decoded(content)
+        if document is not None and document.get("exit_code"):
+            return document
         return self._checked(status, content)
 
     def _send(
         self, method: str, target: str, body: dict[str, Any] | None, seconds: float, headers: dict[str, str]
     ) -> tuple[int, bytes]:
         """Status and content of the answer. Raises :class:`UnansweredError` where none came to what was sent."""
-        given = {"Content-Type": "application/json"} | headers | self._token()
+        all_headers = {"Content-Type": "application/json"} | headers | self._token()
         with closing(self._connected()) as connection:
             connection.sock.settimeout(seconds)
             try:
-                connection.request(method, target, msgspec.json.encode(body) if body is not None else None, given)
-                found = connection.getresponse()
-                return found.status, found.read()
+                connection.request(method, target, msgspec.json.encode(body) if body is not None else None, all_headers)
+                response = connection.getresponse()
+                return response.status, response.read()
             except TimeoutError as error:
                 raise UnansweredError(f"{self.name}: no answer in {duration_text(seconds)}") from error
             except (OSError, HTTPException) as error:
@@ -141,10 +141,10 @@ class Client:
         return connection
 
     def _checked(self, status: int, content: bytes) -> dict[str, Any]:
-        told = _decoded(content)
-        if status == 200 and told is not None:
-            return told
-        raise _error(self.name, status, told, named=self._token_file is not None)
+        document = _decoded(content)
+        if status == 200 and document is not None:
+            return document
+        raise _error(self.name, status, document, named=self._token_file is not None)
 
     def _token(self) -> dict[str, str]:
         if self._token_file is None:
@@ -185,8 +185,8 @@ class LocalClient(Client):
 
 
 def _target(path: tuple[str, ...], query: dict[str, Any]) -> str:
-    asked = f"?{urlencode(query, doseq=True)}" if query else ""
-    return "/".join(["/v1", *(quote(part, safe=":") for part in path)]) + asked
+    query_text = f"?{urlencode(query, doseq=True)}" if query else ""
+    return "/".join(["/v1", *(quote(part, safe=":") for part in path)]) + query_text
 
 
 def _checked(url: str) -> str:
@@ -229,9 +229,9 @@ def _decoded(content: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _error(url: str, status: int, told: dict[str, Any] | None, *, named: bool) -> LbdError:
+def _error(url: str, status: int, document: dict[str, Any] | None, *, named: bool) -> LbdError:
     """``named``: a token was sent."""
-    detail = str((told or {}).get("detail", "no answer of an lbd"))[:LONGEST_WORDS]
+    detail = str((document or {}).get("detail", "no answer of an lbd"))[:LONGEST_WORDS]
     where = "; api.token_file names the file that has it" if status == UNAUTHORIZED and not named else ""
     differs = detail.endswith(OTHER_VERSION)
     version = f"; is it another version than this one, {__version__}?" if differs else ""

@@ -53,8 +53,8 @@ class _UnderWay:
     def answer(self) -> RequestResult | None:
         """Once all have ended."""
         done = [self.ended.get(move.bundle) for move in self.request.moves]
-        told = [one for one in done if one is not None]
-        return _moves_result(told) if len(told) == len(done) else None
+        ended_moves = [one for one in done if one is not None]
+        return _moves_result(ended_moves) if len(ended_moves) == len(done) else None
 
 
 class Applying:
@@ -89,13 +89,13 @@ class Applying:
         for one in _dropped_moves(request, record):
             self._end(one)
 
-    def ended(self, ended: Outcome | Skip) -> None:
+    def ended(self, outcome: Outcome | Skip) -> None:
         """A move has ended, of whatever plan."""
-        if isinstance(ended, Skip):
-            self._end(PlacedBundle(ended.what, None, None, None, ended.reason.told(ended.detail)))
+        if isinstance(outcome, Skip):
+            self._end(PlacedBundle(outcome.what, None, None, None, outcome.reason.told(outcome.detail)))
         else:
-            unload = ended.unload
-            self._end(PlacedBundle(unload.bundle, unload.destination, ended.result, ended.owner, ended.detail))
+            unload = outcome.unload
+            self._end(PlacedBundle(unload.bundle, unload.destination, outcome.result, outcome.owner, outcome.detail))
 
     def _end(self, one: PlacedBundle) -> None:
         with self._lock:
@@ -124,11 +124,11 @@ def _copy(parts: Parts) -> Scratch:
 
 def _dropped_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundle]:
     """Moves of the plan that this turn would not make, each with the reason."""
-    begun = {unload.bundle for unload in record.unloads}
+    planned = {unload.bundle for unload in record.unloads}
     return [
         PlacedBundle(move.bundle, move.destination, None, None, request_reason(record, move.bundle))
         for move in request.moves
-        if move.bundle not in begun
+        if move.bundle not in planned
     ]
 
 
@@ -173,10 +173,10 @@ class Dispatcher:
         except LbdError as error:
             self._requests.fail(request, error)
 
-    def ended(self, ended: Outcome | Skip) -> None:
+    def ended(self, outcome: Outcome | Skip) -> None:
         """A move has ended, in a thread of its own."""
-        self._requests.ended(ended)
-        self._applying.ended(ended)
+        self._requests.ended(outcome)
+        self._applying.ended(outcome)
 
     def _split(self, request: SplitRequest) -> None:
         real, observe_only = self._real, self._real.observing is not None
@@ -206,13 +206,13 @@ class Dispatcher:
         """A plan that needs more names than it has gets this one, and waits on."""
         wanted, names = self._real.settings.approvers, [request.by]
         if wanted > 1:
-            found = self._real.proposals.approve(request.plan, request.by, self._real.timebase.now())
-            if found is None:
+            proposal = self._real.proposals.approve(request.plan, request.by, self._real.timebase.now())
+            if proposal is None:
                 raise RefusedError(f"plan {request.plan} does not wait for approval; with approvers: {wanted} it must")
-            names = found.approved_by
+            names = proposal.approved_by
             if len(names) < wanted:
-                until = zoned(found.expires_at)
-                words = f"Plan {found.id} is approved by {request.by} and waits for another person until {until}."
+                until = zoned(proposal.expires_at)
+                words = f"Plan {proposal.id} is approved by {request.by} and waits for another person until {until}."
                 self._requests.answer(request, RequestResult(0, f"{words} Nothing was begun.", placed=[]))
                 return
         self._applying.apply(msgspec.structs.replace(request, by=" and ".join(names)), parts)

@@ -88,8 +88,8 @@ class _TopicState:
     def strangers(self) -> str:
         """Who keeps every lbd from leading without leading itself; empty where nobody does."""
         name = self.leader.name if self.leader is not None else ""
-        found = sorted(str(one) for one in self.stayed if one.producer_name != name)
-        return "; ".join(found)
+        names = sorted(str(one) for one in self.stayed if one.producer_name != name)
+        return "; ".join(names)
 
 
 class Leadership:
@@ -169,29 +169,29 @@ class Leadership:
     @property
     def words(self) -> str:
         """Who leads, as far as this lbd knows."""
-        found, trouble = self._seen.leader, self._seen.trouble
-        if self.leading and found is not None:
-            return f"this lbd leads since {utc(found.at)}"
+        leader, trouble = self._seen.leader, self._seen.trouble
+        if self.leading and leader is not None:
+            return f"this lbd leads since {utc(leader.at)}"
         if trouble:
             return f"who leads is not known: {trouble}"
         if strangers := self._seen.strangers:
             return f"this lbd stands by, no lbd can lead: leader.topic is written by {strangers}; stop that producer"
-        if found is None or found.name == self.name:
+        if leader is None or leader.name == self.name:
             return "this lbd stands by, nobody leads yet"
-        return f"this lbd stands by, {found.name} leads since {utc(found.at)}"
+        return f"this lbd stands by, {leader.name} leads since {utc(leader.at)}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of it."""
-        seen = self._seen
-        unread = f"leader.topic: {seen.unread} lines cannot be read; is another lbd newer, or does another write?"
+        log_state = self._seen
+        unread = f"leader.topic: {log_state.unread} lines cannot be read; is another lbd newer, or does another write?"
         forgets = "an lbd that was away for longer knows neither cool-downs nor budgets of before"
-        found = (
-            unread if seen.unread else "",
-            f"leader.topic: {seen.early_loss}: {forgets}" if seen.early_loss else "",
-            f"leader.topic: no lbd can lead, it is written by {seen.strangers}" if seen.strangers else "",
+        texts = (
+            unread if log_state.unread else "",
+            f"leader.topic: {log_state.early_loss}: {forgets}" if log_state.early_loss else "",
+            f"leader.topic: no lbd can lead, it is written by {log_state.strangers}" if log_state.strangers else "",
         )
-        return tuple(filter(None, found))
+        return tuple(filter(None, texts))
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -258,11 +258,11 @@ class Leadership:
             return
         self._writers_at = time.monotonic() + WRITERS_EVERY_SECONDS
         try:
-            found = self._writers()
+            writers = self._writers()
         except LbdError:
             return  # a look in vain tells nothing, neither good nor bad
-        self._seen.stayed = tuple(one for one in found if one.producer_name in self._seen.writers)
-        self._seen.writers = frozenset(one.producer_name for one in found)
+        self._seen.stayed = tuple(one for one in writers if one.producer_name in self._seen.writers)
+        self._seen.writers = frozenset(one.producer_name for one in writers)
 
     def _look_for_losses(self) -> None:
         if time.monotonic() < self._losses_at:
@@ -299,12 +299,12 @@ class Leadership:
         return True
 
     def _take(self, lines: Sequence[bytes]) -> bool:
-        found = [decoded(line) for line in lines]
-        known: list[Shared] = [entry for entry in found if entry is not None]
+        entries = [decoded(line) for line in lines]
+        known: list[Shared] = [entry for entry in entries if entry is not None]
         self.journal.take(known)
         for words in self._orders.take(one for one in known if isinstance(one, Ordered)) if self._orders else ():
             self.on_change(words)
-        self._seen.unread += len(found) - len(known)
+        self._seen.unread += len(entries) - len(known)
         self._seen.leader = next((one for one in reversed(known) if isinstance(one, Leads)), self._seen.leader)
         return bool(lines)
 

@@ -51,20 +51,20 @@ def own_shedder(record: TurnResult) -> OwnShedder | None:
 
     Only AvgShedder's rule is known here. Of another one only its name is told.
     """
-    seen, decision, averages, evidence = record.observation, record.decision, record.averages, record.evidence
-    if seen is None or decision is None or averages is None or evidence is None or not seen.shedding_on:
+    observation, decision, averages, evidence = record.observation, record.decision, record.averages, record.evidence
+    if observation is None or decision is None or averages is None or evidence is None or not observation.shedding_on:
         return None
-    name = shedder_class(seen.shedder) or "a shedder that is not named"
+    name = shedder_class(observation.shedder) or "a shedder that is not named"
     if name != KNOWN:
         return OwnShedder(name)
-    found = from_broker_conf(seen.shedder, stock=True).settings
-    settings = AvgShedderSettings.model_validate(found.get("avg_shedder", {})).stock()
-    weights = Weights.model_validate(found.get("weights", {}))
-    snapshot = seen.snapshot.as_reported()
+    converted = from_broker_conf(observation.shedder, stock=True).settings
+    settings = AvgShedderSettings.model_validate(converted.get("avg_shedder", {})).stock()
+    weights = Weights.model_validate(converted.get("weights", {}))
+    snapshot = observation.snapshot.as_reported()
     allowed = _allowed(snapshot, decision, evidence)
     answer = build(settings.eager(), weights)(snapshot, averages, allowed, Memory())
     rounds = settings.hit_count_low + SPARE_ROUNDS
-    return OwnShedder(name, _sources(answer), rounds * 60.0 * _interval_minutes(seen.shedder))
+    return OwnShedder(name, _sources(answer), rounds * 60.0 * _interval_minutes(observation.shedder))
 
 
 def _allowed(snapshot: Snapshot, decision: Decision, evidence: Evidence) -> Permission:
@@ -133,17 +133,17 @@ class Historian:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know."""
-        found = self._written
+        written = self._written
         return tuple(
             text
             for count, text in (
-                (found.trouble, found.trouble),
-                (found.lost, f"{self._root}: {found.lost:,} rounds could not be written and are lost"),
-                (found.torn, f"{self._root}/torn: {found.torn} files that a kill or a disk tore were set aside"),
+                (written.trouble, written.trouble),
+                (written.lost, f"{self._root}: {written.lost:,} rounds could not be written and are lost"),
+                (written.torn, f"{self._root}/torn: {written.torn} files that a kill or a disk tore were set aside"),
                 (self._behind, f"{self._root}: {self._behind:,} rounds were not kept: the disk is too slow"),
                 (
-                    found.left_out,
-                    f"{self._root}: {found.left_out:,} rounds were left out: history took over {SHARE:.0%}",
+                    written.left_out,
+                    f"{self._root}: {written.left_out:,} rounds were left out: history took over {SHARE:.0%}",
                 ),
             )
             if count
@@ -162,13 +162,13 @@ class Historian:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pools keep tens of MB for the next file
         from lbd.store.history import HistoryWriter as Writer  # noqa: PLC0415 - pyarrow is loaded where it is needed, beside turns
 
-        writer, begun = Writer(self._root, self._settings.history), time.monotonic()
-        while (found := self._turns.get()) is not None:
-            if time.thread_time() > SHARE * (time.monotonic() - begun) + ALLOWANCE_SECONDS:
+        writer, begun_at = Writer(self._root, self._settings.history), time.monotonic()
+        while (queued := self._turns.get()) is not None:
+            if time.thread_time() > SHARE * (time.monotonic() - begun_at) + ALLOWANCE_SECONDS:
                 self._written.left_out += 1
                 continue
             try:
-                _keep(writer, *found)
+                _keep(writer, *queued)
             except Exception as error:  # noqa: BLE001 - a bug here must not end the daemon; it is told
                 self._written.trouble = f"{self._root}: a round is not kept: {as_lbd_error(error)}"
             else:
@@ -189,9 +189,9 @@ class _Written:
 def _keep(writer: HistoryWriter, record: TurnResult, settings: Settings) -> None:
     """Under the settings that the turn was made with."""
     writer.settings = settings.history
-    found = history_round(record, settings.strategy, effective(settings).model_dump_json())
-    if found is not None:
-        writer.add(found)
+    one_round = history_round(record, settings.strategy, effective(settings).model_dump_json())
+    if one_round is not None:
+        writer.add(one_round)
 
 
 # --- recorder
@@ -244,17 +244,17 @@ class Keeper:
         self._historian.close()
 
     def _keep_bundles(self, record: TurnResult) -> None:
-        found = reported_bundles(record)
-        if found is None or (
-            0 <= found.at - self._bundles_at < BUNDLES_EVERY_SECONDS and not _record_is_current(record)
+        reported = reported_bundles(record)
+        if reported is None or (
+            0 <= reported.at - self._bundles_at < BUNDLES_EVERY_SECONDS and not _record_is_current(record)
         ):
             return
         try:
-            save_bundles(self._folder, found)
+            save_bundles(self._folder, reported)
         except OSError as error:
             self._trouble = f"{self._folder}: owners of bundles are not kept: {error.strerror or error}"
         else:
-            self._bundles_at, self._trouble = found.at, ""
+            self._bundles_at, self._trouble = reported.at, ""
 
 
 def _record_is_current(record: TurnResult) -> bool:
