@@ -194,7 +194,7 @@ Exit codes:
     0  done
     1  bug
     2  usage or configuration
-    3  the cluster cannot be observed, or no lbd runs (status, pause)
+    3  the cluster cannot be observed, no lbd runs (status, pause), or too much of the history is bad (calibrate)
     4  refused to act: the brokers shed, a pause, a move that was not sent
     5  an unload failed or landed elsewhere
     6  dry-run --detailed-exitcode only: unloads are planned

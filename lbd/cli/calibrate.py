@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lbd.cli.options import Read
 
-FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
+FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet")
 
 
 @click.command("calibrate")
@@ -68,7 +68,7 @@ def calibrate(
     """Learn from history which thresholds would have worked best, and write a proposal with its evidence.
 
     Replays the real strategy over the recorded history, closed loop, with many settings. Chooses on the first part of
-    the time and evaluates on the last part. Applies nothing.
+    the time and evaluates on the last part. Applies nothing. Exit code 3 if too much of the history is bad.
 
     \b
     Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml

@@ -104,9 +104,7 @@ def evidence(calibration: Calibration) -> Iterator[str]:
     """The evidence for these numbers, one sentence a line."""
     history = f"{calibration.days:.1f} days of history in windows of {calibration.window_hours:g} h"
     yield f"{history}, {len(calibration.tried)} settings tried."
-    yield from _read(calibration)
-    if calibration.torn:
-        yield f"{len(calibration.torn):,} files could not be read and are left out, the first: {calibration.torn[0]}."
+    yield from _quality(calibration)
     yield _model_error(calibration)
     yield from calibration.remarks
     yield answer(calibration)
@@ -115,17 +113,13 @@ def evidence(calibration: Calibration) -> Iterator[str]:
             yield from _judged(one)
 
 
-def _read(calibration: Calibration) -> Iterator[str]:
-    """What was read and left out."""
-    read = calibration.read
-    back = read["rounds_overtaken"]
-    twice = read["rounds_read"] - read["rounds_kept"] - back
-    yield (
-        f"{read['samples_read']:,} samples read, {read['samples_kept']:,} used, {read['samples_doubted']:,} of them "
-        f"not trusted; {twice:,} rounds were there twice, {read['gaps']:,} gaps."
-    )
-    if back:
-        yield f"{back:,} rounds are left out: later turns have earlier times, as when a clock was set back."
+def _quality(calibration: Calibration) -> Iterator[str]:
+    """What was read, and what the checks found in it."""
+    read, found = calibration.read, [one.text for one in calibration.checks if one.count]
+    used = f"{read.samples_read:,} samples read, {read.samples_kept:,} used"
+    yield f"{used}; checks found {', '.join(found) or 'nothing'}."
+    if calibration.torn:
+        yield f"First file left out: {calibration.torn[0]}."
 
 
 def answer(calibration: Calibration) -> str:
@@ -327,6 +321,12 @@ def _twice(figures: Figures) -> str:
 def _summary_lines(calibration: Calibration) -> Iterator[str]:
     yield "<h2>What it is built on</h2>"
     yield from (f"<p>{escape(line)}</p>" for line in evidence(calibration))
+    yield "<h2>Checks of the history</h2>"
+    rows = [
+        (one.name, f"{one.count:,}", f"{one.share:.1%} of the {one.whole}", one.limit_text, one.meaning)
+        for one in calibration.checks
+    ]
+    yield table(("check", "found", "share", "limit", "meaning"), rows)
 
 
 def _gap(calibration: Calibration) -> Iterator[str | Chart]:
@@ -420,6 +420,7 @@ def write(calibration: Calibration, out: Path) -> list[str]:
         (out / "broker.conf").write_text(broker_conf(calibration), encoding="utf-8")
         (out / "report.html").write_text(page(calibration), encoding="utf-8")
         pq.write_table(pa.Table.from_pylist(rows), out / "candidates.parquet")
+        pq.write_table(pa.Table.from_pylist([asdict(one) for one in calibration.checks]), out / "quality.parquet")
     lines = list(evidence(calibration))
     last = next(at for at, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))
     return [*lines[:last], *lines[last + 1 :], lines[last]]

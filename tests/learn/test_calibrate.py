@@ -18,10 +18,12 @@ import yaml
 
 from lbd.config import Settings
 from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.errors import ObserveError
 from lbd.learn.choose import SettingsCandidate
 from lbd.load.estimate import CPU, Source
 from tests import fake_pulsar
 from tests.daemon.test_service import running, settings_for
+from tests.disks import flip
 from tests.learn.histories import CALM, NEIGHBOUR, settled, simulated
 from tests.load.histories import TRUE_SLOPE
 
@@ -143,6 +145,9 @@ class TestKnownTruth:
         assert (named["present"], named["proposed"]) == (["present"], ["default"])
         assert "<td>avg_shedder.low_threshold</td>" in page
         assert len(pq.read_table(tmp_path / "candidates.parquet")) == len(found.tried)
+        checks = pq.read_table(tmp_path / "quality.parquet").to_pylist()
+        assert {one["name"]: one["count"] for one in checks if one["count"]} == {}
+        assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 9
 
     def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
@@ -189,6 +194,17 @@ class TestPoorHistories:
         assert choice.recommended is None
         assert choice.why.startswith(why)
 
+    def test_bad_data_are_not_learned_from(self, spark: SparkSession, history: Path, tmp_path: Path):
+        """A disk changed a byte in a third of the files: one line, exit 3."""
+        root = shutil.copytree(history, tmp_path / "history")
+        _, *others = sorted((root / "v1" / "broker_rounds").glob("*/*.parquet"))
+        for file in others:
+            flip(file, "cpu")
+
+        bad = rf"bad, .*: wrong-checksum {len(others)} \(.* % of the files\), at most 10 %$"
+        with pytest.raises(ObserveError, match=bad):
+            calibrated(spark, root)
+
     def test_brokers_that_came_for_a_moment(self, spark: SparkSession, tmp_path: Path):
         """One renamed in the middle of it all, and one seen for two minutes only: the others' slopes are theirs."""
         brokers = [
@@ -222,7 +238,7 @@ def test_the_command(history: Path, tmp_path: Path):
     assert done.stdout.splitlines()[0].startswith("0.2 days of history in windows of ")
     assert done.stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
     assert {path.name for path in out.iterdir()} == {
-        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet",
+        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet",
     }  # fmt: skip
     assert "replaying 3 settings over " in done.stderr
     checked = lbd("config", "check", "--config", str(out / "proposal.yaml"), "--admin-url", "http://127.0.0.1:8080")
