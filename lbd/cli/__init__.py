@@ -98,7 +98,7 @@ SHORT_HELP = {
     "demo": "Watch lbd balance a simulated cluster for a minute.",
     "compare": "Compare strategies side by side on a scenario or a recording.",
     "calibrate": "Learn better thresholds from history with Spark.",
-    "config": "Check or show settings, or derive them from a broker.",
+    "config": "Check, show or compare settings, or derive them from a broker.",
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,11 +18,13 @@ from lbd.charts.page import page as html_page
 from lbd.charts.page import table
 from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.fields import derived
 from lbd.files import as_usage_error
 from lbd.learn.choose import PRESENT, cost, moves_per_day
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
 from lbd.score.scorecard import gaps
+from lbd.store.calibration import PROPOSAL, REPORT, SUMMARY, CalibrationSummary, ChangedSetting, ReplayedFigures
 from lbd.text import counted
 
 if TYPE_CHECKING:
@@ -404,8 +407,32 @@ def _restless(calibration: Calibration, broker: str) -> tuple[str, str, str]:
 # --- files
 
 
-def write(calibration: Calibration, out: Path) -> list[str]:
-    """Write all of them into a directory; returns the evidence in words, the recommendation last."""
+def summary(calibration: Calibration, at: float) -> CalibrationSummary:
+    """``summary.json``, of a calibration that ended ``at`` epoch seconds."""
+    judged = {one.name: one.held_out for one in calibration.choice.judged}
+    best, present = calibration.recommended, calibration.tried[PRESENT]
+    changes = changed_settings(best, present) if best is not None else []
+    return CalibrationSummary(
+        at=at,
+        recommended=calibration.choice.recommended,
+        reason=calibration.choice.why,
+        changes=[ChangedSetting(*change) for change in changes],
+        present=_replayed(judged.get(PRESENT)),
+        proposed=_replayed(judged.get(best.name)) if best is not None else None,
+    )
+
+
+def _replayed(figures: Figures | None) -> ReplayedFigures | None:
+    if figures is None:
+        return None
+    return derived(ReplayedFigures, figures, moves_per_day=moves_per_day(figures))
+
+
+def write(calibration: Calibration, out: Path, at: float) -> list[str]:
+    """Write all of them into a directory, ``at`` epoch seconds; returns the evidence in words, the recommendation last.
+
+    The summary comes last: with it the directory is complete.
+    """
     rows = [
         {"name": one.name, "front": one.front, "settings": json.dumps(calibration.tried[one.name].values)}
         | {
@@ -416,11 +443,12 @@ def write(calibration: Calibration, out: Path) -> list[str]:
         for one in calibration.choice.judged
     ]
     with as_usage_error(out):
-        (out / "proposal.yaml").write_text(settings_file(calibration), encoding="utf-8")
+        (out / PROPOSAL).write_text(settings_file(calibration), encoding="utf-8")
         (out / "broker.conf").write_text(broker_conf(calibration), encoding="utf-8")
-        (out / "report.html").write_text(page(calibration), encoding="utf-8")
+        (out / REPORT).write_text(page(calibration), encoding="utf-8")
         pq.write_table(pa.Table.from_pylist(rows), out / "candidates.parquet")
         pq.write_table(pa.Table.from_pylist([asdict(one) for one in calibration.checks]), out / "quality.parquet")
+        (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary(calibration, at))) + b"\n")
     lines = list(evidence(calibration))
     last = next(at for at, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))
     return [*lines[:last], *lines[last + 1 :], lines[last]]
