@@ -4,7 +4,7 @@
 
     LbdError                       one line: what failed, on which thing, the value seen, what would be right
     ├── UsageError         exit 2  the command line or the configuration is wrong
-    ├── ObserveError       exit 3  the cluster cannot be observed
+    ├── ObserveError       exit 3  the cluster cannot be observed, or its history is too bad to learn from
     │   ├── AdminError             one admin request failed; carries the status and the address
     │   └── UnheardError           brokers publish their load, and lbd has only started to listen
     └── RefusedError       exit 4  lbd could act and must not
@@ -33,7 +33,7 @@ class UsageError(LbdError):
 
 
 class ObserveError(LbdError):
-    """The cluster, or too much of it, cannot be observed."""
+    """The cluster, or too much of it, cannot be observed; or too much of what was recorded of it is bad."""
 
     exit_code = 3
 

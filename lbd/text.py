@@ -51,6 +51,14 @@ def zoned(at: float, zone: tzinfo | None = None) -> str:
         return f"{at:g}"
 
 
+def weekday(at: float, zone: tzinfo | None = None) -> str:
+    """``Monday, 2026-11-23``; a number that is no time is shown as it is."""
+    try:
+        return datetime.fromtimestamp(at, UTC).astimezone(zone).strftime("%A, %Y-%m-%d")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
+
+
 def zone_name() -> str:
     """Name of this machine's time zone."""
     return datetime.now(UTC).astimezone().tzname() or "local time"

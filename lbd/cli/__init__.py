@@ -98,7 +98,7 @@ SHORT_HELP = {
     "demo": "Watch lbd balance a simulated cluster for a minute.",
     "compare": "Compare strategies side by side on a scenario or a recording.",
     "calibrate": "Learn better thresholds from history with Spark.",
-    "config": "Check or show settings, or derive them from a broker.",
+    "config": "Check, show or compare settings, or derive them from a broker.",
 }
 
 
@@ -194,7 +194,7 @@ Exit codes:
     0  done
     1  bug
     2  usage or configuration
-    3  the cluster cannot be observed, or no lbd runs (status, pause)
+    3  the cluster cannot be observed, no lbd runs (status, pause), or too much of the history is bad (calibrate)
     4  refused to act: the brokers shed, a pause, a move that was not sent
     5  an unload failed or landed elsewhere
     6  dry-run --detailed-exitcode only: unloads are planned

@@ -1,8 +1,9 @@
-"""``lbd calibrate``."""
+"""``lbd calibrate``, and what its newest scheduled run proposes."""
 
 from __future__ import annotations
 
 import signal
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,15 +12,23 @@ import click
 
 from lbd.cli.options import new_directory, settings_options
 from lbd.cli.progress import stages
+from lbd.cli.render import change_table, plain, table
+from lbd.cli.status_text import console
+from lbd.errors import UsageError
+from lbd.fields import derived
+from lbd.store.calibration import CALIBRATION_FOLDER, PROPOSAL, REPORT, SUMMARY, ReplayedFigures, newest
 from lbd.store.history_round import HISTORY_FOLDER
+from lbd.text import duration_text, zoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
     from lbd.cli.options import Read
+    from lbd.config import Settings
+    from lbd.store.calibration import CalibrationSummary
 
-FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
+FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "quality.parquet", SUMMARY)
 
 
 @click.command("calibrate")
@@ -52,6 +61,9 @@ FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
     multiple=True,
     help="Also try settings of this strategy, beside the configured one; repeatable.",
 )
+@click.option(
+    "--show", "shown", is_flag=True, help="Show the newest proposal in state_dir, and what came of it. Needs no Spark."
+)
 @click.option("--explain", "explained", is_flag=True, help="Print why these values were chosen.")
 @settings_options
 def calibrate(
@@ -64,16 +76,20 @@ def calibrate(
     strategies: tuple[str, ...],
     *,
     explained: bool,
+    shown: bool,
 ) -> None:
     """Learn from history which thresholds would have worked best, and write a proposal with its evidence.
 
     Replays the real strategy over the recorded history, closed loop, with many settings. Chooses on the first part of
-    the time and evaluates on the last part. Applies nothing.
+    the time and evaluates on the last part. Applies nothing. Exit code 3 if too much of the history is bad.
 
     \b
     Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml
     """
     settings = read().settings
+    if shown:
+        _show(settings, Path(root) if root else settings.state_dir / HISTORY_FOLDER)
+        return
     from lbd.learn import report as written  # noqa: PLC0415 - Spark is loaded only here
     from lbd.learn.spark import parts, started  # noqa: PLC0415
 
@@ -84,10 +100,48 @@ def calibrate(
 
         with stages(lambda: parts(spark)) as tell:
             found = run(spark, Asked(history, settings, candidates, seeds, tell, strategies))
-        lines = written.write(found, out)
+        lines = written.write(found, out, time.time())
     for line in lines if explained else lines[-1:]:
         click.echo(line)
     click.echo(f"{', '.join(FILES)} in {out}", err=True)
+
+
+def _show(settings: Settings, history: Path) -> None:
+    """The newest scheduled proposal: its gain, what it changes, its figures, and once it is in force, its drift."""
+    found = newest(settings.state_dir)
+    if found is None:
+        folder = settings.state_dir / CALIBRATION_FOLDER
+        raise UsageError(
+            f"{folder}: no calibration has ended there; its unit or CronJob writes there (docs/calibrate.md)"
+        )
+    run, summary = found
+    out = console()
+    gain = summary.gain()
+    out.print(plain(f"{gain[0].upper()}{gain[1:]}."))
+    if summary.present is not None and summary.proposed is not None:
+        rows = [("settings of then, replayed", summary.present), ("proposed, replayed", summary.proposed)]
+        if summary.in_force(settings):
+            rows += _measured(summary, history, settings)
+        figures = table(("", "left"), ("moves a day", "right"), ("mean gap", "right"), ("p95 gap", "right"))
+        for name, one in rows:
+            figures.add_row(name, f"{one.moves_per_day:.1f}", f"{one.mean_gap:.1f}", f"{one.p95_gap:.1f}")
+        out.print(figures)
+        out.print(change_table((one.key, one.now, one.proposed) for one in summary.changes))
+    out.print(f"report:      {plain(str(run / REPORT))}")
+    if summary.recommended is not None and not summary.in_force(settings):
+        out.print(f"to take it:  lbd config diff {plain(str(run / PROPOSAL))}")
+
+
+def _measured(summary: CalibrationSummary, history: Path, settings: Settings) -> list[tuple[str, ReplayedFigures]]:
+    """The figures since the proposal is in force; none before its first round is in history."""
+    from lbd.learn.choose import moves_per_day  # noqa: PLC0415 - NumPy and pyarrow are loaded only here
+    from lbd.learn.drift import measure  # noqa: PLC0415
+
+    drift = measure(history, summary.changes, summary.at, settings.weights)
+    if drift is None:
+        return []
+    name = f"measured since {zoned(drift.since)} ({duration_text(drift.figures.days * 86_400)} seen)"
+    return [(name, derived(ReplayedFigures, drift.figures, moves_per_day=moves_per_day(drift.figures)))]
 
 
 @contextmanager

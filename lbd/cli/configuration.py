@@ -1,4 +1,4 @@
-"""``lbd config check``, ``show`` and ``from-broker``."""
+"""``lbd config check``, ``show``, ``diff`` and ``from-broker``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ import click
 import yaml
 
 from lbd.cli.options import format_option, settings_options
-from lbd.cli.render import plain
+from lbd.cli.render import change_table, plain, yaml_text
+from lbd.cli.status_text import console
+from lbd.config import load
+from lbd.documents import flat, read_yaml, text_of
 from lbd.errors import UsageError
 from lbd.operations.from_broker import from_broker_conf
 from lbd.operations.parts import broker_addresses, broker_configuration
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lbd.cli.options import Read
 
 
 @click.group()
 def config() -> None:
-    """Check or show settings, or derive them from a broker."""
+    """Check, show or compare settings, or derive them from a broker."""
 
 
 @config.command()
@@ -51,6 +54,43 @@ def show(read: Read, form: str) -> None:
         click.echo(line)
 
 
+@config.command()
+@click.argument("proposal", type=click.Path(path_type=Path))
+@format_option
+@settings_options
+def diff(read: Read, proposal: Path, form: str) -> None:
+    """Print which settings a proposal would change.
+
+    PROPOSAL is a file of settings, as lbd calibrate writes one. Its values replace those in force, a list the whole
+    list. Nothing is written: put into lbd.yaml what you want of it.
+
+    \b
+    Example: lbd config diff calibration/proposal.yaml
+    """
+    load(proposal, {})
+    now = dict(_by_key(read().settings.model_dump(mode="json")))
+    then = dict(_by_key(read(**(read_yaml(text_of(proposal)) or {})).settings.model_dump(mode="json")))
+    changes = [(key, now.get(key), then.get(key)) for key in {**now, **then} if now.get(key) != then.get(key)]
+    if form == "json":
+        names = ("key", "now", "proposed")
+        click.echo(json.dumps({"changes": [dict(zip(names, one, strict=True)) for one in changes]}, indent=2))
+    elif changes:
+        console().print(change_table(changes))
+    if not changes:
+        click.echo(f"{proposal}: all of its values are in force", err=True)
+
+
+def _by_key(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Values by dotted key; of a list of brokers each one by its name, as ``load.brokers[b1:8080].slope``."""
+    for key, value in flat(values):
+        if isinstance(value, list) and value and all(isinstance(one, dict) and "broker" in one for one in value):
+            for one in value:
+                rest = {name: own for name, own in one.items() if name != "broker"}
+                yield from flat(rest, f"{key}[{one['broker']}].")
+        elif value != []:
+            yield key, value
+
+
 def _annotated(values: Mapping[str, Any], origins: Mapping[str, str], path: str = "", indent: str = "") -> list[str]:
     lines: list[str] = []
     for key, value in values.items():
@@ -59,8 +99,7 @@ def _annotated(values: Mapping[str, Any], origins: Mapping[str, str], path: str 
             lines.append(f"{indent}{key}:")
             lines.extend(_annotated(value, origins, f"{dotted}.", f"{indent}  "))
         else:
-            shown = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
-            lines.append(f"{indent}{key}: {shown}{_origin(dotted, origins)}")
+            lines.append(f"{indent}{key}: {yaml_text(value)}{_origin(dotted, origins)}")
     return lines
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
+import yaml
 from rich.console import Console
 from rich.progress import MofNCompleteColumn
 from rich.table import Table
@@ -110,6 +111,19 @@ def broker_table(shown: Iterable[BrokerRow | BrokerSeen | BrokerStatus], hot: Co
             amount(row.throughput, 1e6, 1),
             str(row.bundles),
         )
+    return found
+
+
+def yaml_text(value: object) -> str:
+    """A value in one line, as it would stand in lbd.yaml."""
+    return str(yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip())
+
+
+def change_table(changes: Iterable[tuple[str, object, object]]) -> Table:
+    """A row for each setting that would change: its key, its value now, and the proposed one; ``-`` for none."""
+    found = table(("setting", "left"), ("now", "left"), ("proposed", "left"))
+    for key, *values in changes:
+        found.add_row(Text(plain(key)), *(Text("-" if one is None else plain(yaml_text(one))) for one in values))
     return found
 
 

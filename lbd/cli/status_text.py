@@ -171,6 +171,8 @@ def _lines(
     if status.budgets:
         yield "budgets", "; ".join(map(budget_text, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
+    if status.calibration is not None:
+        yield "settings", status.calibration, "cyan"
     yield from _under_way(status, pid, now)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lbd import __version__
-from lbd.errors import LbdError, UnheardError
+from lbd.errors import LbdError, UnheardError, UsageError
 from lbd.fields import derived
 from lbd.model import Outcome, Skip
 from lbd.notify.events import NOT_SENT, ORDERED, EndedMove, TurnEnd
@@ -17,6 +17,7 @@ from lbd.operations.parts import broker_loads
 from lbd.permit.served import served_text
 from lbd.reason import Reason
 from lbd.split.plan import CutOutcome
+from lbd.store.calibration import proposal_text
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
 from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
@@ -96,6 +97,7 @@ def split_line(ended: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
 def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
     """What ``lbd status`` shows."""
     seen, found = record.observation, _brokers(record, engine.settings)
+    calibration, unread = _calibration(engine.settings)
     return Status(
         pid=os.getpid(),
         version=__version__,
@@ -114,15 +116,24 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         pairs=pair_statuses(record),
         unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
         proposal=engine.proposal,
+        calibration=calibration,
         gap_points=gap_points(row.score for row in found),
         last_hour=engine.last_hour,
         canary=_canary(engine.settings.guardrails.canary, record),
         budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
         requests=seen.requests if seen is not None else 0,
         seconds=round(seen.seconds, 3) if seen is not None else 0.0,
-        warnings=[*engine.warnings, *_unreported(seen)],
+        warnings=[*engine.warnings, *_unreported(seen), *unread],
         error=str(record.error) if record.error is not None else None,
     )
+
+
+def _calibration(settings: Settings) -> tuple[str | None, tuple[str, ...]]:
+    """The sentence on a proposal of settings, and why it cannot be read, where it cannot."""
+    try:
+        return proposal_text(settings.state_dir, settings), ()
+    except UsageError as error:
+        return None, (str(error),)
 
 
 def _canary(canary: Canary | None, record: TurnResult) -> CanaryStatus | None:

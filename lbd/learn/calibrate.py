@@ -23,10 +23,11 @@ from lbd.errors import UsageError
 from lbd.learn import features as curated
 from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, shortlist
 from lbd.learn.features import collect_features
+from lbd.learn.quality import NOTICED_SHARE, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
 from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
 from lbd.learn.spark import HOW
 from lbd.learn.tables import table
-from lbd.learn.window import after, dealt, from_bytes, pack, to_bytes
+from lbd.learn.window import after, dealt, from_bytes, pack, reported_traffic, to_bytes
 from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
 from lbd.load.model_error import measure
@@ -39,17 +40,20 @@ from lbd.turn.strategy_config import configured
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lbd.learn.choose import Choice, SettingsCandidate, Tunable
     from lbd.learn.features import FeatureRows
+    from lbd.learn.quality import Check
     from lbd.learn.window import Window
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
     from lbd.model import FloatArray
 
 
-WINDOWS = "window long, rounds int, brokers array<string>, changes int, packed binary"
+WINDOWS = (
+    "window long, rounds int, brokers array<string>, rounds_short int, carried double, reported double, packed binary"
+)
 SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
 RESULTS = "candidate string, window long, seed int, " + ", ".join(
     f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Figures)
@@ -67,10 +71,18 @@ def read_windows(brokers: DataFrame, bundles: DataFrame) -> DataFrame:
 
 def _packed(key: tuple[pa.Scalar, ...], brokers: pa.Table, bundles: pa.Table) -> pa.Table:
     window = pack(brokers, bundles)
-    values = (key[0].as_py(), window.at.size, list(window.brokers), window.change_round.size, to_bytes(window))
-    names = ("window", "rounds", "brokers", "changes", "packed")
-    kinds = (pa.int64(), pa.int32(), pa.list_(pa.string()), pa.int32(), pa.binary())
-    return pa.table({name: pa.array([value], kind) for name, kind, value in zip(names, kinds, values, strict=True)})
+    carried, reported = reported_traffic(window)
+    short = int(np.count_nonzero(reported < (1 - NOTICED_SHARE) * carried))
+    values = {
+        "window": pa.array([key[0].as_py()], pa.int64()),
+        "rounds": pa.array([window.at.size], pa.int32()),
+        "brokers": pa.array([list(window.brokers)], pa.list_(pa.string())),
+        "rounds_short": pa.array([short], pa.int32()),
+        "carried": pa.array([float(carried.sum())]),
+        "reported": pa.array([float(reported.sum())]),
+        "packed": pa.array([to_bytes(window)], pa.binary()),
+    }
+    return pa.table(values)
 
 
 def read_samples(packed: DataFrame) -> dict[str, BrokerSamples]:
@@ -232,15 +244,16 @@ class WindowScores:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What came of it. ``read`` counts what was read and dropped, ``torn`` the files that could not be read;
-    ``remarks`` are sentences about brokers; ``days`` is the time that history saw.
+    """What came of it. ``read`` counts what was read and dropped, ``checks`` say how good that was, ``torn`` are the
+    files left out; ``remarks`` are sentences about brokers; ``days`` is the time that history saw.
     """
 
     choice: Choice
     tried: Mapping[str, SettingsCandidate]
     model: LoadModel
     error: ModelError
-    read: Row
+    read: ReadCounts
+    checks: tuple[Check, ...]
     torn: tuple[str, ...]
     remarks: tuple[str, ...]
     days: float
@@ -255,25 +268,34 @@ class Calibration:
 
 
 def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
-    """Run all stages. Raises :class:`UsageError` for a history that cannot be read or holds no usable round."""
+    """Run all stages. Raises :class:`UsageError` for a history that cannot be read or holds no usable round, and
+    :class:`~lbd.errors.ObserveError` for one of which too much is bad.
+    """
     request.tell("reading history")
     tables = [table(spark, request.history, name) for name in _TABLES]
     decisions, brokers, bundles = (one.rows for one in tables)
-    read = curated.dropped(brokers, decisions).collect()[0]
-    if read["rounds_overtaken"]:
+    read = ReadCounts(**curated.dropped(brokers, decisions).collect()[0].asDict())
+    if read.rounds_overtaken:
         brokers, bundles = (curated.without(rows, curated.overtaken(decisions)) for rows in (brokers, bundles))
-    if not read["rounds_kept"]:
+    if not read.rounds_kept:
         raise UsageError(f"{request.history}: history holds no round; {HOW}")
+    torn = {file: check for one in tables for file, check in one.torn.items()}
+    checks = (*file_checks(sum(one.files for one in tables), torn.values()), *row_checks(read))
+    refuse_bad(request.history, checks)
     request.tell("looking at gaps and noise")
     features = collect_features(brokers, request.settings.weights)
-    window_seconds = window_length(read["seconds_seen"])
+    window_seconds = window_length(read.seconds_seen)
     request.tell("packing windows")
     packed = read_windows(
         curated.brokers(decisions, brokers, window_seconds), curated.bundles(bundles, window_seconds)
     ).persist(StorageLevel.MEMORY_AND_DISK)
-    windows = [row["window"] for row in packed.select("window").orderBy("window").collect()]
+    rows = packed.select("window", "rounds_short", "carried", "reported").orderBy("window").collect()
+    windows = [row["window"] for row in rows]
     if not windows:
         raise UsageError(f"{request.history}: no two rounds in a row with a sample in them; {HOW}")
+    short, carried, reported = (sum(row[name] for row in rows) for name in ("rounds_short", "carried", "reported"))
+    checks = (*checks, traffic_check(short, carried, reported))
+    refuse_bad(request.history, checks)
     request.tell("fitting load")
     samples = read_samples(packed)
     model = fit(samples)
@@ -303,9 +325,10 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
         model=model,
         error=error,
         read=read,
-        torn=tuple(file for one in tables for file in one.torn),
+        checks=checks,
+        torn=tuple(torn),
         remarks=tuple(_remarks(model)),
-        days=read["seconds_seen"] / DAY_SECONDS,
+        days=read.seconds_seen / DAY_SECONDS,
         window_hours=window_seconds / HOUR_SECONDS,
         shown=_replay_last_window(spark, packed, windows, request.settings, model, by_name, choice.recommended),
         features=features,

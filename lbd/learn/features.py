@@ -68,10 +68,16 @@ def _day() -> WindowSpec:
 
 def samples(broker_rounds: DataFrame) -> DataFrame:
     """New samples of brokers, one for each broker and round; those without a number, or below nought, are left out."""
-    measured = F.coalesce(*(F.col(name) for name in RESOURCES)).isNotNull()
-    sane = F.least(*(F.coalesce(F.col(name), F.lit(0.0)) for name in RESOURCES)) >= 0
-    valid = broker_rounds.where(measured & sane).groupBy("t", "broker")
+    valid = broker_rounds.where(_measured() & ~_negative()).groupBy("t", "broker")
     return valid.agg(*(F.any_value(name).alias(name) for name in SAMPLE)).select("t", "broker", *SAMPLE)
+
+
+def _measured() -> Column:
+    return F.coalesce(*(F.col(name) for name in RESOURCES)).isNotNull()
+
+
+def _negative() -> Column:
+    return F.least(*(F.coalesce(F.col(name), F.lit(0.0)) for name in RESOURCES)) < 0
 
 
 def brokers(decisions: DataFrame, broker_rounds: DataFrame, window_seconds: int) -> DataFrame:
@@ -93,8 +99,12 @@ def window_number(column: str, window_seconds: int) -> Column:
 
 
 def dropped(broker_rounds: DataFrame, decisions: DataFrame) -> DataFrame:
-    """One row of counts: what was read, and what was dropped."""
-    raw = broker_rounds.agg(F.count("*").alias("samples_read"))
+    """One row of counts: what was read, and what was dropped (:class:`~lbd.learn.quality.ReadCounts`)."""
+    raw = broker_rounds.agg(
+        F.count("*").alias("samples_read"),
+        F.count_if(~_measured()).alias("samples_missing"),
+        F.count_if(_negative()).alias("samples_negative"),
+    )
     accepted = samples(broker_rounds).agg(F.count("*").alias("samples_kept"), F.count("doubt").alias("samples_doubted"))
     read = decisions.agg(F.count("*").alias("rounds_read"))
     since, longest = F.coalesce(F.col("since"), F.lit(0.0)), F.lit(LONGEST_SILENCE_SECONDS)
@@ -102,6 +112,7 @@ def dropped(broker_rounds: DataFrame, decisions: DataFrame) -> DataFrame:
         F.count("*").alias("rounds_kept"),
         F.coalesce(F.count_if(since > longest), F.lit(0)).alias("gaps"),
         F.coalesce(F.sum(F.least(since, longest)), F.lit(0.0)).alias("seconds_seen"),
+        F.coalesce(F.sum(F.greatest(since - longest, F.lit(0.0))), F.lit(0.0)).alias("seconds_silent"),
     )
     back = overtaken(decisions).agg(F.count("*").alias("rounds_overtaken"))
     return raw.crossJoin(accepted).crossJoin(read).crossJoin(once).crossJoin(back)

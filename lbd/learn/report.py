@@ -7,6 +7,7 @@ from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,11 +18,13 @@ from lbd.charts.page import page as html_page
 from lbd.charts.page import table
 from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.fields import derived
 from lbd.files import as_usage_error
 from lbd.learn.choose import PRESENT, cost, moves_per_day
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
 from lbd.score.scorecard import gaps
+from lbd.store.calibration import PROPOSAL, REPORT, SUMMARY, CalibrationSummary, ChangedSetting, ReplayedFigures
 from lbd.text import counted
 
 if TYPE_CHECKING:
@@ -104,9 +107,7 @@ def evidence(calibration: Calibration) -> Iterator[str]:
     """The evidence for these numbers, one sentence a line."""
     history = f"{calibration.days:.1f} days of history in windows of {calibration.window_hours:g} h"
     yield f"{history}, {len(calibration.tried)} settings tried."
-    yield from _read(calibration)
-    if calibration.torn:
-        yield f"{len(calibration.torn):,} files could not be read and are left out, the first: {calibration.torn[0]}."
+    yield from _quality(calibration)
     yield _model_error(calibration)
     yield from calibration.remarks
     yield answer(calibration)
@@ -115,17 +116,13 @@ def evidence(calibration: Calibration) -> Iterator[str]:
             yield from _judged(one)
 
 
-def _read(calibration: Calibration) -> Iterator[str]:
-    """What was read and left out."""
-    read = calibration.read
-    back = read["rounds_overtaken"]
-    twice = read["rounds_read"] - read["rounds_kept"] - back
-    yield (
-        f"{read['samples_read']:,} samples read, {read['samples_kept']:,} used, {read['samples_doubted']:,} of them "
-        f"not trusted; {twice:,} rounds were there twice, {read['gaps']:,} gaps."
-    )
-    if back:
-        yield f"{back:,} rounds are left out: later turns have earlier times, as when a clock was set back."
+def _quality(calibration: Calibration) -> Iterator[str]:
+    """What was read, and what the checks found in it."""
+    read, found = calibration.read, [one.text for one in calibration.checks if one.count]
+    used = f"{read.samples_read:,} samples read, {read.samples_kept:,} used"
+    yield f"{used}; checks found {', '.join(found) or 'nothing'}."
+    if calibration.torn:
+        yield f"First file left out: {calibration.torn[0]}."
 
 
 def answer(calibration: Calibration) -> str:
@@ -327,6 +324,12 @@ def _twice(figures: Figures) -> str:
 def _summary_lines(calibration: Calibration) -> Iterator[str]:
     yield "<h2>What it is built on</h2>"
     yield from (f"<p>{escape(line)}</p>" for line in evidence(calibration))
+    yield "<h2>Checks of the history</h2>"
+    rows = [
+        (one.name, f"{one.count:,}", f"{one.share:.1%} of the {one.whole}", one.limit_text, one.meaning)
+        for one in calibration.checks
+    ]
+    yield table(("check", "found", "share", "limit", "meaning"), rows)
 
 
 def _gap(calibration: Calibration) -> Iterator[str | Chart]:
@@ -404,8 +407,32 @@ def _restless(calibration: Calibration, broker: str) -> tuple[str, str, str]:
 # --- files
 
 
-def write(calibration: Calibration, out: Path) -> list[str]:
-    """Write all of them into a directory; returns the evidence in words, the recommendation last."""
+def summary(calibration: Calibration, at: float) -> CalibrationSummary:
+    """``summary.json``, of a calibration that ended ``at`` epoch seconds."""
+    judged = {one.name: one.held_out for one in calibration.choice.judged}
+    best, present = calibration.recommended, calibration.tried[PRESENT]
+    changes = changed_settings(best, present) if best is not None else []
+    return CalibrationSummary(
+        at=at,
+        recommended=calibration.choice.recommended,
+        reason=calibration.choice.why,
+        changes=[ChangedSetting(*change) for change in changes],
+        present=_replayed(judged.get(PRESENT)),
+        proposed=_replayed(judged.get(best.name)) if best is not None else None,
+    )
+
+
+def _replayed(figures: Figures | None) -> ReplayedFigures | None:
+    if figures is None:
+        return None
+    return derived(ReplayedFigures, figures, moves_per_day=moves_per_day(figures))
+
+
+def write(calibration: Calibration, out: Path, at: float) -> list[str]:
+    """Write all of them into a directory, ``at`` epoch seconds; returns the evidence in words, the recommendation last.
+
+    The summary comes last: with it the directory is complete.
+    """
     rows = [
         {"name": one.name, "front": one.front, "settings": json.dumps(calibration.tried[one.name].values)}
         | {
@@ -416,10 +443,12 @@ def write(calibration: Calibration, out: Path) -> list[str]:
         for one in calibration.choice.judged
     ]
     with as_usage_error(out):
-        (out / "proposal.yaml").write_text(settings_file(calibration), encoding="utf-8")
+        (out / PROPOSAL).write_text(settings_file(calibration), encoding="utf-8")
         (out / "broker.conf").write_text(broker_conf(calibration), encoding="utf-8")
-        (out / "report.html").write_text(page(calibration), encoding="utf-8")
+        (out / REPORT).write_text(page(calibration), encoding="utf-8")
         pq.write_table(pa.Table.from_pylist(rows), out / "candidates.parquet")
+        pq.write_table(pa.Table.from_pylist([asdict(one) for one in calibration.checks]), out / "quality.parquet")
+        (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary(calibration, at))) + b"\n")
     lines = list(evidence(calibration))
     last = next(at for at, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))
     return [*lines[:last], *lines[last + 1 :], lines[last]]

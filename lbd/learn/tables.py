@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from lbd.errors import UsageError
+from lbd.learn.quality import UNREADABLE_FILE, WRONG_CHECKSUM
 from lbd.learn.spark import first_line, nothing
 from lbd.store.history_tables import COLUMNS, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -32,17 +33,20 @@ FILES = "{day=*/,}[!._]*.parquet"
 
 VERSIONS_AHEAD = 10
 
-CHECKED = "file string, version int, whole boolean"
-_CHECKED = pa.schema([("file", pa.string()), ("version", pa.int32()), ("whole", pa.bool_())])
+CHECKED = "file string, version int, damage string"
+_CHECKED = pa.schema([("file", pa.string()), ("version", pa.int32()), ("damage", pa.string())])
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of history. ``torn`` names the files that are no Parquet, only half of it, or damaged within."""
+    """A table of history, of so many ``files``. ``torn`` are those that are left out, each with the name of the check
+    that found it (:mod:`lbd.learn.quality`).
+    """
 
     name: str
     rows: DataFrame
-    torn: tuple[str, ...]
+    files: int
+    torn: Mapping[str, str]
 
 
 def table(spark: SparkSession, root: str, name: str) -> Table:
@@ -69,15 +73,17 @@ def table(spark: SparkSession, root: str, name: str) -> Table:
         if row["version"] is not None and row["version"] > VERSION:
             words = f"history of version {row['version']}, this lbd reads version {VERSION}; take a newer lbd"
             raise UsageError(f"{row['file']}: {words}")
-    whole = [row["file"] for row in checked if row["whole"]]
+    whole = [row["file"] for row in checked if row["damage"] is None]
     if not whole:
         raise UsageError(f"{path}: no history of version {VERSION} there: none of {len(names)} files can be read")
     rows = spark.read.options(basePath=path).parquet(*whole)
     missing = [column for column in COLUMNS[name] if column not in rows.columns]
     if missing:
         raise UsageError(f"{path}: has no column {missing[0]!r}; wanted history of version {VERSION}")
-    torn = names.difference(file.rpartition(inside)[2] for file in whole)
-    return Table(name, rows.select(*COLUMNS[name]), tuple(f"{path}/{file}" for file in sorted(torn)))
+    damage = {row["file"].rpartition(inside)[2]: row["damage"] for row in checked}
+    torn = {file: damage.get(file, UNREADABLE_FILE) for file in sorted(names)}
+    left_out = {f"{path}/{file}": check for file, check in torn.items() if check is not None}
+    return Table(name, rows.select(*COLUMNS[name]), len(names), left_out)
 
 
 def _versions(spark: SparkSession, root: str) -> list[str]:
@@ -96,21 +102,23 @@ def _is_there(spark: SparkSession, path: str) -> bool:
 def _checked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for file, content in zip(batch.column("path").to_pylist(), batch.column("content"), strict=True):
-            version, whole = _read(content.as_buffer())
-            yield pa.RecordBatch.from_pylist([{"file": file, "version": version, "whole": whole}], schema=_CHECKED)
+            version, damage = _read(content.as_buffer())
+            yield pa.RecordBatch.from_pylist([{"file": file, "version": version, "damage": damage}], schema=_CHECKED)
 
 
-def _read(content: pa.Buffer) -> tuple[int | None, bool]:
-    """A file's version, this lbd's where it names none, and whether all of its pages are as they were written."""
+def _read(content: pa.Buffer) -> tuple[int | None, str | None]:
+    """A file's version, this lbd's where it names none, and the check that finds it damaged, None where none does."""
+    check = UNREADABLE_FILE
     try:
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         version = _version((file.metadata.metadata or {}).get(VERSION_KEY))
+        check = WRONG_CHECKSUM
         if version <= VERSION:
             for _ in file.iter_batches():
                 pass
     except (pa.ArrowException, OSError):
-        return None, False
-    return version, True
+        return None, check
+    return version, None
 
 
 def _version(metadata: bytes | None) -> int:

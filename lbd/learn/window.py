@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lbd.load.estimate import CPU
-from lbd.model import RESOURCES
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
 from lbd.store.history_tables import RATES
 
 if TYPE_CHECKING:
@@ -131,6 +131,17 @@ def after(before: Window, window: Window) -> Window:
     """A stretch with the last :data:`WARM_SECONDS` of the one before it."""
     first = int(np.searchsorted(before.at, before.at[-1] - WARM_SECONDS)) if before.at.size else 0
     return joined(before.from_round(first), window)
+
+
+def reported_traffic(window: Window) -> tuple[FloatArray, FloatArray]:
+    """Bytes/s that the brokers carry, in + out, and those of all bundles with an owner: float64 (T,) each."""
+    totals = np.where(window.present, window.totals[:, :, BYTES_IN] + window.totals[:, :, BYTES_OUT], np.nan)
+    rates = window.change_rates.astype(np.float64)
+    carried = np.where(window.change_owner >= 0, rates[:, BYTES_IN] + rates[:, BYTES_OUT], 0.0)
+    order = np.argsort(window.change_bundle, kind="stable")  # of each bundle the changes stay in the order of time
+    same = np.diff(window.change_bundle[order], prepend=-1) == 0
+    steps = carried[order] - np.where(same, np.roll(carried[order], 1), 0.0)
+    return np.nansum(totals, axis=1), np.cumsum(np.bincount(window.change_round[order], steps, window.at.size))
 
 
 _NAMES = ("brokers", "bundles")

@@ -611,7 +611,7 @@ def rounds(root: Path, since: float, until: float) -> Iterator[tuple[float, dict
 def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tuple[float, str, list[dict[str, Any]]]]:
     """The rows of a table, by round."""
     for day in sorted((root / f"v{VERSION}" / table).glob("day=*")):
-        read = _day(day, table, since, until)
+        read = day_rows(day, table, since, until)
         times = read.column("t").to_pylist()
         start = 0
         for at, same in groupby(times):
@@ -620,8 +620,11 @@ def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tup
             start += size
 
 
-def _day(day: Path, table: str, since: float, until: float) -> pa.Table:
-    """A day's rows between two times, in the order of time."""
+def day_rows(day: Path, table: str, since: float, until: float) -> pa.Table:
+    """A day's rows between two times (epoch seconds), in the order of time; ``day`` is a folder of the table.
+
+    Raises :class:`UsageError` for files that cannot be read, or are of a newer version.
+    """
     files = sorted(day.glob("*.parquet"))
     try:
         for path in files:

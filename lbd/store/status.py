@@ -100,8 +100,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
     could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
     ``gap_points`` is the highest score minus the lowest, None where fewer than two brokers have one.
-    ``proposal`` waits for approval. ``canary`` is None where none is in force. ``budgets`` are those for an hour or a
-    day; of those for brokers and namespaces, the one that is used most.
+    ``proposal`` waits for approval. ``calibration`` is a sentence on the settings that ``lbd calibrate`` proposes; None
+    where it proposes none, or they are in force. ``canary`` is None where none is in force. ``budgets`` are those for
+    an hour or a day; of those for brokers and namespaces, the one that is used most.
     """
 
     format: int = FORMAT
@@ -122,6 +123,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[PairStatus] = []
     unfinished: list[UnfinishedStatus] = []
     proposal: Proposal | None = None
+    calibration: str | None = None
     gap_points: float | None = None
     last_hour: LastHour = LastHour()
     canary: CanaryStatus | None = None

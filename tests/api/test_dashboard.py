@@ -20,6 +20,7 @@ from tests.api.browser import browsing, sized
 from tests.api.conftest import TOKEN, serving, working
 from tests.api.test_tokens import ADMINISTER, OPERATE, TOKENS
 from tests.fake_pulsar import HOT
+from tests.store.test_calibration import SECOND, put, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -347,3 +348,12 @@ def test_every_table_can_be_heard(browser: Chrome, api: Api):
     assert (
         browser.execute_script("return document.querySelector('a, button, input').getAttribute('href')") == "#answers"
     )
+
+
+def test_a_proposal_of_settings(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """In the sentence of ``lbd status``."""
+    with serving(pulsar, tmp_path) as api:
+        put(api.engine.settings.state_dir, SECOND, summary())
+        api.turn()
+        opened(browser, api)
+        assert reads(browser, "notes", f"{summary().gain()}: lbd calibrate --show")

@@ -14,6 +14,7 @@ from lbd.reason import Reason
 from lbd.simulate.faults import Reply, refused
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.fake_pulsar import HOT
+from tests.store.test_calibration import SECOND, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,6 +150,14 @@ def test_a_broker_that_answers_and_gives_no_report_is_told(api: Api, pulsar: Fak
     (warning,) = api.get("/v1/status").json()["warnings"]
     assert warning.startswith(f"{pulsar.ids[2]} gives no report: GET ")
     assert "HTTP 500 (no)" in warning
+
+
+def test_a_proposal_that_cannot_be_read_is_a_warning(api: Api):
+    """It names the file, and turns go on."""
+    run = put(api.engine.settings.state_dir, SECOND, b"junk")
+    assert api.turn().error is None
+    (warning,) = api.get("/v1/status").json()["warnings"]
+    assert warning.startswith(f"{run}/summary.json: cannot be read: ")
 
 
 class TestPort:

@@ -21,6 +21,7 @@ from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load, settled
 from lbd.store.status import write_status
 from tests.api.conftest import listening, own_api
+from tests.store.test_calibration import SECOND, put, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +53,7 @@ def moment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moment]:
             "load": {"measure": "throughput", "live_cpu": False, "brokers": known},
             "api": own_api(folder),
         }
+        put(folder / "state", SECOND, summary())
         config = folder / "lbd.yaml"
         config.write_text(json.dumps(own))
 
@@ -159,3 +161,12 @@ def test_what_is_known_of_the_load_model(moment: Moment):
     assert finding(command, "load-model") == words
     scraped = metrics(api)
     assert [scraped["lbd_load_model_brokers", state] for state in ("known", "pooled", "unknown")] == [1, 5, 0]
+
+
+def test_what_a_calibration_proposes(moment: Moment):
+    """One sentence, word for word, wherever it is read."""
+    api, command = moment
+    sentence = f"{summary().gain()}: lbd calibrate --show"
+    assert line(command("status"), "settings") == sentence
+    assert command("status", "--format", "json")["calibration"] == sentence
+    assert api.get("/v1/status").json()["calibration"] == sentence

@@ -12,6 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from lbd.store.calibration import CALIBRATION_FOLDER
 from tests.helm import files, readme
 from tests.helm.readme import CHART
 from tests.helm.rendering import KUBERNETES, SETUPS, Rejected, one, pods, settings
@@ -196,8 +197,9 @@ def test_calibration_reaches_the_history(chart: Chart):
     assert {"name": "state", "persistentVolumeClaim": {"claimName": "state-lbd-0"}} in pod["volumes"]
     assert [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "state"] == [
         {"name": "state", "mountPath": "/var/lib/lbd", "readOnly": True},
-        {"name": "state", "mountPath": "/calibration", "subPath": "calibration"},
+        {"name": "state", "mountPath": "/calibration", "subPath": CALIBRATION_FOLDER},
     ]
+    assert pod["containers"][0]["args"][0].endswith(" --out /calibration/$(date -u +%Y%m%dT%H%M%SZ)")
     (together,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     labels = together["labelSelector"]["matchLabels"]
     daemon = one(found, "StatefulSet")["spec"]

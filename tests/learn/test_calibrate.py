@@ -18,10 +18,14 @@ import yaml
 
 from lbd.config import Settings
 from lbd.decide.avg_shedder import AvgShedderSettings
-from lbd.learn.choose import SettingsCandidate
+from lbd.errors import ObserveError
+from lbd.files import decoded
+from lbd.learn.choose import SettingsCandidate, moves_per_day
 from lbd.load.estimate import CPU, Source
+from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import fake_pulsar
 from tests.daemon.test_service import running, settings_for
+from tests.disks import flip
 from tests.learn.histories import CALM, NEIGHBOUR, settled, simulated
 from tests.load.histories import TRUE_SLOPE
 
@@ -109,7 +113,7 @@ class TestKnownTruth:
         at, recorded = found.shown.at, found.shown.recorded
         shown = replace(found.shown, chosen=recorded, moves=(found.shown.moves[0], (float(at[5]),)))
         found = replace(found, choice=replace(found.choice, recommended="default", why="of a test"), shown=shown)
-        said = written.write(found, tmp_path)
+        said = written.write(found, tmp_path, 1000.0)
         proposal = (tmp_path / "proposal.yaml").read_text()
         broker_conf = [line for line in (tmp_path / "broker.conf").read_text().splitlines() if line[0] != "#"]
         page = (tmp_path / "report.html").read_text()
@@ -143,6 +147,19 @@ class TestKnownTruth:
         assert (named["present"], named["proposed"]) == (["present"], ["default"])
         assert "<td>avg_shedder.low_threshold</td>" in page
         assert len(pq.read_table(tmp_path / "candidates.parquet")) == len(found.tried)
+        checks = pq.read_table(tmp_path / "quality.parquet").to_pylist()
+        assert {one["name"]: one["count"] for one in checks if one["count"]} == {}
+        assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 9
+        summary = decoded(tmp_path / "summary.json", CalibrationSummary)
+        by_name = {one.name: one.held_out for one in found.choice.judged}
+        assert summary is not None
+        assert (summary.at, summary.recommended, summary.reason) == (1000.0, "default", "of a test")
+        assert summary.in_force(proposed)
+        assert not summary.in_force(settled(**CALM))
+        assert (summary.present, summary.proposed) == tuple(
+            ReplayedFigures(moves_per_day(one), one.mean_gap, one.p95_gap)
+            for one in (by_name["present"], by_name["default"])
+        )
 
     def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
@@ -150,7 +167,7 @@ class TestKnownTruth:
 
         tried = {**found.tried, "another": SettingsCandidate("another", AvgShedderSettings(low_threshold=17.0))}
         choice = replace(found.choice, recommended="another", why="of a test")
-        written.write(replace(found, tried=tried, choice=choice), tmp_path)
+        written.write(replace(found, tried=tried, choice=choice), tmp_path, 1000.0)
         proposed = yaml.safe_load((tmp_path / "proposal.yaml").read_text())
         with (
             fake_pulsar.hot_broker() as pulsar,
@@ -189,6 +206,17 @@ class TestPoorHistories:
         assert choice.recommended is None
         assert choice.why.startswith(why)
 
+    def test_bad_data_are_not_learned_from(self, spark: SparkSession, history: Path, tmp_path: Path):
+        """A disk changed a byte in a third of the files: one line, exit 3."""
+        root = shutil.copytree(history, tmp_path / "history")
+        _, *others = sorted((root / "v1" / "broker_rounds").glob("*/*.parquet"))
+        for file in others:
+            flip(file, "cpu")
+
+        bad = rf"bad, .*: wrong-checksum {len(others)} \(.* % of the files\), at most 10 %$"
+        with pytest.raises(ObserveError, match=bad):
+            calibrated(spark, root)
+
     def test_brokers_that_came_for_a_moment(self, spark: SparkSession, tmp_path: Path):
         """One renamed in the middle of it all, and one seen for two minutes only: the others' slopes are theirs."""
         brokers = [
@@ -222,7 +250,7 @@ def test_the_command(history: Path, tmp_path: Path):
     assert done.stdout.splitlines()[0].startswith("0.2 days of history in windows of ")
     assert done.stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
     assert {path.name for path in out.iterdir()} == {
-        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet",
+        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet", "summary.json",
     }  # fmt: skip
     assert "replaying 3 settings over " in done.stderr
     checked = lbd("config", "check", "--config", str(out / "proposal.yaml"), "--admin-url", "http://127.0.0.1:8080")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lbd.learn.quality import ReadCounts
 from lbd.store.history_tables import COLUMNS
 from tests.disks import flip
 
@@ -168,11 +169,14 @@ def test_what_was_read_and_dropped_is_counted(
     from lbd.learn import features as curated
 
     told = curated.dropped(
-        samples(spark, (0, "a", 20.0), (1, "a", None)), decisions(spark, *((one, ["a"]) for one in rounds))
+        samples(spark, (0, "a", 20.0), (1, "a", None), (2, "a", -1.0), (3, "a", -1.0)),
+        decisions(spark, *((one, ["a"]) for one in rounds)),
     ).collect()[0]
 
     assert (told["rounds_read"], told["rounds_kept"], told["gaps"], told["seconds_seen"]) == counted
-    assert (told["samples_read"], told["samples_kept"]) == (2, 1)
+    assert [told[f"samples_{kind}"] for kind in ("read", "kept", "missing", "negative")] == [4, 1, 1, 2]
+    assert told["seconds_silent"] == (3600 - 180 if told["gaps"] else 0)
+    assert ReadCounts(**told.asDict()).rounds_read == told["rounds_read"]
 
 
 def test_rows_of_bundles_are_shuffled_by_window_alone(spark: SparkSession):
@@ -253,6 +257,8 @@ def test_what_is_torn_is_left_out_and_named(spark: SparkSession, tmp_path: Path)
 
     assert [row["turn"] for row in found.rows.collect()] == [1]
     assert [*found.torn] == [str(path) for path in torn]
+    assert [*found.torn.values()] == ["unreadable-file"] * 3 + ["wrong-checksum"]
+    assert found.files == 5
 
 
 def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path):
@@ -262,7 +268,7 @@ def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path):
     root = tmp_path / "my history, 100%25"
     part(root, 1)
     found = table(spark, str(root), "decisions")
-    assert found.torn == ()
+    assert (found.torn, found.files) == ({}, 1)
     assert [row["turn"] for row in found.rows.collect()] == [1]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.learn.window import WARM_SECONDS, Window, after, from_bytes, joined, to_bytes
+from lbd.learn.window import WARM_SECONDS, Window, after, from_bytes, joined, reported_traffic, to_bytes
 from lbd.model import RESOURCES
 from tests.learn.windows import broker, bundle, minute, window
 
@@ -21,6 +21,26 @@ def test_a_sample_stands_until_the_next():
     np.testing.assert_array_equal([np.nan, 20, 20, 40], found.used[:, 0, CPU])
     assert found.present[:, 0].tolist() == [False, True, True, True]
     assert found.fresh[:, 0].tolist() == [False, True, False, True]
+
+
+def test_traffic_of_bundles_beside_that_of_their_brokers():
+    """Each round has the last rates of each bundle with an owner, and the last totals of each broker that is there."""
+    totals = {"throughput_in": 300.0, "throughput_out": 200.0}
+    found = window(
+        [*(broker(at, **totals) for at in range(4)), *(broker(at, "b", **totals) for at in (0, 1))],
+        [bundle(0, "t/n/1"), bundle(0, "t/n/2", "b"), bundle(1, "t/n/1", "b", 150.0), bundle(3, "t/n/2", None, 0.0)],
+    )
+    carried, reported = reported_traffic(found)
+
+    assert carried.tolist() == [1000, 1000, 500, 500]
+    assert reported.tolist() == [400, 500, 500, 300]
+
+
+def test_no_bundle_is_no_reported_traffic():
+    """Brokers carry theirs all the same; a total that is not known counts as none."""
+    carried, reported = reported_traffic(window([broker(0, throughput_in=5.0, throughput_out=1.0), broker(0, "b")]))
+
+    assert (carried.tolist(), reported.tolist()) == ([6], [0])
 
 
 def test_a_broker_without_a_report_is_away():

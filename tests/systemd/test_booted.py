@@ -149,7 +149,7 @@ def test_calibration_runs_by_its_timer(machine: Machine):
     machine.must("systemctl stop lbd && lbd history import examples/moves.jsonl.gz && chown -R lbd: /var/lib/lbd")
     machine.must("systemctl start lbd lbd-calibrate.service")
     assert machine.told("lbd-calibrate", "Result") == "success"
-    assert "report.html" in machine.must("ls /var/lib/lbd-calibrate/*/", "oncall")
+    assert "report.html" in machine.must("ls /var/lib/lbd/calibration/*/", "oncall")
 
 
 def test_a_stop_ends_in_time(machine: Machine):

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from lbd.config import load
+from lbd.store.calibration import CALIBRATION_FOLDER
 from lbd.store.history_round import HISTORY_FOLDER
 from tests.daemon.test_service import Notified, settings_for
 
@@ -67,10 +68,10 @@ def test_exposure_is_low(name: str, most: float, tmp_path: Path):
     assert float(level[1]) <= most
 
 
-def test_calibration_reads_the_daemons_history_and_writes_elsewhere():
-    """The same user; the daemon's directory is not among those it may write to, and no network is there."""
+def test_calibration_reads_the_daemons_history_and_writes_beside_it():
+    """The same user; of the daemon's directory it may write to its own folder alone, and no network is there."""
     unit = (UNITS / "lbd-calibrate.service").read_text()
-    assert "StateDirectory=lbd-calibrate\n" in unit
+    assert f"StateDirectory=lbd/{CALIBRATION_FOLDER}\n" in unit
     assert "ReadWritePaths" not in unit
     assert {"User=lbd", "ProtectSystem=strict", "PrivateNetwork=yes"} <= set(unit.splitlines())
     assert f"ConditionPathIsDirectory={load(None, {}).settings.state_dir / HISTORY_FOLDER}\n" in unit

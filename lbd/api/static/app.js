@@ -198,6 +198,7 @@ function showBanners(status) {
   const notes = [
     ...(status.leader ? [`leader: ${status.leader}`] : []),
     ...status.warnings,
+    ...(status.calibration ? [status.calibration] : []),
   ];
   $("notes").hidden = !notes.length;
   if ($("notes").dataset.told !== notes.join("\n")) {

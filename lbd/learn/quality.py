@@ -1,0 +1,140 @@
+"""Checks of the history that is learned from: what each found, how much of it, and how much is too much. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbd.errors import ObserveError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+UNREADABLE_FILE, WRONG_CHECKSUM = "unreadable-file", "wrong-checksum"
+
+WRONG_SHARE = 0.1
+"""Of files or samples that are wrong. What is wrong is left out; with more than a tenth of it the rest is doubtful."""
+
+MISSING_SHARE = 0.5
+"""Of time that nobody saw, or of samples that a live turn did not trust: what is left is the smaller part."""
+
+UNREPORTED_SHARE = 0.9
+"""Of the traffic. Brokers of the extensible manager report their ten largest bundles by default.
+A live lbd knows no more than a replay; with more than this there is hardly anything that a replay can move."""
+
+NOTICED_SHARE = 0.1
+"""Rates are stored in steps of a twentieth: below a tenth, traffic may be missing by rounding."""
+
+
+@dataclass(frozen=True)
+class ReadCounts:
+    """What was read of samples and rounds, and what of it was found to be what; times in seconds.
+
+    ``samples_missing`` have no number, ``samples_negative`` one below zero; both are left out. ``samples_doubted`` are
+    those kept that the live turn did not trust. ``rounds_kept`` are there once, without ``rounds_overtaken``, whose
+    time came a second time. ``seconds_silent`` belong to ``gaps`` within a day, ``seconds_seen`` to the rest.
+    """
+
+    samples_read: int
+    samples_missing: int
+    samples_negative: int
+    samples_kept: int
+    samples_doubted: int
+    rounds_read: int
+    rounds_kept: int
+    rounds_overtaken: int
+    gaps: int
+    seconds_seen: float
+    seconds_silent: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check found: how often, and as a fraction of ``whole``.
+
+    With a share above ``limit`` nothing is learned; None: whatever the share is.
+    """
+
+    name: str
+    count: int
+    share: float
+    whole: str
+    limit: float | None
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        """``negative-number 12 (0.4 % of the samples)``."""
+        return f"{self.name} {self.count:,} ({100 * self.share:.1f} % of the {self.whole})"
+
+    @property
+    def limit_text(self) -> str:
+        """``at most 10 %``."""
+        return "no limit" if self.limit is None else f"at most {100 * self.limit:.0f} %"
+
+
+def file_checks(files: int, damage: Iterable[str]) -> tuple[Check, ...]:
+    """Checks of the files: how many there are, and for each that is left out what it is found to be."""
+    found = list(damage)
+    return tuple(
+        Check(name, found.count(name), _share(found.count(name), files), "files", WRONG_SHARE, meaning)
+        for name, meaning in (
+            (UNREADABLE_FILE, "no Parquet, or only part of it; left out"),
+            (WRONG_CHECKSUM, "a page is not as it was written; the file is left out"),
+        )
+    )
+
+
+def row_checks(read: ReadCounts) -> tuple[Check, ...]:
+    """Checks of rounds and samples."""
+    repeated = read.rounds_read - read.rounds_kept - read.rounds_overtaken
+    covered = read.seconds_seen + read.seconds_silent
+    return (
+        Check(
+            "repeated-round", repeated, _share(repeated, read.rounds_read), "rounds", None,
+            "there already, as after a second import; counts once",
+        ),
+        Check(
+            "clock-set-back", read.rounds_overtaken, _share(read.rounds_overtaken, read.rounds_read), "rounds",
+            WRONG_SHARE, "later turns have earlier times; the earlier turns are left out",
+        ),
+        Check(
+            "missing-number", read.samples_missing, _share(read.samples_missing, read.samples_read), "samples",
+            WRONG_SHARE, "the broker reported no usage; left out",
+        ),
+        Check(
+            "negative-number", read.samples_negative, _share(read.samples_negative, read.samples_read), "samples",
+            WRONG_SHARE, "a usage below zero; left out",
+        ),
+        Check(
+            "untrusted-sample", read.samples_doubted, _share(read.samples_doubted, read.samples_kept), "samples used",
+            MISSING_SHARE, "the live turn did not trust it, and a replay does not either",
+        ),
+        Check(
+            "silence", read.gaps, _share(read.seconds_silent, covered), "time", MISSING_SHARE,
+            "more than three minutes without a round, within a day; counts as no time",
+        ),
+    )  # fmt: skip
+
+
+def traffic_check(rounds: int, carried: float, reported: float) -> Check:
+    """The check of bundles that brokers do not report.
+
+    ``rounds`` are those in which such bundles had more than :data:`NOTICED_SHARE` of the traffic. ``carried`` is the
+    traffic of all brokers, ``reported`` that of all bundles in history: bytes/s, added up over all rounds.
+    """
+    share = _share(max(carried - reported, 0.0), carried)
+    meaning = f"bundles without a report had over {NOTICED_SHARE:.0%} of a round's traffic; no replay moves them"
+    return Check("unreported-bundle", rounds, share, "traffic", UNREPORTED_SHARE, meaning)
+
+
+def refuse_bad(history: str, checks: Iterable[Check]) -> None:
+    """Raises :class:`ObserveError` if a check found more than its limit: bad data are not learned from."""
+    bad = [f"{one.text}, {one.limit_text}" for one in checks if one.limit is not None and one.share > one.limit]
+    if bad:
+        raise ObserveError(f"{history}: too much of the history is bad, nothing is learned from it: {'; '.join(bad)}")
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

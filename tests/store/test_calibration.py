@@ -1,0 +1,120 @@
+"""What a calibration proposes, in one sentence, and which of several is the one that counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from lbd.config import Settings
+from lbd.errors import UsageError
+from lbd.store.calibration import CalibrationSummary, ChangedSetting, ReplayedFigures, newest, proposal_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MONDAY = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
+FIRST, SECOND, THIRD = "20261115T031700Z", "20261122T031700Z", "20261123T031700Z"
+
+
+def summary(
+    present: tuple[float, float] | None = (8.6, 13.3),
+    proposed: tuple[float, float] | None = (5.9, 13.0),
+    low: float = 18.0,
+) -> CalibrationSummary:
+    """A summary by moves a day and mean gap."""
+    figures = [ReplayedFigures(*one, 20.0) if one is not None else None for one in (present, proposed)]
+    changes = [ChangedSetting("avg_shedder.low_threshold", 15.0, low)] if proposed is not None else []
+    return CalibrationSummary(
+        at=MONDAY, recommended="low 18" if proposed is not None else None, reason="of a test", changes=changes,
+        present=figures[0], proposed=figures[1],
+    )  # fmt: skip
+
+
+def put(state_dir: Path, run: str, content: CalibrationSummary | bytes | None) -> Path:
+    """A folder as the unit leaves it; None: it was killed before it had written."""
+    folder = state_dir / "calibration" / run
+    folder.mkdir(parents=True)
+    if content is not None:
+        (folder / "summary.json").write_bytes(content if isinstance(content, bytes) else msgspec.json.encode(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("found", "gain"),
+    [
+        (summary(), "saved 31 % of the moves, with brokers 0.3 points closer"),
+        (summary(proposed=(0.0, 13.9)), "saved 100 % of the moves, with brokers 0.6 points further apart"),
+        (summary(proposed=(9.0, 10.0)), "left brokers 3.3 points closer, with 9.0 moves a day instead of 8.6"),
+        (summary((0.0, 13.3), (0.0, 10.0)), "left brokers 3.3 points closer, with 0.0 moves a day instead of 0.0"),
+    ],
+    ids=["fewer moves", "none, and further apart", "more moves, closer", "none before either"],
+)
+def test_the_gain_is_one_sentence(found: CalibrationSummary, gain: str):
+    """By the moves where there would have been fewer, else by the gap."""
+    assert found.gain(UTC) == f"a proposal of Monday, 2026-11-23 would have {gain}"
+
+
+@pytest.mark.parametrize("found", [summary(proposed=None), summary(None, None)], ids=["nothing", "not judged"])
+def test_nothing_recommended_has_its_reason(found: CalibrationSummary):
+    """In the same place."""
+    assert found.gain(UTC) == "nothing is recommended since Monday, 2026-11-23: of a test"
+
+
+def test_the_newest_that_ended_counts(tmp_path: Path):
+    """Not one that a kill ended, and none in a folder that the unit did not make."""
+    put(tmp_path, FIRST, summary(low=17.0))
+    put(tmp_path, SECOND, summary())
+    put(tmp_path, THIRD, None)
+    put(tmp_path, "mine", summary(low=20.0))
+
+    assert newest(tmp_path) == (tmp_path / "calibration" / SECOND, summary())
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "shown"),
+    [
+        (summary(), {}, True),
+        (summary(), {"avg_shedder": {"low_threshold": 18.0}}, False),
+        (summary(), {"avg_shedder": {"low_threshold": 19.0}}, True),
+        (summary(proposed=None), {}, False),
+    ],
+    ids=["not taken", "in force", "other settings", "nothing recommended"],
+)
+def test_a_proposal_is_shown_until_it_is_in_force(
+    tmp_path: Path, content: CalibrationSummary, settings: dict[str, object], shown: bool
+):
+    """As the sentence of its gain, with the command that shows more."""
+    put(tmp_path, FIRST, summary(low=17.0))
+    put(tmp_path, SECOND, content)
+    found = proposal_text(tmp_path, Settings.model_validate(settings))
+
+    assert found == (f"{content.gain()}: lbd calibrate --show" if shown else None)
+
+
+def test_nothing_is_proposed_where_nothing_was_calibrated(tmp_path: Path):
+    """Nor where calibrations are switched on and none has ended."""
+    assert proposal_text(tmp_path, Settings()) is None
+    put(tmp_path, FIRST, None)
+    assert proposal_text(tmp_path, Settings()) is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"junk", b'{"format": 1}', msgspec.json.encode(summary()).replace(b'"format":1', b'"format":2')]
+)
+def test_a_summary_that_cannot_be_read_is_named(tmp_path: Path, content: bytes):
+    """Empty, junk, half of it, of a later version."""
+    folder = put(tmp_path, FIRST, content)
+    with pytest.raises(UsageError, match=f"^{folder}/summary.json: cannot be read: "):
+        newest(tmp_path)
+
+
+def test_a_setting_that_is_none_any_more_is_not_in_force():
+    """A proposal of an earlier version may name one."""
+    old = CalibrationSummary(
+        at=MONDAY, recommended="x", reason="", changes=[ChangedSetting("avg_shedder.relays", 1, 2)], present=None,
+        proposed=None,
+    )  # fmt: skip
+    assert not old.in_force(Settings())
