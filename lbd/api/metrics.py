@@ -1,7 +1,8 @@
 """``/metrics`` for Prometheus. Gauges come from the last turn, counters from :mod:`lbd.api.published`.
 
-Names follow Prometheus' conventions; labels are brokers, and words of closed lists. Nothing is labelled by bundle,
-namespace or topic: a cluster has tens of thousands of them. Unknown values are left out, not 0.
+Names follow Prometheus' conventions; labels are the cluster, as in the brokers' own metrics, brokers, and words of
+closed lists. Nothing is labelled by bundle, namespace or topic: a cluster has tens of thousands of them. Unknown values
+are left out, not 0.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ def exposition(backend: Backend) -> Exposition:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     registry.register(_Collector(backend))
-    ProcessCollector(registry=registry)
     return Exposition(registry)
 
 
@@ -56,13 +56,21 @@ class _Collector:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics."""
+        """All metrics, each with the label ``cluster``; its value is empty until a broker has said the name."""
+        last = self._backend.board.last
+        known = last.status.cluster if last is not None else self._backend.settings.pulsar.cluster or ""
+        for metric in self._unlabelled(last):
+            metric.samples = [one._replace(labels={"cluster": known, **one.labels}) for one in metric.samples]
+            yield metric
+
+    def _unlabelled(self, last: Published | None) -> Iterator[Metric]:
         yield _gauge("lbd_build_info", "The lbd that runs.", {"version": __version__})
         yield from self._backend.board.tally.collect()
+        yield from self._process.collect()
         yield from self._paused()
-        last = self._backend.board.last
         if last is not None:
             yield from _of_turn(last)
             yield from _of_capacity(last)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from lbd.api.published import Tally
 from lbd.model import Outcome, Result, Unload
@@ -44,7 +45,9 @@ def _program(name: str) -> str:
 
 
 def _values(text: str) -> dict[str, float]:
+    """The value of each series, named without the label ``cluster``."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    lines = [re.sub(r',?cluster="[^"]*"', "", line).replace("{,", "{").replace("{}", "") for line in lines]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
@@ -66,6 +69,19 @@ class TestMetrics:
         asked = f"lbd_admin_request_seconds_count{{{unloads}}}"
         assert after[asked] - before.get(asked, 0) == len(planned)
         assert after[f'lbd_broker_usage_ratio{{broker="{pulsar.ids[0]}",resource="cpu"}}'] == 0.8
+
+    def test_every_series_has_the_cluster(self, pulsar: FakePulsar, tmp_path: Path):
+        """Before a broker has said its name the value is empty; once known it stays, also while none gives a report."""
+        found = []
+        with serving(pulsar, tmp_path) as api:
+            for fault in (None, None, Reply(500)):
+                if fault is not None:
+                    pulsar.fault("load-report", fault)
+                if found:
+                    assert (api.turn().observation is None) == (fault is not None)
+                families = text_string_to_metric_families(api.get("/metrics").text)
+                found.append({one.labels.get("cluster") for family in families for one in family.samples})
+        assert found == [{""}, {"c"}, {"c"}]
 
     def test_an_autoscaler_is_told_how_many_brokers_are_wanted(self, pulsar: FakePulsar, tmp_path: Path):
         """Those that are there until more is known, and nothing while no load is seen."""
@@ -137,7 +153,7 @@ class TestMetrics:
             "reason",
             "budget",
         }
-        closed |= {"version", "resource", "state", "threshold", "broker", "source", "destination"}
+        closed |= {"version", "resource", "state", "threshold", "broker", "source", "destination", "cluster"}
         assert labels <= closed
         assert not re.search(r"0x[0-9a-f]{8}|nope|t/n|BREW", text)
         assert 'route="/v1/explain/{what}"' in text
@@ -188,11 +204,12 @@ class TestAlerts:
         assert [one["scaleDown"] for one in behaviors] == [{"selectPolicy": "Disabled"}] * 2
 
     def test_a_real_prometheus_scrapes_lbd_and_answers_every_query(self, api: Api, tmp_path: Path):
-        """The scrape is up; no query of rules or dashboard is an error."""
+        """The scrape is up, lbd's own label ``cluster`` stands; no query of rules or dashboard is an error."""
         assert api.serving.url is not None
         with _prometheus(tmp_path, api.serving.url.removeprefix("http://")) as url:
             eventually(lambda: _asked(url, 'up{job="lbd"} == 1') != [])
-            assert _asked(url, "lbd_score_gap_points")[0]["value"][1] == "70"
+            (gap,) = _asked(url, "lbd_score_gap_points")
+            assert (gap["metric"]["cluster"], gap["value"][1]) == ("c", "70")
             for query in _queries():
                 filled = query.replace("$__rate_interval", "1m").replace("$instance", ".*")
                 _asked(url, filled)
@@ -225,7 +242,7 @@ def _prometheus(folder: Path, target: str) -> Iterator[str]:
     config = yaml.safe_load((RULES.parent / "prometheus.yml").read_text())
     config["global"]["scrape_interval"] = "1s"
     config["rule_files"] = [str(RULES)]
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [target], "labels": {"cluster": "kubernetes"}}]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
