@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import requests
 import yaml
@@ -20,7 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from lbd.api.published import Tally
 from lbd.model import Outcome, Result, Unload
 from lbd.permit.served import ServiceResult
+from lbd.reason import Reason
 from lbd.simulate.faults import Reply
+from lbd.store.drains import Drain, Drains, Work, Works
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.daemon.test_service import eventually
 
@@ -49,6 +52,11 @@ def _values(text: str) -> dict[str, float]:
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     lines = [re.sub(r',?cluster="[^"]*"', "", line).replace("{,", "{").replace("{}", "") for line in lines]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def _of(api: Api, name: str) -> dict[str, float]:
+    """The same of those that begin so."""
+    return {one: value for one, value in _values(api.get("/metrics").text).items() if one.startswith(name)}
 
 
 class TestMetrics:
@@ -158,6 +166,53 @@ class TestMetrics:
         assert not re.search(r"0x[0-9a-f]{8}|nope|t/n|BREW", text)
         assert 'route="/v1/explain/{what}"' in text
 
+    def test_a_drained_broker_and_what_is_still_on_it(self, api: Api):
+        """Unknown before the first look and if it was not asked at the end; a standby does not know how far it is."""
+        published = api.serving.board.last
+        assert published is not None
+        drains, (target, *others) = Drains(api.engine.settings.state_dir), [one.id for one in published.status.brokers]
+        assert _of(api, "lbd_drain") == {f'lbd_drain_active{{broker="{one}"}}': 0 for one in (target, *others)}
+        drains.begin(Drain(target, 1.0, None, "ann"))
+        begun = Work(kind="drain", broker=target, request="r", begun_at=1.0)
+        under_way = msgspec.structs.replace(begun, total=9, landed=4, elsewhere=1, failed=2)
+        left = f'lbd_drain_left_bundles{{broker="{target}"}}'
+        for work, value in (
+            (begun, None),
+            (under_way, 4),
+            (msgspec.structs.replace(under_way, ended_at=2.0, owned=3), 3),
+            (msgspec.structs.replace(under_way, ended_at=2.0, owned=0), 0),
+            (msgspec.structs.replace(under_way, ended_at=2.0), None),
+        ):
+            drains.save(Works(drains={target: work}))
+            found = _of(api, "lbd_drain")
+            assert found[f'lbd_drain_active{{broker="{target}"}}'] == 1
+            assert found.get(left) == value
+
+        drains.save(Works(drains={target: under_way}))
+        api.serving.board.again(msgspec.structs.replace(published.status, hold=Reason.NOT_LEADER.label))
+        assert left not in _of(api, "lbd_drain")
+        (api.engine.settings.state_dir / "drains.json").write_text("junk")
+        assert _of(api, "lbd_drain") == {}
+        assert _of(api, "lbd_score_gap") == {"lbd_score_gap_points": 70}
+
+    @pytest.mark.parametrize(
+        ("strategy", "points"),
+        [
+            ("avg-shedder", {"low": 15, "high": 40}),
+            ("least-moves", {"low": 7.5, "high": 20}),
+            ("threshold-shedder", {}),
+        ],
+    )
+    def test_thresholds_of_the_strategy(
+        self, pulsar: FakePulsar, tmp_path: Path, strategy: str, points: dict[str, float]
+    ):
+        """Of those that have some."""
+        with serving(pulsar, tmp_path, strategy=strategy) as api:
+            api.turn()
+            assert _of(api, "lbd_threshold") == {
+                f'lbd_threshold_points{{threshold="{name}"}}': value for name, value in points.items()
+            }
+
     def test_names_are_by_the_conventions(self, api: Api):
         """As promtool has them."""
         done = subprocess.run(
@@ -193,8 +248,9 @@ class TestAlerts:
         (trigger,), (metric,), (rule,) = keda["spec"]["triggers"], hpa["spec"]["metrics"], adapter["rules"]["external"]
         query = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"]).replace("<<.LabelMatchers>>", "")
 
-        assert trigger["metadata"]["query"] == "max(lbd_brokers_wanted)"
+        assert trigger["metadata"]["query"] == 'max(lbd_brokers_wanted{cluster="pulsar"})'
         assert query == "max(lbd_brokers_wanted{})"
+        assert metric["external"]["metric"]["selector"] == {"matchLabels": {"cluster": "pulsar"}}
         assert metric["external"]["metric"]["name"] == rule["seriesQuery"] == "lbd_brokers_wanted"
         assert "lbd_brokers_wanted" in told
         assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("AverageValue", "1")
