@@ -241,13 +241,15 @@ class TestAlerts:
         assert [one["scaleDown"] for one in behaviors] == [{"selectPolicy": "Disabled"}] * 2
 
     def test_a_real_prometheus_scrapes_lbd(self, api: Api, tmp_path: Path):
-        """The scrape is up, and lbd's own label ``cluster`` stands where the target has one of another meaning."""
+        """The scrape is up, and lbd's own labels stand where a target has the same ones with another meaning."""
         assert api.serving.url is not None
-        target = {"targets": [api.serving.url.removeprefix("http://")], "labels": {"cluster": "kubernetes"}}
+        target = {"targets": [api.serving.url.removeprefix("http://")], "labels": {"cluster": "k8s", "endpoint": "api"}}
         with server(tmp_path, [target]) as url:
             eventually(lambda: answer(url, "query", query='up{job="lbd"} == 1')["result"] != [])
             (gap,) = answer(url, "query", query="lbd_score_gap_points")["result"]
             assert (gap["metric"]["cluster"], gap["value"][1]) == ("c", "70")
+            requests_sent = answer(url, "query", query="lbd_admin_request_seconds_count")["result"]
+            assert [one for one in requests_sent if not one["metric"]["endpoint"].startswith("/admin/")] == []
 
 
 def _example(name: str) -> dict[str, Any]:
