@@ -1,7 +1,8 @@
 """``/metrics`` for Prometheus. Gauges come from the last turn, counters from :mod:`lbd.api.published`.
 
-Names follow Prometheus' conventions; labels are brokers, and words of closed lists. Nothing is labelled by bundle,
-namespace or topic: a cluster has tens of thousands of them. Unknown values are left out, not 0.
+Names follow Prometheus' conventions; labels are the cluster, as in the brokers' own metrics, brokers, and words of
+closed lists. Nothing is labelled by bundle, namespace or topic: a cluster has tens of thousands of them. Unknown values
+are left out, not 0.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from prometheus_client.exposition import choose_encoder
 
 from lbd import __version__
 from lbd.api.published import VERDICTS
+from lbd.config import strategy_section
+from lbd.errors import UsageError
 from lbd.load.summary import State
 from lbd.reason import Reason
 from lbd.store.control import Control
+from lbd.store.drains import drains_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +39,6 @@ def exposition(backend: Backend) -> Exposition:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     registry.register(_Collector(backend))
-    ProcessCollector(registry=registry)
     return Exposition(registry)
 
 
@@ -56,13 +59,22 @@ class _Collector:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics."""
+        """All metrics, each with the label ``cluster``; its value is empty until a broker has said the name."""
+        last = self._backend.board.last
+        known = last.status.cluster if last is not None else self._backend.settings.pulsar.cluster or ""
+        for metric in self._unlabelled(last):
+            metric.samples = [one._replace(labels={"cluster": known, **one.labels}) for one in metric.samples]
+            yield metric
+
+    def _unlabelled(self, last: Published | None) -> Iterator[Metric]:
         yield _gauge("lbd_build_info", "The lbd that runs.", {"version": __version__})
         yield from self._backend.board.tally.collect()
+        yield from self._process.collect()
         yield from self._paused()
-        last = self._backend.board.last
+        yield from self._drains(last)
         if last is not None:
             yield from _of_turn(last)
             yield from _of_capacity(last)
@@ -76,6 +88,26 @@ class _Collector:
         for_seconds = max(now - pause.since, 0.0) if pause is not None else 0.0
         yield _gauge("lbd_paused_seconds", "How long the pause in force has lasted; 0 without one.", value=for_seconds)
 
+    def _drains(self, last: Published | None) -> Iterator[Metric]:
+        """Left out where the files of drains cannot be read, of which each turn tells."""
+        try:
+            drains = drains_in_force(self._backend.state_dir, self._backend.now())
+        except UsageError:
+            return
+        seen = last.record.observation if last is not None else None
+        active = dict.fromkeys(seen.active if seen is not None else (), 0.0)
+        active |= {drain.broker: 1.0 for drain, _ in drains}
+        yield _labelled("lbd_drain_active", "1 for a broker that is drained.", "broker", active)
+        left: dict[str, float | None] = {}
+        if last is not None and _leads(last):  # what another lbd knows is of the time when it led
+            left = {drain.broker: work.remaining for drain, work in drains if work is not None}
+        words = "Bundles that are still on a drained broker, by the drain's last look."
+        yield _labelled("lbd_drain_left_bundles", words, "broker", left)
+
+
+def _leads(last: Published) -> bool:
+    return last.status.hold != Reason.NOT_LEADER.label
+
 
 def _of_turn(last: Published) -> Iterator[Metric]:
     status, record = last.status, last.record
@@ -83,8 +115,8 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_interval_seconds", "Planned time between turns.", value=status.interval_seconds)
     yield _gauge("lbd_observed", "1 when the last turn observed the cluster.", value=record.observation is not None)
     yield _gauge("lbd_strategy_info", "The strategy in force.", {"strategy": last.settings.strategy})
-    leads = status.hold != Reason.NOT_LEADER.label
-    yield _gauge("lbd_leader", "1 where this lbd may move; of several that share a cluster one may.", value=leads)
+    words = "1 where this lbd may move; of several that share a cluster one may."
+    yield _gauge("lbd_leader", words, value=_leads(last))
     yield _gauge("lbd_observe_only", "1 where lbd only says what it would move.", value=status.observe_only)
     yield _gauge("lbd_moves_under_way", "Moves that have begun, or wait for their turn.", value=len(status.unfinished))
     hour = status.last_hour
@@ -185,6 +217,10 @@ def _of_pairs(last: Published) -> Iterator[Metric]:
             hits.add_metric([*key, threshold], had)
             wanted.add_metric([*key, threshold], want)
     yield from (apart, hits, wanted)
+    strategy = getattr(last.settings, strategy_section(last.settings.strategy))
+    points = {name: getattr(strategy, f"{name}_threshold", None) for name in ("low", "high")}
+    words = "Differences from which hits count, where the strategy has such thresholds."
+    yield _labelled("lbd_threshold_points", words, "threshold", points)
 
 
 def _gauge(name: str, words: str, labels: Mapping[str, str] | None = None, *, value: float = 1.0) -> Metric:

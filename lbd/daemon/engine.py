@@ -117,6 +117,11 @@ class Engine:
         return self._real.looking
 
     @property
+    def cluster(self) -> str:
+        """The cluster's name; empty until it is known."""
+        return self._real.observer.admin.known_cluster
+
+    @property
     def silences(self) -> BrokerHealth:
         """What is known of brokers that answer nothing."""
         return self._real.silences

@@ -105,7 +105,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         interval_seconds=engine.settings.interval_seconds,
         next_turn_at=next_turn_at,
         turns=turns,
-        cluster=seen.cluster if seen is not None else engine.settings.pulsar.cluster or "",
+        cluster=seen.cluster if seen is not None else engine.cluster,
         turn=record.number,
         sentence=record.sentence,
         verdict=verdict(record),

@@ -180,7 +180,7 @@ class Notifier:
         self._announced, events = news(self._announced, now)
         wanted = [event for event in events if event.kind in self._settings.events]
         with self._changed:
-            self._cluster = now.status.cluster or self._cluster
+            self._cluster = now.status.cluster
             if not self.enabled or not wanted:
                 return
             self._keep([*self._waiting, *wanted])

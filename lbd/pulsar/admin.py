@@ -83,6 +83,11 @@ class AdminClient:
             self._cluster = self.runtime_configuration().get("clusterName") or self._only_cluster()
         return self._cluster
 
+    @property
+    def known_cluster(self) -> str:
+        """The same, without asking; empty until a broker has said it."""
+        return self._cluster or ""
+
     def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
         """Effective configuration of one broker (None: of the one that answers)."""
         path = paths.RUNTIME_CONFIGURATION

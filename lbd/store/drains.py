@@ -88,6 +88,16 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         """Moves that have ended."""
         return self.landed + self.elsewhere + self.failed
 
+    @property
+    def remaining(self) -> int | None:
+        """Bundles still on a drained broker: while it is under way those to be moved, at its end those that it owns.
+
+        None before the first look, and where the broker could not be asked at the end.
+        """
+        if self.ended_at is not None:
+            return self.owned
+        return self.total - self.landed - self.elsewhere if self.total else None
+
 
 class DrainTold(msgspec.Struct, frozen=True):
     """A drain in force, and how far it has come; ``work`` is null before its first look."""

@@ -26,7 +26,7 @@ class TestPause:
         assert record.hold is not None
         assert record.hold[0].label == "paused"
         assert api.get("/v1/status").json()["paused"] == found["paused"]
-        assert "lbd_paused 1.0" in api.get("/metrics").text
+        assert 'lbd_paused{cluster="c"} 1.0' in api.get("/metrics").text
 
     def test_resume_ends_it_and_tells_what_was_there(self, api: Api):
         """Nothing in force is nothing ended."""

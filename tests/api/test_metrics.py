@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
 import subprocess
-import time
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import requests
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from lbd.api.published import Tally
 from lbd.model import Outcome, Result, Unload
 from lbd.permit.served import ServiceResult
+from lbd.reason import Reason
 from lbd.simulate.faults import Reply
+from lbd.store.drains import Drain, Drains, Work, Works
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
+from tests.api.prometheus import DASHBOARD, EXAMPLES, RULES, answer, program, server
 from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.fake_pulsar import FakePulsar
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-RULES = EXAMPLES / "prometheus" / "lbd.rules.yml"
-DASHBOARD = EXAMPLES / "grafana" / "lbd.json"
-
-
-def _program(name: str) -> str:
-    """A program of Debian's package ``prometheus``; without it the test is skipped, or fails where it must run."""
-    found = shutil.which(name)
-    if found is None:
-        if os.environ.get("LBD_REQUIRE_PROMETHEUS"):
-            pytest.fail(f"{name} is not installed, and LBD_REQUIRE_PROMETHEUS is set; apt-get install prometheus")
-        pytest.skip(f"{name} is not installed; apt-get install prometheus")
-    return found
-
 
 def _values(text: str) -> dict[str, float]:
+    """The value of each series, named without the label ``cluster``."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    lines = [re.sub(r',?cluster="[^"]*"', "", line).replace("{,", "{").replace("{}", "") for line in lines]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def _of(api: Api, name: str) -> dict[str, float]:
+    """The same of those that begin so."""
+    return {one: value for one, value in _values(api.get("/metrics").text).items() if one.startswith(name)}
 
 
 class TestMetrics:
@@ -66,6 +58,19 @@ class TestMetrics:
         asked = f"lbd_admin_request_seconds_count{{{unloads}}}"
         assert after[asked] - before.get(asked, 0) == len(planned)
         assert after[f'lbd_broker_usage_ratio{{broker="{pulsar.ids[0]}",resource="cpu"}}'] == 0.8
+
+    def test_every_series_has_the_cluster(self, pulsar: FakePulsar, tmp_path: Path):
+        """Before a broker has said its name the value is empty; once known it stays, also while none gives a report."""
+        found = []
+        with serving(pulsar, tmp_path) as api:
+            for fault in (None, None, Reply(500)):
+                if fault is not None:
+                    pulsar.fault("load-report", fault)
+                if found:
+                    assert (api.turn().observation is None) == (fault is not None)
+                families = text_string_to_metric_families(api.get("/metrics").text)
+                found.append({one.labels.get("cluster") for family in families for one in family.samples})
+        assert found == [{""}, {"c"}, {"c"}]
 
     def test_an_autoscaler_is_told_how_many_brokers_are_wanted(self, pulsar: FakePulsar, tmp_path: Path):
         """Those that are there until more is known, and nothing while no load is seen."""
@@ -137,15 +142,62 @@ class TestMetrics:
             "reason",
             "budget",
         }
-        closed |= {"version", "resource", "state", "threshold", "broker", "source", "destination"}
+        closed |= {"version", "resource", "state", "threshold", "broker", "source", "destination", "cluster"}
         assert labels <= closed
         assert not re.search(r"0x[0-9a-f]{8}|nope|t/n|BREW", text)
         assert 'route="/v1/explain/{what}"' in text
 
+    def test_a_drained_broker_and_what_is_still_on_it(self, api: Api):
+        """Unknown before the first look and if it was not asked at the end; a standby does not know how far it is."""
+        published = api.serving.board.last
+        assert published is not None
+        drains, (target, *others) = Drains(api.engine.settings.state_dir), [one.id for one in published.status.brokers]
+        assert _of(api, "lbd_drain") == {f'lbd_drain_active{{broker="{one}"}}': 0 for one in (target, *others)}
+        drains.begin(Drain(target, 1.0, None, "ann"))
+        begun = Work(kind="drain", broker=target, request="r", begun_at=1.0)
+        under_way = msgspec.structs.replace(begun, total=9, landed=4, elsewhere=1, failed=2)
+        left = f'lbd_drain_left_bundles{{broker="{target}"}}'
+        for work, value in (
+            (begun, None),
+            (under_way, 4),
+            (msgspec.structs.replace(under_way, ended_at=2.0, owned=3), 3),
+            (msgspec.structs.replace(under_way, ended_at=2.0, owned=0), 0),
+            (msgspec.structs.replace(under_way, ended_at=2.0), None),
+        ):
+            drains.save(Works(drains={target: work}))
+            found = _of(api, "lbd_drain")
+            assert found[f'lbd_drain_active{{broker="{target}"}}'] == 1
+            assert found.get(left) == value
+
+        drains.save(Works(drains={target: under_way}))
+        api.serving.board.again(msgspec.structs.replace(published.status, hold=Reason.NOT_LEADER.label))
+        assert left not in _of(api, "lbd_drain")
+        (api.engine.settings.state_dir / "drains.json").write_text("junk")
+        assert _of(api, "lbd_drain") == {}
+        assert _of(api, "lbd_score_gap") == {"lbd_score_gap_points": 70}
+
+    @pytest.mark.parametrize(
+        ("strategy", "points"),
+        [
+            ("avg-shedder", {"low": 15, "high": 40}),
+            ("least-moves", {"low": 7.5, "high": 20}),
+            ("threshold-shedder", {}),
+        ],
+    )
+    def test_thresholds_of_the_strategy(
+        self, pulsar: FakePulsar, tmp_path: Path, strategy: str, points: dict[str, float]
+    ):
+        """Of those that have some."""
+        with serving(pulsar, tmp_path, strategy=strategy) as api:
+            api.turn()
+            assert _of(api, "lbd_threshold") == {
+                f'lbd_threshold_points{{threshold="{name}"}}': value for name, value in points.items()
+            }
+
     def test_names_are_by_the_conventions(self, api: Api):
         """As promtool has them."""
         done = subprocess.run(
-            [_program("promtool"), "check", "metrics"],
+            [program("promtool"), "check", "metrics"],
             input=api.get("/metrics").text,
             capture_output=True,
             text=True,
@@ -159,7 +211,7 @@ class TestAlerts:
         """The rules' own tests, and the settings of the example."""
         for words in (["test", "rules", "lbd.rules.test.yml"], ["check", "config", "prometheus.yml"]):
             done = subprocess.run(
-                [_program("promtool"), *words], cwd=RULES.parent, capture_output=True, text=True, check=False
+                [program("promtool"), *words], cwd=RULES.parent, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, done.stdout + done.stderr
 
@@ -167,7 +219,7 @@ class TestAlerts:
         """Every name in them is one that lbd tells."""
         told = set(re.findall(r"^# TYPE (\w+)", api.get("/metrics").text, re.MULTILINE))
         known = told | {f"{name}_{end}" for name in told for end in ("bucket", "count", "sum")}
-        asked = {name for query in _queries() for name in re.findall(r"\blbd_\w+", query)}
+        asked = {name for path in (RULES, DASHBOARD) for name in re.findall(r"\blbd_\w+", path.read_text())}
         assert asked - known == set()
 
     def test_autoscalers_ask_for_the_metric_that_there_is(self, api: Api):
@@ -177,8 +229,9 @@ class TestAlerts:
         (trigger,), (metric,), (rule,) = keda["spec"]["triggers"], hpa["spec"]["metrics"], adapter["rules"]["external"]
         query = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"]).replace("<<.LabelMatchers>>", "")
 
-        assert trigger["metadata"]["query"] == "max(lbd_brokers_wanted)"
+        assert trigger["metadata"]["query"] == 'max(lbd_brokers_wanted{cluster="pulsar"})'
         assert query == "max(lbd_brokers_wanted{})"
+        assert metric["external"]["metric"]["selector"] == {"matchLabels": {"cluster": "pulsar"}}
         assert metric["external"]["metric"]["name"] == rule["seriesQuery"] == "lbd_brokers_wanted"
         assert "lbd_brokers_wanted" in told
         assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("AverageValue", "1")
@@ -187,64 +240,18 @@ class TestAlerts:
         behaviors = keda["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"], hpa["spec"]["behavior"]
         assert [one["scaleDown"] for one in behaviors] == [{"selectPolicy": "Disabled"}] * 2
 
-    def test_a_real_prometheus_scrapes_lbd_and_answers_every_query(self, api: Api, tmp_path: Path):
-        """The scrape is up; no query of rules or dashboard is an error."""
+    def test_a_real_prometheus_scrapes_lbd(self, api: Api, tmp_path: Path):
+        """The scrape is up, and lbd's own labels stand where a target has the same ones with another meaning."""
         assert api.serving.url is not None
-        with _prometheus(tmp_path, api.serving.url.removeprefix("http://")) as url:
-            eventually(lambda: _asked(url, 'up{job="lbd"} == 1') != [])
-            assert _asked(url, "lbd_score_gap_points")[0]["value"][1] == "70"
-            for query in _queries():
-                filled = query.replace("$__rate_interval", "1m").replace("$instance", ".*")
-                _asked(url, filled)
+        target = {"targets": [api.serving.url.removeprefix("http://")], "labels": {"cluster": "k8s", "endpoint": "api"}}
+        with server(tmp_path, [target]) as url:
+            eventually(lambda: answer(url, "query", query='up{job="lbd"} == 1')["result"] != [])
+            (gap,) = answer(url, "query", query="lbd_score_gap_points")["result"]
+            assert (gap["metric"]["cluster"], gap["value"][1]) == ("c", "70")
+            requests_sent = answer(url, "query", query="lbd_admin_request_seconds_count")["result"]
+            assert [one for one in requests_sent if not one["metric"]["endpoint"].startswith("/admin/")] == []
 
 
 def _example(name: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((EXAMPLES / "kubernetes" / f"{name}.yaml").read_text())
     return found
-
-
-def _queries() -> list[str]:
-    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    scaling = [one["metadata"]["query"] for one in _example("keda")["spec"]["triggers"]]
-    return [*scaling, *(rule["expr"] for rule in rules)] + [one["expr"] for panel in panels for one in panel["targets"]]
-
-
-def _asked(url: str, query: str) -> list[dict[str, Any]]:
-    found = requests.get(f"{url}/api/v1/query", params={"query": query}, timeout=PATIENCE_SECONDS)
-    assert found.json()["status"] == "success", (query, found.text)
-    result: list[dict[str, Any]] = found.json()["data"]["result"]
-    return result
-
-
-@contextmanager
-def _prometheus(folder: Path, target: str) -> Iterator[str]:
-    """A server of its own, with the example's rules, on a port that was free a moment ago."""
-    import socket
-
-    config = yaml.safe_load((RULES.parent / "prometheus.yml").read_text())
-    config["global"]["scrape_interval"] = "1s"
-    config["rule_files"] = [str(RULES)]
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    words = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    with (folder / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(
-            [_program("prometheus"), *words, f"--web.listen-address={address}"], stdout=log, stderr=log
-        )
-        try:
-            eventually(lambda: _ready(f"http://{address}"))
-            yield f"http://{address}"
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _ready(url: str) -> bool:
-    try:
-        return requests.get(f"{url}/-/ready", timeout=5).status_code == 200
-    except requests.RequestException:
-        time.sleep(0.2)
-        return False

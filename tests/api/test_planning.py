@@ -170,7 +170,7 @@ class TestProposal:
     def test_turns_that_tell_of_it_plan_no_move(self, asking: Api):
         """It is the same one in each of them."""
         assert asking.turn().unloads
-        assert "\nlbd_planned_moves_total 0.0\n" in asking.get("/metrics").text
+        assert '\nlbd_planned_moves_total{cluster="c"} 0.0\n' in asking.get("/metrics").text
 
     def test_the_one_before_can_still_be_applied(self, asking: Api, pulsar: FakePulsar):
         """Whoever has read a plan need not hurry: its moves are judged again in any case. Then none is left."""

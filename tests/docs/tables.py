@@ -115,7 +115,7 @@ EXAMPLES = {
     "gitops/check.sh": f"tests/test_docs.py::{FLOW}",
     "gitops/lbd.yaml": f"tests/test_docs.py::{FLOW}",
     "gitops/workflow.yml": "tests/docs/test_snippets.py::test_every_step_of_a_workflow_is_read_by_bash",
-    "grafana/lbd.json": f"{METRICS}::test_rules_and_dashboard_ask_for_metrics_that_there_are",
+    "grafana/lbd.json": "tests/api/test_grafana.py::test_every_query_finds_what_the_hour_had",
     "kubernetes/apache-chart/*": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
     "kubernetes/pre-stop.sh": "tests/api/test_pre_stop.py::test_what_passes_by_itself_is_waited_for",
     "kubernetes/*.yaml": f"{METRICS}::test_autoscalers_ask_for_the_metric_that_there_is",

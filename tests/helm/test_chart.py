@@ -350,6 +350,7 @@ def test_every_alert_is_in_the_runbook(chart: Chart):
     assert [rule["alert"] for rule in rules if f"| `{rule['alert']}` |" not in text] == []
     (endpoint,) = one(found, "PodMonitor")["spec"]["podMetricsEndpoints"]
     assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "lbd"}]
+    assert endpoint["honorLabels"] is True
 
 
 def test_the_dashboard_is_handed_over_whole(chart: Chart):
