@@ -137,7 +137,9 @@ def drain_sentence(found: DrainPlan, broker: str, now: float) -> str:
     top = max(found.brokers, key=lambda one: one.predicted)
     holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
     stay = f"; {counted(len(found.stay), 'bundle')} would stay" if found.stay else ""
-    return f"{told}{holds}{stay}. {pace_text(found)}"
+    never = f"{counted(len(found.last), 'bundle')} last that turns never move (guardrails.topic_costs)"
+    last = f"; {never}" if found.last else ""
+    return f"{told}{holds}{stay}{last}. {pace_text(found)}"
 
 
 def fill_sentence(found: DrainPlan, broker: str) -> str:
