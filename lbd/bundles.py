@@ -111,6 +111,7 @@ def _near(name: str, known: list[str], about: int) -> int:
 
 FULL_RANGE = (0x00000000, 0xFFFFFFFF)
 """First and last boundary of every namespace; the last bundle includes its upper end."""
+RANGE_BITS = 32
 
 _TOPIC = re.compile(r"(?:non-)?persistent://([^/]+/[^/]+)/[^/]+")
 _SEGMENT = re.compile(r"segment://([^/]+/[^/]+)/(.+)/[0-9a-f]{4}-[0-9a-f]{4}-(\d+)")
@@ -213,6 +214,57 @@ def holds(bundle: str, position: int) -> bool:
     """Whether a topic of this hash lies in a bundle: ranges are [lower, upper), the last one has its end."""
     lower, upper = range_in_name(bundle)
     return lower <= position < upper + (upper == FULL_RANGE[1])
+
+
+def bundle_ends(bundles: Sequence[str]) -> NDArray[np.int64]:
+    """Both ends of each bundle's range as they stand in its name, int64 (N, 2); -1 and -1 of what is no bundle."""
+    text = "".join([name[-RANGE_CHARACTERS:] for name in bundles]).encode(errors="replace")
+    if len(text) != RANGE_CHARACTERS * len(bundles):
+        found = [
+            (int(match[1], 16), int(match[2], 16)) if match else (-1, -1) for match in map(_RANGE.fullmatch, bundles)
+        ]
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+    characters = np.frombuffer(text, dtype=np.uint8).reshape(-1, RANGE_CHARACTERS)
+    digits = _DIGITS[characters[:, _DIGIT_COLUMNS]].reshape(-1, 2, 8)
+    ends: NDArray[np.int64] = digits @ _POWERS
+    ends[(digits < 0).any(axis=(1, 2)) | (characters[:, _SIGN_COLUMNS] != _SIGNS).any(axis=1)] = -1
+    return ends
+
+
+RANGE_CHARACTERS = len("0x00000000_0xffffffff")
+_SIGN_COLUMNS = [0, 1, 10, 11, 12]
+_DIGIT_COLUMNS = [*range(2, 10), *range(13, 21)]
+_SIGNS = np.frombuffer(b"0x_0x", dtype=np.uint8)
+_POWERS = 16 ** np.arange(7, -1, -1, dtype=np.int64)
+_DIGITS = np.full(256, -1, dtype=np.int64)
+_DIGITS[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16)
+
+
+def topic_hashes(namespaces: Iterable[str], names: Iterable[str]) -> NDArray[np.int64]:
+    """The :func:`topic_hash` of persistent topics: of each of these names in each namespace, int64 (S, T)."""
+    tails = [name.encode(errors="replace") for name in names]
+    starts = [topic_hash(f"persistent://{namespace}/") for namespace in namespaces]
+    return np.array([[zlib.crc32(tail, start) for tail in tails] for start in starts], dtype=np.int64)
+
+
+def bundles_at(
+    ends: NDArray[np.int64], known: Namespaces, namespace: NDArray[np.int64], position: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Into which bundle each topic falls, int64 (P,) by position among the bundles; -1: into none of these.
+
+    ``ends`` are :func:`bundle_ends` of the bundles, ``known`` their namespaces. ``namespace`` is int64 (P,) into the
+    names of these, ``position`` is int64 (P,), the :func:`topic_hash` of each topic.
+    """
+    if not ends.size:
+        return np.full(position.size, -1, dtype=np.int64)
+    start = (known.of.astype(np.int64) << RANGE_BITS) + ends[:, 0]
+    order = np.argsort(start, kind="stable")
+    last = np.searchsorted(start[order], (namespace << RANGE_BITS) + position, side="right") - 1
+    found = order[np.maximum(last, 0)]
+    lower, upper = ends[found].T
+    holds = (last >= 0) & (known.of[found] == namespace) & (lower >= 0)
+    holds &= (lower <= position) & (position < upper + (upper == FULL_RANGE[1]))
+    return np.where(holds, found, -1)
 
 
 def split_into(bundle: str, bundles: Iterable[str]) -> list[str]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from lbd.decide.avg_shedder import AvgShedderSettings
+    from lbd.permit.topic_costs import TopicKind
 
 
 class ServerTlsSettings(BaseModel):
@@ -320,6 +321,11 @@ class Settings(_Strategies):
     def spread_in_force(self) -> SpreadSettings:
         """What belongs apart: nothing for Pulsar's own rule."""
         return self.spread if self.profile == "live" else SpreadSettings()
+
+    @property
+    def topic_costs_in_force(self) -> Mapping[TopicKind, float | str] | None:
+        """What Pulsar's own topics add to the cost of a move: None for Pulsar's own rule, which knows no costs."""
+        return self.guardrails.topic_costs if self.profile == "live" else None
 
     @field_validator("weights")
     @classmethod

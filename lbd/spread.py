@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from lbd.bundles import FULL_RANGE, range_in_name, topic_hash, topic_namespace
+from lbd.bundles import FULL_RANGE, bundle_ends, bundles_at, range_in_name, topic_hash, topic_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,29 +110,21 @@ def by_namespace(known: Namespaces) -> GroupMembers:
 def by_topic(bundles: Sequence[str], known: Namespaces, topics: Mapping[str, Partitions]) -> GroupMembers:
     """Each partition is a member of its topic; ``topics`` are those of the namespaces that are known."""
     names: list[str] = []
-    pairs: list[NDArray[np.int64]] = []
-    for at, namespace in enumerate(known.names):
-        own = topics.get(namespace)
-        if own is None or not own.names:
-            continue
-        inside = _inside(bundles, np.flatnonzero(known.of == at), own.position)
-        there = inside >= 0
-        pairs.append(np.stack([inside[there], own.topic[there] + len(names)], axis=1))
-        names += own.names
-    keys, number = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *pairs]), axis=0, return_counts=True)
+    namespace: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    position, topic = list(namespace), list(namespace)
+    for at, name in enumerate(known.names):
+        own = topics.get(name)
+        if own is not None:
+            namespace.append(np.full(own.position.size, at, dtype=np.int64))
+            position.append(own.position)
+            topic.append(own.topic.astype(np.int64) + len(names))
+            names += own.names
+    inside = bundles_at(bundle_ends(bundles), known, np.concatenate(namespace), np.concatenate(position))
+    pairs = np.stack([inside, np.concatenate(topic)], axis=1)[inside >= 0]
+    keys, number = np.unique(pairs, axis=0, return_counts=True)
     return _largest(
         GroupMembers(tuple(names), keys[:, 0].astype(np.int32), keys[:, 1].astype(np.int32), number.astype(np.int32))
     )
-
-
-def _inside(bundles: Sequence[str], own: NDArray[np.intp], position: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which of its namespace's bundles each position falls into, int64 (P,); -1 where that is in none of them."""
-    ends = np.array([range_in_name(bundles[at]) for at in own.tolist()], dtype=np.int64)
-    order = np.argsort(ends[:, 0], kind="stable")
-    at = np.searchsorted(ends[order, 0], position, side="right") - 1
-    upper = ends[order[at], 1]
-    holds = (at >= 0) & (position < upper + (upper == FULL_RANGE[1]))
-    return np.where(holds, own[order[at]], -1)
 
 
 def _largest(members: GroupMembers) -> GroupMembers:

@@ -536,6 +536,7 @@ NUMBERS = [
 ]
 CHECKED_OTHERWISE = {
     "guardrails.move_costs": "a table of them, each from 0 to a million",
+    "guardrails.topic_costs": "the same",
     "scenario: first_ratio": "two of them, from 1 on",
     "guardrails.quiet_hours.begins": "a time of day",
     "guardrails.quiet_hours.ends": "a time of day",
@@ -573,11 +574,12 @@ class TestNumbers:
                 model.model_validate({key: value})
             assert (key,) in {one["loc"][:1] for one in caught.value.errors()}
 
+    @pytest.mark.parametrize(("key", "of"), [("move_costs", "t/n"), ("topic_costs", "change-events")])
     @pytest.mark.parametrize("cost", [-1, 1e308, ".inf", ".nan", "sometimes"])
-    def test_costs_of_moves(self, cost: object, tmp_path: Path) -> None:
+    def test_costs_of_moves(self, key: str, of: str, cost: object, tmp_path: Path) -> None:
         """They have limits, too."""
-        (told, *_) = problems(file_of(tmp_path, f"guardrails: {{move_costs: {{t/n: {cost}}}}}"))
-        assert "guardrails.move_costs" in told
+        (told, *_) = problems(file_of(tmp_path, f"guardrails: {{{key}: {{{of}: {cost}}}}}"))
+        assert f"guardrails.{key}" in told
 
     @pytest.mark.parametrize(
         ("content", "expected"),

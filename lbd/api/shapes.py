@@ -139,7 +139,8 @@ class Held(msgspec.Struct, frozen=True):
 class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a drain or a fill would do: the JSON of ``lbd drain BROKER``. ``taken_at`` is epoch seconds.
 
-    ``stay`` are bundles that could not go, ``left_to_pulsar`` those of Pulsar's own, ``cannot_spare`` why the cluster
+    ``stay`` are bundles that could not go, ``last`` those that turns would never move and that go after all others
+    (``guardrails.topic_costs``), ``left_to_pulsar`` those of Pulsar's own, ``cannot_spare`` why the cluster
     cannot do without the broker, ``at_once`` how many moves would be in flight, ``drain`` the one in force. Reports
     show the last moves in ``shown_in_seconds`` at most, which a first move waits for.
     """
@@ -155,6 +156,7 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int
     drain: Drain | None
     shown_in_seconds: float = 0.0
+    last: list[str] = []
 
 
 class DrainsTold(msgspec.Struct, frozen=True):

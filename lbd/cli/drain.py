@@ -137,7 +137,9 @@ def drain_sentence(plan: DrainPlan, broker: str, now: float) -> str:
     top = max(plan.brokers, key=lambda one: one.predicted)
     holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
     stay = f"; {counted(len(plan.stay), 'bundle')} would stay" if plan.stay else ""
-    return f"{drained}{holds}{stay}. {pace_text(plan)}"
+    never = f"{counted(len(plan.last), 'bundle')} last that turns never move (guardrails.topic_costs)"
+    last = f"; {never}" if plan.last else ""
+    return f"{drained}{holds}{stay}{last}. {pace_text(plan)}"
 
 
 def fill_sentence(plan: DrainPlan, broker: str) -> str:

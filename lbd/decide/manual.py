@@ -56,6 +56,7 @@ class ByHand:
             Reason.COOL_DOWN: f"it was moved, or tried, a while ago{self.remedy}",
             Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
             Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
+            Reason.TOPIC_COST: f"a topic of Pulsar's own in it never moves (guardrails.topic_costs){self.remedy}",
             Reason.NO_STATISTICS: "no broker reports its traffic (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
             Reason.REPORTED_TWICE: f"by {' and '.join(snapshot.owners(at))}; moved lately, or a stale report",
         }

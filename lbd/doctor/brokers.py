@@ -15,6 +15,7 @@ from lbd.model import RESOURCES, bundle_namespace
 from lbd.observe.reports import MOST_MINUTES
 from lbd.permit.eligibility import broker_bundles
 from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
+from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import (
     AUTO_SPLIT_ENABLED,
@@ -57,6 +58,9 @@ SOURCE = Check(
     "load-data", "brokers of the extensible manager answer no load report; they send load data on two topics"
 )
 OFTEN = Check("load-data-interval", "each hit wants a new sample, and a broker whose load hardly changes sends none")
+POLICY_READERS = Check(
+    "policy-readers", "once __change_events has moved, an old broker may load no topic of its namespace (#25294)"
+)
 REPORTED = Check("told-bundles", "the traffic of a bundle that no broker reports is not known, and lbd never moves it")
 
 
@@ -96,9 +100,24 @@ def _often(survey: Survey) -> Finding:
 
 
 def of_a_round(survey: Survey, observation: Observation) -> Iterator[Finding]:
-    """How many bundles the brokers report."""
+    """How many bundles the brokers report, and how many of these should not move."""
     if observation.snapshot.partial:
         yield _report_finding(survey, observation.snapshot)
+    yield from _policy_readers(survey, observation)
+
+
+def _policy_readers(survey: Survey, observation: Observation) -> Iterator[Finding]:
+    """Which bundles of old brokers hold topic policies; nothing where no reader of these hangs."""
+    snapshot, topics = observation.snapshot, observation.system_topics
+    if not topics.readers_hang or "change-events" not in topics.names:
+        return
+    todo = "upgrade to 4.0.12, 4.2.3 or newer"
+    kinds = [one for one in dear_kinds(topics, survey.settings.topic_costs_in_force) if one.kind == "change-events"]
+    if not kinds or kinds[0].points is not None:
+        yield POLICY_READERS.warning("turns may move it: guardrails.topic_costs, or profile: stock", todo)
+    elif (never := topic_costs(snapshot, kinds)) is not None:
+        number = f"{len(never.points)} of {counted(len(snapshot.bundles), 'bundle')}"
+        yield POLICY_READERS.warning(f"turns never move {number}, which hold it (guardrails.topic_costs)", todo)
 
 
 def _report_finding(survey: Survey, snapshot: Snapshot) -> Finding:

@@ -16,6 +16,8 @@ from lbd.errors import AdminError, ObserveError, UnheardError
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, TopicReports, report_source
 from lbd.observe.segments import SCALABLE_TOPICS, SegmentWatch
+from lbd.observe.system_topics import system_topics
+from lbd.permit.topic_costs import SystemTopics
 from lbd.pulsar.broker_health import unresponsive_text
 from lbd.pulsar.http import url_address
 from lbd.pulsar.paths import is_extensible, load_manager_class, sheds, splits
@@ -82,9 +84,9 @@ class Observation:
     session time-out) or does not report whether it sheds. ``missing`` maps active brokers without a usable report to
     the reason; ``silent`` are those of them that answer nothing. ``shedding_on`` names brokers whose own shedder is on,
     ``shedding_note`` says why lbd could not turn it off where it should, and ``shedder`` is the load balancer's
-    configuration of the first of them. ``splitting_on`` names brokers that split bundles by themselves. ``raw`` holds
-    the reports as sent, and ``runtime`` what those brokers run with, where that was asked to be kept. ``requests`` is
-    what it cost, ``seconds`` how long it took.
+    configuration of the first of them. ``splitting_on`` names brokers that split bundles by themselves.
+    ``system_topics`` are what the brokers keep in namespaces. ``raw`` holds the reports as sent, and ``runtime`` what
+    those brokers run with, where that was asked to be kept. ``requests`` is what it cost, ``seconds`` how long it took.
     """
 
     snapshot: Snapshot
@@ -98,6 +100,7 @@ class Observation:
     shedding_note: str = ""
     shedder: Mapping[str, str] = field(default_factory=dict)
     sample_interval_seconds: float = 60.0
+    system_topics: SystemTopics = field(default_factory=SystemTopics)
     raw: Mapping[str, bytes] = field(default_factory=dict)
     runtime: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     requests: int = 0
@@ -161,6 +164,7 @@ class Observer:
             splitting_on=tuple(broker for broker, runtime in sorted(runtimes.items()) if splits(runtime)),
             shedder=_of_a_shedder(runtimes[shedding[0]]) if shedding else {},
             sample_interval_seconds=max(_interval(answer.runtime) for answer in reports.values()),
+            system_topics=system_topics(runtimes.values(), snapshot.brokers.versions, snapshot.namespaces.names),
             raw={broker: answer.raw for broker, answer in reports.items() if answer.raw is not None},
             runtime={broker: answer.runtime for broker, answer in reports.items()} if self._keep_raw else {},
             requests=self.admin.http.sent - before,

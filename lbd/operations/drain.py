@@ -398,6 +398,8 @@ def _planned(look: DrainView, tools: Tools, stay: str) -> str:
     words = f"{counted(len(bundles), 'bundle')}, about {estimate(bundles, tools.paced(look)):.0f} s"
     if look.plan.stay:
         words += f"; {len(look.plan.stay)} {stay}: {_numbers(skip.reason.label for skip in look.plan.stay)}"
+    if look.last:
+        words += f"; {counted(len(look.last), 'bundle')} last that turns never move (guardrails.topic_costs)"
     return f"{words}; first it waits: {look.unshown[1]}" if look.unshown is not None else words
 
 
@@ -877,4 +879,5 @@ def plan_json(found: DrainPreview) -> DrainPlan:
         at_once=found.at_once,
         drain=found.drain,
         shown_in_seconds=round(look.shown_in_seconds, 1),
+        last=list(look.last),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import isinf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
 from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, barred, exempt_reason, leader_topic_bundles, marked
 from lbd.permit.ping_pong import Trips
 from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
+from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.reason import Reason
 from lbd.turn.holds import current_holds, with_members
@@ -158,6 +160,8 @@ class Judge:
             self.barred[self.barred == reason.code] = 0
         if own := leader_topic_bundles(self.snapshot.bundles, parts.leader_topic):
             self.barred = bar_more(self.barred, self.snapshot, own)
+        dear = topic_costs(self.snapshot, dear_kinds(now.observation.system_topics, parts.topic_costs))
+        self.costs = {} if dear is None else dear.by_name(self.snapshot)
 
     @property
     def by_name(self) -> bool:
@@ -246,7 +250,8 @@ class DrainView:
 
     ``before`` and ``after`` are scores in points, now and once all of it has landed. ``owned`` is what the broker owns
     but for its own bundles, ``alone`` what of that is Pulsar's and left to it. ``by_name``: leaders know a destination
-    by the bundle's full name. ``started_at`` is when the broker had started (epoch seconds), None where it does not
+    by the bundle's full name. ``last`` are the bundles that move after all others, for no turn would ever move them
+    (``guardrails.topic_costs``). ``started_at`` is when the broker had started (epoch seconds), None where it does not
     tell. ``bundles`` is how many the cluster has. ``shown_in_seconds`` is when reports will show the last moves of the
     broker, and those of drains and fills: until then what they say is of before, and a first move waits.
     """
@@ -261,6 +266,7 @@ class DrainView:
     by_name: bool
     owned: tuple[str, ...] = ()
     alone: tuple[Skip, ...] = ()
+    last: tuple[str, ...] = ()
     started_at: float | None = None
     shown_in_seconds: float = 0.0
 
@@ -296,7 +302,8 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
     ledger = judge.ledger(seen, scores, unloads, emptying.NOT_ITS_RULES)
     others = [broker for broker in judge.index if broker != asked.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
-    plan = emptying.plan_drain(unloads, others, ledger, asked.guide.restarted, asked.guide.bound)
+    placed = emptying.plan_drain(unloads, others, ledger, asked.guide.restarted, asked.guide.bound)
+    plan = replace(placed, unloads=tuple(sorted(placed.unloads, key=lambda one: judge.costs.get(one.bundle, 0.0))))
     alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
     stay = tuple(skip for skip in staying.values() if skip.reason is not Reason.SYSTEM_NAMESPACE)
     started = float(judge.snapshot.brokers.started_at[judge.index[asked.broker]])
@@ -311,6 +318,7 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
         judge.by_name,
         owned,
         alone,
+        tuple(one.bundle for one in plan.unloads if isinf(judge.costs.get(one.bundle, 0.0))),
         started if np.isfinite(started) else None,
         unshown.wait_seconds(asked.broker) if asked.carried is None and unloads and not asked.override else 0.0,
     )
@@ -334,7 +342,8 @@ def plan_fill_now(
     now = replace(now, policies=_with_groups(now.policies, parts, names))
     known = parts, now, parts.drained(), parts.attempted_at()
     judge = Judge(*known, override=override, respect_rest=respect_rest, passes=guide.passes)
-    judge.barred = bar_more(judge.barred, judge.snapshot, guide.worn)
+    never = dict.fromkeys((name for name, cost in judge.costs.items() if isinf(cost)), Reason.TOPIC_COST)
+    judge.barred = bar_more(judge.barred, judge.snapshot, ({} if override else never) | guide.worn)
     unshown = Unshown.of(now, parts.sent())
     scores = judge.scores + _borne_lately(judge.scores, judge.snapshot, parts, now, unshown)
     there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]

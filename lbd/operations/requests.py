@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lbd.turn.parts import Hold, Parts, TurnResult
 
 
-OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT)
+OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT) | {Reason.TOPIC_COST}
 OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT, Reason.NOT_SERVED})
 """What ``--override`` passes: limits, orders to wait that people gave, and bundles that are not served, which a person
 may have to move on; never what a destination must be."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lbd.model import CodeArray, FloatArray, Snapshot
     from lbd.permit.evidence import Evidence
     from lbd.permit.settings import Canary, Guardrails
+    from lbd.permit.topic_costs import TopicCosts
 
 
 def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> Evidence:
@@ -46,14 +47,27 @@ LOW_COST = 10 * MOST_COST
 
 
 def column(
-    snapshot: Snapshot, costs: Mapping[str, float | str], low: Collection[str] = frozenset()
+    snapshot: Snapshot,
+    costs: Mapping[str, float | str],
+    low: frozenset[str] = frozenset(),
+    topics: TopicCosts | None = None,
 ) -> FloatArray | None:
     """The cost of each bundle, float64 (N,), those of ``low`` namespaces the dearest; None where all cost the same."""
-    if not (costs or low):
-        return None
-    names = snapshot.namespaces.names
-    known = np.array([move_cost(costs, name) + LOW_COST * (name in low) for name in names])
-    return known[snapshot.namespaces.of] if known.any() else None
+    known: FloatArray = np.zeros(len(snapshot.bundles))
+    if costs:
+        known += np.array([move_cost(costs, name) for name in snapshot.namespaces.names])[snapshot.namespaces.of]
+    if topics is not None:
+        known[topics.bundle] += topics.points
+    return dearer(known if known.any() else None, snapshot, low)
+
+
+def dearer(costs: FloatArray | None, snapshot: Snapshot, low: frozenset[str]) -> FloatArray | None:
+    """The costs, with those of ``low`` namespaces raised above all others."""
+    if low.isdisjoint(snapshot.namespaces.names):
+        return costs
+    last = np.array([name in low for name in snapshot.namespaces.names], dtype=np.bool_)
+    more: FloatArray = np.where(last[snapshot.namespaces.of], LOW_COST, 0.0)
+    return more if costs is None else costs + more
 
 
 # --- the bundle of the leader topic stays: moving it would cut lbd off from itself

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from lbd.load.scoring import broker_conf
 from lbd.permit.quiet_hours import QuietHours
+from lbd.permit.topic_costs import TopicKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 MOST_COST = 1e6
 
 Named = TypeVar("Named", tuple[str, ...], dict[str, float | str])
+Costs = TypeVar("Costs", dict[str, float | str], dict[TopicKind, float | str])
 
 
 def covers(names: Collection[str], namespace: str) -> bool:
@@ -98,6 +100,13 @@ class Guardrails(BaseModel):
         description="Cost of a move by namespace, as tenant/namespace or tenant/*. lbd takes bundles of "
         "cheaper namespaces first, and those of dearer ones only for what the cheaper ones leave."
         " 0 is the default, and never excludes the namespace",
+    )
+    topic_costs: dict[TopicKind, float | Literal["never"]] = Field(
+        {},
+        description="Cost of a move of the bundles that hold Pulsar's own topics, on the scale of move_costs: "
+        "change-events, transaction-buffers, functions. The default is 10 for each, but never for change-events "
+        "while a broker is older than 4.0.12, or of 4.1 or 4.2 and older than 4.2.3: such a move may leave the topics "
+        "of the namespace unloadable there. 0 makes such a bundle as any other. Not with profile: stock",
     )
     namespace_properties: bool = Field(
         False,
@@ -219,9 +228,9 @@ class Guardrails(BaseModel):
 
     _names = field_validator("excluded_namespaces", "include_namespaces", "move_costs")(_checked_names)
 
-    @field_validator("move_costs")
+    @field_validator("move_costs", "topic_costs")
     @classmethod
-    def _costs(cls, costs: dict[str, float | str]) -> dict[str, float | str]:
+    def _costs(cls, costs: Costs) -> Costs:
         wrong = [
             f"{name}: {cost}" for name, cost in costs.items() if isinstance(cost, float) and not 0 <= cost <= MOST_COST
         ]

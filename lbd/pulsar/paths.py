@@ -254,6 +254,14 @@ def fails_fast(version: str) -> bool:
     return (4, 0, 12) <= number < (4, 1, 0) or number >= (4, 2, 3)
 
 
+def mends_policy_readers(version: str) -> bool:
+    """Whether a reader of ``__change_events`` that hangs leaves the topics of its namespace loadable (#26025).
+
+    It came with the same releases as #26031.
+    """
+    return fails_fast(version)
+
+
 NEWEST_KNOWN = {(2, 11): 0, (3, 0): 14, (3, 3): 6, (4, 0): 14, (4, 1): 3, (4, 2): 5, (5, 0): 1}
 """Of each line of releases the last patch that was run or read (docs/compatibility.md says which, and what of it)."""
 

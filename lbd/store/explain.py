@@ -19,6 +19,7 @@ from lbd.fields import derived
 from lbd.load.summary import BrokerLoad
 from lbd.model import BundleClients, brokers_named, bundle_namespace
 from lbd.permit.served import Served
+from lbd.permit.topic_costs import dear_topics
 from lbd.reason import Reason
 from lbd.split.plan import SplitResult
 from lbd.spread import crowded_text, members_in
@@ -236,6 +237,7 @@ BARRED = {
     Reason.CANARY: "guardrails.canary does not name its namespace; widen or remove the canary",
     Reason.BROKER_BUNDLE: "it is a broker's own heartbeat or SLA bundle and belongs to that broker",
     Reason.POLICY_UNKNOWN: "the policies of its namespace could not be read",
+    Reason.TOPIC_COST: "guardrails.topic_costs says never for a topic of Pulsar's own in it",
     Reason.IMPOSSIBLE_NUMBER: "its statistics hold a number that no bundle can have",
     Reason.REPORTED_TWICE: "two brokers report it: it was moved a moment ago, or one of the reports is stale",
     Reason.NO_STATISTICS: "no report carries its statistics: not yet, or its broker tells of larger bundles only",
@@ -698,6 +700,7 @@ def _reason_sentences(
     of_namespace = [skip for skip in turn.skips if skip.what == bundle_namespace(bundle)]
     if own is not None and label not in {Reason.COOL_DOWN.label, *(skip.reason for skip in of_namespace)}:
         yield own
+    yield from dear_topics(bundle, turn.dear_kinds)
     yield from (f"{skip.reason}: {skip.detail}" for skip in of_namespace)
     yield from (f"its broker: {one}" for one in of_broker(turn, owner))
     yield from crowded_with(turn, owner, bundle)

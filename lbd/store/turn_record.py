@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from lbd.files import At
+from lbd.permit.topic_costs import DearKind
 from lbd.redaction import redacted_json
 from lbd.spread import Crowded
 from lbd.text import counted
@@ -162,6 +163,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
 
     ``candidates`` are the largest bundles of the sources that fired, ``rest`` counts their others by broker and reason.
     ``crowded`` are brokers with more than their share of a topic's partitions, or a namespace's bundles.
+    ``dear_kinds`` are Pulsar's own topics that made a move of their bundle dearer.
     ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and had the same message.
     """
 
@@ -183,6 +185,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
     refused: list[SkipLine] = []
     unfinished: int = 0
     crowded: list[Crowded] = []
+    dear_kinds: list[DearKind] = []
     error: str | None = None
     repeated: int = 0
     until: At = 0.0

@@ -459,7 +459,7 @@ def _same_to_reader(turn: TurnRecord) -> tuple[object, ...]:
     brokers = [(broker.id, broker.to_settle, broker.doubt) for broker in turn.brokers]
     plan = [(unload.bundle, unload.source, unload.destination) for unload in turn.unloads]
     crowded = [(one.group, one.broker) for one in turn.crowded]
-    return verdict, hold, plan, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers, crowded
+    return verdict, hold, plan, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers, crowded, turn.dear_kinds
 
 
 def _pair_reason(pair: PairSeen) -> str | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lbd.permit.policies import Isolation, Policies
     from lbd.permit.served import Landing, ServiceResult
     from lbd.permit.settings import Guardrails
+    from lbd.permit.topic_costs import DearKind, TopicKind
     from lbd.reason import Reason
     from lbd.spread import Crowded, Spread
     from lbd.store.state import TurnMemory
@@ -155,6 +156,7 @@ class Parts:
     are the brokers that nothing may go to, and that no broker is compared with. ``live`` asks the brokers of recent
     moves for their present CPU. With ``in_waves`` the result has what the limits of a turn cut off its plan: the
     ``rest`` for the next turn. ``spread`` says what belongs apart and where it is; None: it is not known, or off.
+    ``topic_costs`` are those that the settings give; None: Pulsar's own topics make no bundle dearer.
     """
 
     observer: RoundSource
@@ -187,6 +189,7 @@ class Parts:
     in_waves: bool = False
     rest: Rest | None = None
     spread: SpreadSource = no_spread
+    topic_costs: Mapping[TopicKind, float | str] | None = None
 
     @property
     def acts(self) -> bool:
@@ -236,7 +239,7 @@ class TurnResult:
     move nothing at present, and until when, ``canary`` what a canary holds of the plan. ``rest`` is what remains of the
     plan after this turn's wave; ``gave_up`` is why the rest of an earlier one is not moved. ``capacity`` is how many
     brokers are wanted, where that is followed. ``crowded`` are brokers with more than their share of a topic's
-    partitions, or a namespace's bundles.
+    partitions, or a namespace's bundles. ``dear_kinds`` are Pulsar's own topics that make a move of a bundle dearer.
     """
 
     sentence: str = ""
@@ -271,3 +274,4 @@ class TurnResult:
     gave_up: str = ""
     capacity: Capacity | None = None
     crowded: tuple[Crowded, ...] = ()
+    dear_kinds: tuple[DearKind, ...] = ()

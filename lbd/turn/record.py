@@ -330,6 +330,7 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
         refused=[_skip_line(skip) for skip in record.refused],
         unfinished=len(record.unfinished),
         crowded=list(record.crowded),
+        dear_kinds=list(record.dear_kinds),
         error=str(record.error) if record.error is not None else None,
     )
 

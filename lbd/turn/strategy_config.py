@@ -84,4 +84,5 @@ def parts_of(
         eager=eager,
         assumed=configured(settings).assumed if eager else "",
         wanted_hits=firing_hits(settings),
+        topic_costs=settings.topic_costs_in_force,
     )

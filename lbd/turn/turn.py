@@ -25,6 +25,7 @@ from lbd.permit.limits import permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
 from lbd.permit.served import with_clients
+from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.reason import Reason
 from lbd.store.proposal import plan_id
 from lbd.turn.assess import assess, start_progress
@@ -125,7 +126,7 @@ def decide(
         wrong = _misplaced(snapshot, decision, policies) | back
         if not wrong and policies.low == low:
             break
-        costs = eligibility.column(snapshot, parts.guardrails.move_costs, policies.low)
+        costs = eligibility.dearer(permission.costs, snapshot, policies.low - low)
         permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong), costs=costs)
     return (decision if policies.isolation.known else replace(decision, memory=turn_memory.memory)), policies
 
@@ -280,6 +281,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         canary=canary,
         rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used),
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
+        dear_kinds=dear_kinds(observation.system_topics, parts.topic_costs),
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
     )
 
@@ -384,6 +386,9 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
     trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
     known = (snapshot, parts.attempted_at(), policies.isolation, parts.guardrails)
     codes = barred(*known, changed_at=assessment.turn_memory.changed_at, tired=trips.tired)
+    dear = topic_costs(snapshot, dear_kinds(assessment.observation.system_topics, parts.topic_costs))
+    if dear is not None:
+        codes = dear.bar(codes)
     points, able = scores(snapshot.brokers, parts.weights), np.isin(codes, _FOR_A_WHILE)
     rest = trips.moved(snapshot, points, evidence.paired == 0, able) if parts.moved_rest else frozenset[str]()
     codes = bar_more(codes, snapshot, dict.fromkeys(rest, Reason.PING_PONG)) if rest else codes
@@ -399,7 +404,7 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
         evidence.permission(codes),
         hold=hold[0] if hold is not None else None,
         pools=pools,
-        costs=eligibility.column(snapshot, parts.guardrails.move_costs, policies.low),
+        costs=eligibility.column(snapshot, parts.guardrails.move_costs, policies.low, dear and dear.movable),
         slopes=parts.learn(snapshot.as_reported()),
         max_destination_score=parts.guardrails.max_destination_score,
         spread=parts.spread(snapshot, pools),

@@ -105,6 +105,31 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("version", "settings", "seen"),
+    [
+        ("4.2.4", {}, None),
+        ("4.2.2", {}, "turns never move 1 of 12 bundles, which hold it (guardrails.topic_costs)"),
+        (
+            "4.2.2",
+            {"guardrails": {"topic_costs": {"change-events": 10}}},
+            "turns may move it: guardrails.topic_costs, or profile: stock",
+        ),
+        ("4.2.2", {"profile": "stock"}, "turns may move it: guardrails.topic_costs, or profile: stock"),
+    ],
+)
+def test_readers_of_topic_policies_that_hang(
+    version: str, settings: dict[str, Any], seen: str | None, pulsar: FakePulsar, tmp_path: Path
+):
+    """On an old broker: how many bundles never move for it, or that they may."""
+    for broker in pulsar.brokers:
+        broker.version = version
+        broker.runtime = {"systemTopicEnabled": "true", "topicLevelPoliciesEnabled": "true"}
+        broker.runtime |= {"allowAutoTopicCreationType": "partitioned"}
+    finding = notable(pulsar, tmp_path, **settings).get("policy-readers")
+    assert (finding and finding["seen"]) == seen
+
+
+@pytest.mark.parametrize(
     ("reply", "level", "seen"),
     [
         (ok({"publishers": [{"producerName": "lbd-host-1-ab12"}]}), "ok", "lbd-host-1-ab12 leads, by persistent://"),
