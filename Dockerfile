@@ -1,8 +1,10 @@
 # docker build --target lbd --build-arg SOURCE_COMMIT="$(git describe --always --dirty --abbrev=12 --exclude='*')" -t lbd .
 # Targets: lbd, and lbd-learn with Spark and Java for `lbd calibrate`. docker/install.sh is also what the tests run.
-ARG PYTHON=3.13-slim-bookworm
 
-FROM python:${PYTHON} AS source
+# An index of images for several architectures. Dependabot proposes the next one.
+FROM python:3.13.15-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b603332063cb5c6e32bd220c3e6e AS base
+
+FROM base AS source
 WORKDIR /src
 COPY pyproject.toml hatch_build.py README.md CHANGELOG.md LICENSE ./
 COPY docker docker
@@ -17,7 +19,7 @@ FROM source AS build-learn
 ARG SOURCE_COMMIT=""
 RUN docker/install.sh . /opt/lbd learn
 
-FROM python:${PYTHON} AS runtime
+FROM base AS runtime
 # A name for the user: Spark asks for it. The state directory is its own, for those who mount no volume.
 RUN groupadd --gid 10001 lbd \
     && useradd --uid 10001 --gid lbd --no-log-init --home-dir /var/lib/lbd --no-create-home --shell /usr/sbin/nologin lbd \

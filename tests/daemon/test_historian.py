@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
+import pytest
 
 from lbd.config import Settings
 from lbd.daemon import recorder
@@ -16,10 +18,6 @@ from tests.daemon.test_service import eventually, running, settings_for
 from tests.turn.records import record, two
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
     from lbd.turn.parts import TurnResult
     from tests.fake_pulsar import FakePulsar
 
@@ -55,6 +53,19 @@ def test_a_daemon_leaves_its_history(pulsar: FakePulsar, tmp_path: Path):
     assert 1 <= len(tables["moves"]) <= 3
     assert min(row["turn"] for row in tables["decisions"]) >= 1
     assert '"low_threshold":' in tables["decisions"][0]["settings"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_arrow_is_loaded_for_history_alone(pulsar: FakePulsar, tmp_path: Path, enabled: bool):
+    """A daemon that has moved bundles, on a cluster without isolation policies."""
+    with running(tmp_path, settings_for(pulsar, tmp_path, history={"enabled": enabled})) as daemon:
+        daemon.notified.wait_for("STATUS=Moved")
+        maps = Path(f"/proc/{daemon.process.pid}/maps")
+        if enabled:
+            eventually(lambda: "libarrow.so" in maps.read_text())
+        else:
+            assert "libarrow.so" not in maps.read_text()
+        assert daemon.end() == 0
 
 
 def test_none_is_kept_where_it_is_switched_off(tmp_path: Path):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PROGRAMS = (
     *("lbd", ".venv/bin/lbd", "python", "python3", "pip", "sudo", "docker", "helm", "kubectl", "git", "pulsar-admin"),
-    *("systemctl", "journalctl", "spark-submit", "export", "curl", "promtool", "lbd-env/bin/venv-pack"),
+    *("systemctl", "journalctl", "spark-submit", "export", "curl", "promtool", "lbd-env/bin/venv-pack", "cosign", "gh"),
     *("tests/run", "tests/setup", "tests/soak"),
 )
 """A paragraph that begins with one of these is for a shell."""

@@ -180,14 +180,6 @@ def test_every_step_of_a_workflow_is_read_by_bash(path: str):
     assert [name for name in called if not os.access(folder / name, os.X_OK)] == []
 
 
-@pytest.mark.parametrize("path", [".github/workflows/ci.yml", "examples/gitops/workflow.yml"])
-def test_every_action_of_a_workflow_is_one_that_nobody_can_change(path: str):
-    """By its commit, with the release beside it for people; a tag can be moved."""
-    used = re.findall(r"uses: (.*)", (ROOT / path).read_text())
-    assert used
-    assert [line for line in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
-
-
 def test_every_example_has_its_test():
     """No file is there that nothing loads or runs, and no test is named that is not there."""
     folder = ROOT / "examples"

@@ -1,6 +1,6 @@
-"""What the tests of the chart need beside Python: Helm, built from its Go module, and the operator's schemas, from its.
+"""What tests need of Go modules: Helm, for the chart, the operator's schemas, and actionlint, for the workflows.
 
-``python -m tests.helm.parts`` fetches both; what is there already costs nothing.
+``python -m tests.helm.parts`` fetches them; what is there already costs nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.e2e.artifacts import Missing, cache_root
 
 HELM = "v3.22.0"
+ACTIONLINT = "v1.7.12"
 OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 BUILD_SECONDS = 1800  # two minutes on two cores of its own
 
@@ -27,15 +28,13 @@ LINKED = " ".join(f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersion{part}" for part 
 @cache
 def helm() -> Path:
     """The helm command. Raises :class:`Missing` where it is neither there nor can be built."""
-    folder = cache_root() / f"helm-{HELM}"
-    command = folder / "helm"
-    if not command.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
-            _go("install", f"-ldflags={LINKED}", f"helm.sh/helm/v3/cmd/helm@{HELM}", GOBIN=fresh)
-            folder.mkdir(exist_ok=True)
-            (Path(fresh) / "helm").replace(command)
-    return command
+    return _command("helm", HELM, "helm.sh/helm/v3/cmd/helm", f"-ldflags={LINKED}")
+
+
+@cache
+def actionlint() -> Path:
+    """The actionlint command. Raises :class:`Missing` where it is neither there nor can be built."""
+    return _command("actionlint", ACTIONLINT, "github.com/rhysd/actionlint/cmd/actionlint")
 
 
 @cache
@@ -45,9 +44,21 @@ def definitions() -> Path:
     return Path(found["Dir"]) / "example" / "prometheus-operator-crd"
 
 
+def _command(name: str, version: str, module: str, *flags: str) -> Path:
+    folder = cache_root() / f"{name}-{version}"
+    command = folder / name
+    if not command.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
+            _go("install", *flags, f"{module}@{version}", GOBIN=fresh)
+            folder.mkdir(exist_ok=True)
+            (Path(fresh) / name).replace(command)
+    return command
+
+
 def _go(*words: str, **environ: str) -> str:
     if shutil.which("go") is None:
-        raise Missing("no go command found; Helm is built from its Go module (Go 1.25 or newer)")
+        raise Missing("no go command found; Helm and actionlint are built from their Go modules (Go 1.25 or newer)")
     with tempfile.TemporaryDirectory() as outside:
         done = subprocess.run(
             ["go", *words],
@@ -65,9 +76,10 @@ def _go(*words: str, **environ: str) -> str:
 
 
 def main() -> int:
-    """Fetch both, and say what is missing."""
+    """Fetch all, and say what is missing."""
     try:
         print(f"helm {HELM} in {helm()}")
+        print(f"actionlint {ACTIONLINT} in {actionlint()}")
         print(f"custom resource definitions in {definitions()}")
     except (Missing, subprocess.TimeoutExpired) as missing:
         print(missing, file=sys.stderr)

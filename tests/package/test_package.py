@@ -14,18 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.package.conftest import COMMIT, PLAIN, ROOT, run
+
 PYTHONS = ("3.11", pytest.param("3.12", marks=pytest.mark.soak), "3.13")
-PLAIN = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LC_ALL": "C.UTF-8"}
-COMMIT = "0123456789ab"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-
-
-def run(*words: str | Path, cwd: Path, **environ: str) -> str:
-    """Standard output of a command that must succeed, in an environment that knows nothing of this checkout."""
-    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=PLAIN | environ, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def python(version: str) -> str | None:
@@ -40,17 +32,9 @@ def python(version: str) -> str | None:
     return None
 
 
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist, and the wheel that is made from it, of a commit with a number of the test's own."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "-o", folder, ROOT, cwd=folder, SOURCE_COMMIT=COMMIT)
-    return folder
-
-
-def test_the_wheel_holds_the_package_and_nothing_else(built: Path):
+def test_the_wheel_holds_the_package_and_nothing_else(release: Path):
     """Every file of lbd/, the commit, the licence; the sdist has what makes a wheel of it."""
-    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    (wheel,), (sdist,) = release.glob("files/*.whl"), release.glob("files/*.tar.gz")
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     tree = {str(path.relative_to(ROOT)) for path in (ROOT / "lbd").rglob("*") if path.is_file()}
 
@@ -64,8 +48,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path):
 
 
 @pytest.fixture(scope="session", params=PYTHONS)
-def installed(request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a bare virtual environment, made of the sdist as the image is made."""
+def installed(request: pytest.FixtureRequest, release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a bare virtual environment, made as the image is made: the release's own, else of its sdist."""
+    if request.param == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return release / "venv" / "bin"
     interpreter = python(request.param)
     if interpreter is None:
         pytest.skip(f"no Python {request.param}")
@@ -73,7 +59,7 @@ def installed(request: pytest.FixtureRequest, built: Path, tmp_path_factory: pyt
     (folder / "bin").mkdir()
     (folder / "bin" / "python3").write_text(f'#!/bin/sh\nexec "{interpreter}" "$@"\n')
     (folder / "bin" / "python3").chmod(0o755)
-    (sdist,) = built.glob("*.tar.gz")
+    (sdist,) = release.glob("files/*.tar.gz")
     path = f"{folder / 'bin'}:{PLAIN['PATH']}"
     run("sh", ROOT / "docker" / "install.sh", sdist, folder / "venv", cwd=folder, PATH=path)
     return folder / "venv" / "bin"
