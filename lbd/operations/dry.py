@@ -105,7 +105,7 @@ def _drained(settings: Settings) -> frozenset[str]:
 
 def unsampled(kept: TurnMemory) -> TurnMemory:
     """What the daemon knows, but not its samples: those are a minute old at most, and every report is looked at."""
-    known = TurnMemory(changed_at=kept.changed_at, progress=kept.progress)
+    known = TurnMemory(changed_at=kept.changed_at, progress=kept.progress, health=kept.health)
     return known.with_memory(kept.memory)
 
 

@@ -157,7 +157,7 @@ def _missing(rollout: Rollout, seen: RolloutInput) -> str:
         return "it is no active broker"
     if rollout.gone_at is None:
         return "it was not restarted"
-    return seen.unhealthy or "its load report is missing, or not to be trusted yet"
+    return seen.unhealthy or "its load report is missing or not to be trusted yet, or it is slow"
 
 
 def _fill(rollout: Rollout, seen: RolloutInput) -> Rollout:
