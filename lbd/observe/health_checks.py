@@ -42,7 +42,7 @@ class _Refusal:
 class HealthSource(Protocol):
     """Has a broker check itself, such as the admin API."""
 
-    def check_health(self, broker: str, *, deadline: float) -> None: ...
+    def check_health(self, broker: str, *, timeout_seconds: float) -> None: ...
 
 
 class HealthChecks:
@@ -97,7 +97,7 @@ class HealthChecks:
     def _check(self, broker: str) -> float | _Refusal | None:
         started_at = boot_seconds()
         try:
-            self._source.check_health(broker, deadline=started_at + FAILED_SECONDS)
+            self._source.check_health(broker, timeout_seconds=FAILED_SECONDS)
         except AdminError as error:
             if timed_out(error) or (error.status is not None and error.status >= 500):
                 return FAILED_SECONDS

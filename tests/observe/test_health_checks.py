@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbd.observe import health_checks
 from lbd.observe.health_checks import EVERY_SECONDS, REFUSED_SECONDS, HealthChecks
-from lbd.permit.slow import FAILED_SECONDS
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.faults import Fault, Switch, refused
@@ -57,6 +57,13 @@ def test_a_round_of_checks(checks: HealthChecks, cluster: FakePulsar):
     assert checks.trouble == ""
 
 
+def test_settings_for_all_other_requests_do_not_end_a_check(checks: HealthChecks, cluster: FakePulsar):
+    """A read timeout of a second would make a slow broker of one that takes 1.2 s."""
+    slow = cluster.brokers[2]
+    cluster.faults.on(Switch(Fault.SLOW, slow, HEALTH, times=1, seconds=1.2))
+    assert 1.2 <= ended(checks, cluster.brokers, 100.0)[slow] < 5
+
+
 def test_how_long_a_slow_one_takes(checks: HealthChecks, cluster: FakePulsar):
     """The turn does not wait for it, and asks it nothing meanwhile."""
     slow = cluster.brokers[2]
@@ -66,10 +73,13 @@ def test_how_long_a_slow_one_takes(checks: HealthChecks, cluster: FakePulsar):
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.SILENT])
-def test_one_that_fails_counts_as_the_longest(checks: HealthChecks, cluster: FakePulsar, fault: Fault):
+def test_one_that_fails_counts_as_the_longest(
+    checks: HealthChecks, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch, fault: Fault
+):
     """5xx, and no answer in time while its load report is answered."""
+    monkeypatch.setattr(health_checks, "FAILED_SECONDS", 1.5)
     cluster.faults.on(Switch(fault, cluster.brokers[2], HEALTH, times=5))
-    assert ended(checks, cluster.brokers, 100.0)[cluster.brokers[2]] == FAILED_SECONDS
+    assert ended(checks, cluster.brokers, 100.0)[cluster.brokers[2]] == 1.5
 
 
 def test_one_that_is_not_there_says_nothing(checks: HealthChecks, cluster: FakePulsar):
@@ -100,9 +110,9 @@ class Counting:
         self.hangs = threading.Event()
         self.hangs.set()
 
-    def check_health(self, broker: str, *, deadline: float) -> None:
+    def check_health(self, broker: str, *, timeout_seconds: float) -> None:
         """Wait, and answer."""
-        del deadline
+        del timeout_seconds
         self.asked.append(broker)
         self.hangs.wait(30)
 

@@ -144,6 +144,23 @@ def test_no_broker_is_avoided_where_more_than_a_third_look_slow(brokers: int, sl
     assert len(found.slow) == (slow if brokers > 2 else 0)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "since", "text"),
+    [
+        ((ILL,), 0.0, "its health check takes 2 s; 0.02 s is usual, 1 s the limit"),
+        ((FAILED_SECONDS,), 0.0, "its health check takes 10 s, or fails; 0.02 s is usual, 1 s the limit"),
+        (
+            (ILL, ILL, *(WELL,) * 8),
+            NOW,
+            "its health check was slow; it takes part again when 9 of its last 10 checks are below 1 s",
+        ),
+    ],
+)
+def test_what_is_said_of_it(seconds: tuple[float, ...], since: float, text: str):
+    """How slow it is, or what it waits for."""
+    assert health({A: record(*seconds, since=since), **others()}).text(A) == text
+
+
 CHECKS = st.lists(st.floats(0.001, FAILED_SECONDS), max_size=KEPT_CHECKS).map(tuple)
 CLUSTERS = st.lists(st.tuples(CHECKS, st.sampled_from([0.0, NOW - 60]), st.floats(0, 100)), min_size=1, max_size=12)
 
