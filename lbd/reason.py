@@ -76,6 +76,7 @@ class Reason(Enum):
     STATE_LOST = (78, "state-lost", Group.SAFETY)
     APPROVAL_REQUIRED = (79, "approval-required", Group.SAFETY)
     NOT_SERVED = (90, "not-served", Group.SAFETY)
+    SLOW_BROKER = (91, "slow-broker", Group.SAFETY)
     REPORT_MISSING = (80, "report-missing", Group.DATA)
     REPORT_EMPTY = (81, "report-empty", Group.DATA)
     FIRST_SAMPLE = (82, "first-sample", Group.DATA)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lbd.api.backend import Backend
     from lbd.api.published import Published
     from lbd.model import Brokers
+    from lbd.permit.slow import Health
 
 
 def exposition(backend: Backend) -> Exposition:
@@ -169,6 +170,7 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     if evidence is not None:
         ages = {row.id: max(now - evidence.samples[row.id].fresh_at, 0.0) for row in rows}
         yield _labelled("lbd_broker_sample_age_seconds", "Since its numbers last changed.", "broker", ages)
+        yield from _of_health(evidence.health)
     yield from _of_live_cpu(seen.snapshot.brokers)
     states = {"active": len(seen.active), "missing": len(seen.missing), "shedding": len(seen.shedding_on)}
     yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
@@ -176,6 +178,14 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     known = Counter(row.load.state for row in last.status.brokers if row.load is not None)
     words = "Brokers of which the cost of traffic is known, taken from others, or unknown."
     yield _labelled("lbd_load_model_brokers", words, "state", {state: known[state] for state in get_args(State)})
+
+
+def _of_health(health: Health) -> Iterator[Metric]:
+    """Only of brokers that were checked often enough."""
+    slow = {broker: float(broker in health.slow) for broker in health.typical_seconds}
+    yield _labelled("lbd_broker_slow", "1 where the broker carries little and is slow.", "broker", slow)
+    words = "How long its health check takes, the median of the last five."
+    yield _labelled("lbd_broker_health_check_seconds", words, "broker", health.typical_seconds)
 
 
 def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:

@@ -33,6 +33,7 @@ from lbd.operations.parts import PolicyReader
 from lbd.operations.place import Fixed, live_bundles, meant, placement, show_unload, target, topic_bundles
 from lbd.operations.rollout import show_rollout
 from lbd.operations.split import due_document, plan_due, plan_split
+from lbd.permit.eligibility import slow_brokers
 from lbd.permit.policies import Policies
 from lbd.place.picker import RunningLoads, answer_all, without_doubted
 from lbd.place.placements import BrokerLoads, PlaceMemory, broker_loads
@@ -283,6 +284,7 @@ class Picker:
                 return self._look
             self._admin.active_brokers()
             drained = frozenset(Drains(published.settings.state_dir).in_force(self._now()))
+            drained |= slow_brokers(record.evidence, record.observation.snapshot)
             seen = broker_loads(record.observation.snapshot, record.averages, published.settings.weights)
             found = _PublishedRound(
                 published, self._policies.isolation(), drained, without_doubted(seen, record.evidence.paired)

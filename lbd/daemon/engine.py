@@ -148,7 +148,8 @@ class Engine:
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
-        record = self._turn(replace(self._real.turn_parts(), on_plan=on_plan, in_waves=True, rest=self._rest))
+        parts = replace(self._real.turn_parts(), health=self._real.health)  # a single turn ends before its checks
+        record = self._turn(replace(parts, on_plan=on_plan, in_waves=True, rest=self._rest))
         self._rest = record.rest
         return self._keeper.keep(record, self.timebase.now())
 
@@ -266,6 +267,7 @@ class Engine:
         found += [self._real.learned.trouble, self._real.peaks.trouble]
         found += self._real.policies.warnings
         found += [self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
+        found += [self._real.health_checks.trouble] if self.settings.guardrails.avoid_slow_brokers else []
         found += [self._real.topics.trouble] if self._real.settings.spread_in_force.by == "topic" else []
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 

@@ -17,6 +17,7 @@ from lbd.daemon.election import refuse_changes
 from lbd.daemon.proposals import Proposals
 from lbd.daemon.service_proof import ServiceProof
 from lbd.daemon.take_over import watching
+from lbd.observe.health_checks import HealthChecks
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer
 from lbd.observe.topic_names import SpreadReader, TopicNames
@@ -38,14 +39,14 @@ from lbd.turn.parts import OwnershipWatch, reports_alone
 from lbd.turn.strategy_config import parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lbd.act.executor import Accepts
     from lbd.clock import Timebase
     from lbd.config import Settings
     from lbd.daemon.election import Role
     from lbd.daemon.take_over import ClusterObserver
-    from lbd.model import Outcome, Skip, Unload
+    from lbd.model import Outcome, Skip, Snapshot, Unload
     from lbd.store.control import UnloadRequest
     from lbd.store.journal import Journal
     from lbd.turn.parts import Hold, Parts, TurnResult
@@ -146,6 +147,7 @@ class Assembled:
         self.looking = self._look(settings)
         self.observer = self._observed(settings)
         self.live_cpu = self._live_cpu(settings)
+        self.health_checks = HealthChecks(self.looking.admin)
         self.policies = PolicyReader(self.observer.admin)
         self.topics = TopicNames(self._topics, timebase.now)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
@@ -196,6 +198,8 @@ class Assembled:
             self.looking = self._look(settings)
             self.live_cpu.close()
             self.live_cpu = self._live_cpu(settings)
+            self.health_checks.close()
+            self.health_checks = HealthChecks(self.looking.admin)
             self.policies = PolicyReader(self.looking.admin)
         self.settings, self.observer = settings, self._observed(settings)
         self.proposals.drop()
@@ -214,6 +218,7 @@ class Assembled:
         self.executor.close()
         self.proof.close()
         self.live_cpu.close()
+        self.health_checks.close()
         self.observer.close()
         self.silences.close()
         self.journal.close()
@@ -264,6 +269,12 @@ class Assembled:
         if request is None or request.override is None:
             return Orders(self._unloader(), pace, self.held)
         return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
+
+    def health(self, snapshot: Snapshot) -> Mapping[str, float]:
+        """How long health checks took that ended since the last turn; begins those that are due."""
+        if not self.settings.guardrails.avoid_slow_brokers:
+            return {}
+        return self.health_checks(snapshot.brokers.ids, snapshot.taken_at)
 
     def turn_parts(self) -> Parts:
         """Those of a turn of its own, which may have to ask a person."""

@@ -16,6 +16,7 @@ from lbd.observe.reports import MOST_MINUTES
 from lbd.permit.eligibility import broker_bundles
 from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
 from lbd.permit.topic_costs import dear_kinds, topic_costs
+from lbd.permit.slow import judged_round
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import (
     AUTO_SPLIT_ENABLED,
@@ -725,6 +726,37 @@ def _compared(observation: Observation, memory: TurnMemory, *, running_now: bool
 def _unchanged(brokers: Brokers, at: int, memory: TurnMemory) -> bool:
     sample = memory.samples.get(brokers.ids[at])
     return sample is not None and all(map(same, sample.usage, (float(brokers.usage[at, column]) for column in COLUMNS)))
+
+
+# --- slow brokers, as the running lbd has measured them
+
+SLOW = Check("slow-brokers", "a slow broker loses traffic, so it looks idle; clients that are moved to it wait")
+
+
+def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Finding]:
+    """Which brokers lbd avoids because their health checks take long, and whether too many look slow for that."""
+    if not survey.settings.guardrails.avoid_slow_brokers:
+        yield SLOW.ok("not looked for: guardrails.avoid_slow_brokers is false")
+        return
+    try:
+        records = StateDir(survey.settings.state_dir).load().health
+    except UsageError as error:
+        yield SLOW.unknown(str(error), "run lbd doctor as a user who may read that file, or mend it")
+        return
+    health = judged_round(records, {}, observation.snapshot, survey.settings.weights)
+    looking = [f"{broker}: {health.text(broker)}" for broker in sorted(health.slow)]
+    message = "; ".join([*looking[:NAMED], *([f"and {len(looking) - NAMED} more"] if len(looking) > NAMED else [])])
+    if not health.typical_seconds:
+        yield SLOW.ok("not known: lbd run checks brokers twice a minute, and needs five checks")
+    elif not health.slow:
+        most = max(health.typical_seconds.values())
+        yield SLOW.ok(f"health checks of {counted(len(health.typical_seconds), 'broker')} take {most:.2g} s at most")
+    elif health.avoided:
+        todo = "look at the garbage collection, network and disk of that broker; lbd drain moves its bundles off"
+        yield SLOW.warning(f"nothing is moved to {message}", todo)
+    else:
+        todo = "look at what brokers share: bookies, metadata store, network"
+        yield SLOW.warning(f"more than a third of the brokers look slow, so none is avoided: {message}", todo)
 
 
 # --- CPU of now

@@ -81,5 +81,6 @@ def _of_a_round(survey: Survey, observation: Observation) -> Iterator[Finding]:
     yield from brokers.check_samples(survey, observation)
     yield from brokers.of_a_round(survey, observation)
     yield from brokers.check_live_cpu(survey)
+    yield from brokers.check_health_checks(survey, observation)
     yield from traffic.check_traffic(survey, observation.snapshot)
     yield from own_state.check_learned(survey, observation.snapshot)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lbd.turn.parts import TurnResult
 
 
-TRUSTED = (0, Reason.DRAINED.code)
-"""Codes of brokers whose reports tell their load; a drained one goes on reporting."""
+TRUSTED = (0, Reason.DRAINED.code, Reason.SLOW_BROKER.code)
+"""Codes of brokers whose reports tell their load; a drained one goes on reporting, and so does a slow one."""
 
 
 class PeakKeeper:

@@ -51,7 +51,7 @@ def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
     snapshot = seen.observation.snapshot
     isolation = parts.isolation()
     tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
-    policies = Policies(isolation, parts.groups(namespaces, tenants), seen.observation.active, seen.drained)
+    policies = Policies(isolation, parts.groups(namespaces, tenants), seen.observation.active, seen.closed)
     return Situation(seen.observation, seen.averages, seen.evidence, policies)
 
 

@@ -16,7 +16,15 @@ from lbd.load.estimate import Carried, as_it_was, carried_by
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.operations.cluster_view import Situation, situation
 from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
-from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, barred, exempt_reason, leader_topic_bundles, marked
+from lbd.permit.eligibility import (
+    BROKER_BUNDLE,
+    bar_more,
+    barred,
+    exempt_reason,
+    leader_topic_bundles,
+    marked,
+    slow_brokers,
+)
 from lbd.permit.ping_pong import Trips
 from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
 from lbd.permit.topic_costs import dear_kinds, topic_costs
@@ -181,7 +189,8 @@ class Judge:
         self, snapshot: Snapshot, scores: FloatArray, unloads: Sequence[Unload], ignored: Collection[Reason]
     ) -> Ledger:
         """What judges each move, to be advanced by those that are let through."""
-        policies, permission = replace(self._now.policies, drained=self.drained), self.evidence.permission(self.barred)
+        policies = replace(self._now.policies, drained=self.drained | slow_brokers(self.evidence, self.snapshot))
+        permission = self.evidence.permission(self.barred)
         guardrails = self._parts.guardrails.without_canary.model_copy(update=UNLIMITED)
         parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._ignored | frozenset(ignored))
         return parts.ledger(snapshot, scores, policies, unloads, permission)

@@ -157,7 +157,11 @@ def _missing(rollout: Rollout, facts: RolloutInput) -> str:
         return "it is no active broker"
     if rollout.gone_at is None:
         return "it was not restarted"
+<<<<<<< HEAD
     return facts.unhealthy or "its load report is missing, or not to be trusted yet"
+=======
+    return seen.unhealthy or "its load report is missing or not to be trusted yet, or it is slow"
+>>>>>>> h-slow
 
 
 def _fill(rollout: Rollout, facts: RolloutInput) -> Rollout:

@@ -1,6 +1,6 @@
 """Bundles and brokers that may take part at all, decided before a strategy is asked. Pure.
 
-Brokers that are being drained are compared with no other broker, and are no destination.
+Brokers that are being drained, or are slow, are compared with no other broker, and are no destination.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from lbd.model import CodeArray, FloatArray, Snapshot
     from lbd.permit.evidence import Evidence
     from lbd.permit.settings import Canary, Guardrails
+<<<<<<< HEAD
     from lbd.permit.topic_costs import TopicCosts
+=======
+    from lbd.permit.slow import Health
+>>>>>>> h-slow
 
 
 def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> Evidence:
@@ -33,10 +37,26 @@ def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> 
 
     Their samples go on being looked at, so that they take part again as soon as a drain is over.
     """
-    if not drained:
+    return _left_out(evidence, snapshot, drained, Reason.DRAINED)
+
+
+def without_slow(evidence: Evidence, snapshot: Snapshot, health: Health) -> Evidence:
+    """The evidence with slow brokers left out in the same way; a report that is not trusted keeps that reason."""
+    trusted = {broker for broker, code in zip(snapshot.brokers.ids, evidence.paired.tolist(), strict=True) if not code}
+    return _left_out(replace(evidence, health=health), snapshot, health.avoided & trusted, Reason.SLOW_BROKER)
+
+
+def slow_brokers(evidence: Evidence, snapshot: Snapshot) -> frozenset[str]:
+    """Those that are left out because they are slow."""
+    codes = zip(snapshot.brokers.ids, evidence.paired.tolist(), strict=True)
+    return frozenset(broker for broker, code in codes if code == Reason.SLOW_BROKER.code)
+
+
+def _left_out(evidence: Evidence, snapshot: Snapshot, brokers: Collection[str], reason: Reason) -> Evidence:
+    if not brokers:
         return evidence
-    out = np.array([broker in drained for broker in snapshot.brokers.ids], dtype=np.bool_)
-    return replace(evidence, paired=np.where(out, np.int8(Reason.DRAINED.code), evidence.paired).astype(np.int8))
+    out = np.array([broker in brokers for broker in snapshot.brokers.ids], dtype=np.bool_)
+    return replace(evidence, paired=np.where(out, np.int8(reason.code), evidence.paired).astype(np.int8))
 
 
 # --- cost of moving a bundle, by its namespace: some clients tolerate a disconnect worse than others

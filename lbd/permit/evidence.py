@@ -17,6 +17,7 @@ import numpy as np
 
 from lbd.load.scoring import AT_LIMIT_POINTS, SCORED, Weights, scores
 from lbd.model import RESOURCES, Permission, counter_broker
+from lbd.permit.slow import UNCHECKED, Health
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Evidence:
     ``fresh`` is bool (B,): the sample of its report is new. ``counts`` is bool (B,): its counter advances, as that is
     so, or it has just settled by its live CPU. ``paired`` is int8 (B,): 0, or the code of why the report is no ground
     to move on. ``settled`` is bool (B,): what it shows is from after the last move or restart. ``samples`` is what is
-    remembered of each broker, those that are away among them.
+    remembered of each broker, those that are away among them. ``health`` is which brokers are slow.
     """
 
     samples: Mapping[str, Sample]
@@ -108,6 +109,7 @@ class Evidence:
     counts: BoolArray
     paired: CodeArray
     settled: BoolArray
+    health: Health = UNCHECKED
 
     def to_settle(self, at: int, broker: str) -> int:
         """How many fresh samples of the broker at this position must still come before it takes part again."""

@@ -165,11 +165,8 @@ class Ledger:
         if destination is None or destination not in self._position or destination == unload.source:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
         doubt = int(self._permission.paired[self._position[destination]]) if self._permission is not None else 0
-        if doubt == Reason.DRAINED.code:
-            return Skip(unload.bundle, Reason.DRAINED, f"{destination} is being drained")
         if doubt:
-            detail = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
-            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, detail)
+            return Skip(unload.bundle, *_left_out(destination, Reason.of(doubt)))
         policy = self._policies.forbids(bundle_namespace(unload.bundle), destination) or self._spread.refusal(unload)
         if policy is not None:
             return Skip(unload.bundle, *policy)
@@ -236,6 +233,15 @@ def permit(plan: Iterable[Unload], ledger: Ledger) -> Permitted:
         else:
             skips.append(refusal)
     return Permitted(tuple(allowed), tuple(skips))
+
+
+def _left_out(broker: str, reason: Reason) -> tuple[Reason, str]:
+    """Why a broker that is left out gets nothing."""
+    if reason is Reason.DRAINED:
+        return reason, f"{broker} is being drained"
+    if reason is Reason.SLOW_BROKER:
+        return reason, f"{broker} is slow"
+    return Reason.DESTINATION_FORBIDDEN, f"the report of {broker} is not to be trusted: {reason.label}"
 
 
 def _topic_counts(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:

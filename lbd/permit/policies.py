@@ -299,9 +299,9 @@ class Groups:
 class Policies:
     """Everything that says on which of the ``active`` brokers a bundle may be: on none that is ``drained``.
 
-    Isolation policies count drained brokers as active, as Pulsar does, which knows nothing of a drain. ``known`` are
-    answers of :meth:`brokers` to the same isolation, ``active`` and ``drained``, which it adds to. ``consents`` are
-    what properties of namespaces allow; None where they do not bind.
+    Slow brokers are among the ``drained``; callers name those first. Isolation policies count them as active, as Pulsar
+    does, which knows nothing of a drain. ``known`` are answers of :meth:`brokers` to the same isolation, ``active`` and
+    ``drained``, which it adds to. ``consents`` are what properties of namespaces allow; None where they do not bind.
     """
 
     isolation: Isolation = field(default_factory=Isolation)

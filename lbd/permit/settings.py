@@ -217,6 +217,11 @@ class Guardrails(BaseModel):
         " one bundle right after the other, its clients stall for seconds",
     )
     max_unloads_at_once: int = Field(4, ge=1, le=64, description="Unloads in flight, each from a different source")
+    avoid_slow_brokers: bool = Field(
+        True,
+        description="Whether nothing is moved to a broker that carries little and is slow. lbd run measures how long "
+        "the health check of each broker takes, every half minute",
+    )
     membership_settle_seconds: float = Field(
         120,
         ge=0,

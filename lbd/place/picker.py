@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from lbd.place.placements import BrokerLoads, PlaceMemory, Placement
 
 
-DRAINED = Reason.DRAINED.code
+AVOIDED = (Reason.DRAINED.code, Reason.SLOW_BROKER.code)
+"""Nothing is placed on such brokers, even if no report is trusted."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class RunningLoads:
     def __init__(self, snapshot: Snapshot, policies: Policies, doubted: CodeArray, max_topics_per_broker: int) -> None:
         self._policies, self._spread = policies, GroupSpread(snapshot, policies)
         self._index = snapshot.brokers.index()
-        self._doubted = doubted if (doubted == 0).any() else np.where(doubted == DRAINED, doubted, np.int8(0))
+        self._doubted = doubted if (doubted == 0).any() else np.where(np.isin(doubted, AVOIDED), doubted, np.int8(0))
         self._topics, self._most_topics = snapshot.brokers.topics, max_topics_per_broker
 
     def candidates(self, bundle: str, owner: str = "") -> PlacementCandidates:
@@ -78,8 +79,10 @@ class RunningLoads:
         at = self._index.get(broker)
         if at is None:
             return Reason.REPORT_MISSING, "gives no load report"
-        if self._doubted[at] == DRAINED:
+        if self._doubted[at] == Reason.DRAINED.code:
             return Reason.DRAINED, "it is being drained"
+        if self._doubted[at] == Reason.SLOW_BROKER.code:
+            return Reason.SLOW_BROKER, "it is slow"
         if self._doubted[at]:
             return Reason.of(int(self._doubted[at])), "its report is not to be trusted"
         topics = int(self._topics[at])

@@ -511,12 +511,13 @@ class Admin(AdminClient):
         """Take an override away; no error when there is none. 2.11 keeps running with its value until a restart."""
         self._any(paths.dynamic(key), {200, 204}, method="DELETE")
 
-    def check_health(self, broker: str) -> None:
+    def check_health(self, broker: str, *, timeout_seconds: float | None = None) -> None:
         """Have a broker check itself: it writes and reads a message on a topic of its own (BrokersBase).
 
-        Raises :class:`AdminError` where it is not healthy, or does not answer.
+        Raises :class:`AdminError` where it is not healthy, or does not answer in time (None: as every request).
         """
-        self._at(broker, paths.HEALTH)
+        url = self.base(broker) + paths.HEALTH
+        self._expected(self.http.send("GET", url, timeout_seconds=timeout_seconds), None)
 
     def owned(self, broker: str) -> dict[str, bool]:
         """Bundles that the broker owns, each with whether it is active. Empty when the broker is no longer known.

@@ -277,7 +277,10 @@ def of_broker(turn: TurnRecord, broker: str) -> Iterator[str]:
         return
     if report.doubt == Reason.DRAINED.label:
         return
-    if report.doubt is not None:
+    if report.doubt == Reason.SLOW_BROKER.label:
+        details = [skip.detail for skip in turn.skips if skip.what == broker and skip.reason == report.doubt]
+        yield ": ".join((f"{report.doubt}: nothing is moved to it, and it is compared with no other broker", *details))
+    elif report.doubt is not None:
         yield f"its report is no ground to move on: {report.doubt}"
     if report.to_settle:
         samples = counted(report.to_settle, "more fresh sample")

@@ -38,6 +38,7 @@ from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
 from lbd.model import RESOURCES, Averages, Hits, Memory, PlacementMemory, UsualLoad
 from lbd.permit.evidence import Sample
 from lbd.permit.progress import Progress
+from lbd.permit.slow import HealthRecord
 from lbd.store.append_log import LIVE_NAME, rotated
 from lbd.store.journal_lines import FORMAT as JOURNAL_FORMAT
 from lbd.store.journal_lines import JournalHeader, encoded, entries
@@ -71,7 +72,8 @@ class TurnMemory(msgspec.Struct, frozen=True):
     ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``departures`` when
     brokers went within the last hour. ``changed_at`` is when the owner of a bundle changed without lbd, for as long as
     it rests therefore. ``progress`` is the progress of moves. ``journaled``: the journal had its first line by then.
-    ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`.
+    ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`. ``health`` has
+    the last health checks of each broker.
     """
 
     format: int = FORMAT
@@ -87,6 +89,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
     unloaded_at: dict[str, At] = {}
     placing: PlacementMemory = PlacementMemory()
     journaled: bool = False
+    health: dict[str, HealthRecord] = {}
 
     @property
     def memory(self) -> Memory:

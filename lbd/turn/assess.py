@@ -12,10 +12,11 @@ from lbd.load import scoring
 from lbd.observe import averages as running
 from lbd.permit import progress
 from lbd.permit.consent import Consents
-from lbd.permit.eligibility import marked
+from lbd.permit.eligibility import marked, slow_brokers, without_slow
 from lbd.permit.evidence import judge, watched, without
 from lbd.permit.policies import Policies
 from lbd.permit.predicted import UNSHOWN_SAMPLES, with_moved_traffic
+from lbd.permit.slow import UNCHECKED, judged_round
 from lbd.turn.holds import UNREPORTED_SECONDS, with_members
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lbd.model import Averages, FloatArray, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
+    from lbd.permit.slow import Health
     from lbd.store.state import TurnMemory
     from lbd.turn.parts import Parts
 
@@ -95,13 +97,13 @@ def start_progress(
 class Observed:
     """The brokers' reports, and how far they are to be trusted, judged by ``turn_memory``.
 
-    Nothing may move to ``drained`` brokers.
+    Nothing may move to ``closed`` brokers: those that are drained, and those that are slow.
     """
 
     observation: Observation
     evidence: Evidence
     averages: Averages
-    drained: frozenset[str]
+    closed: frozenset[str]
     turn_memory: TurnMemory
 
 
@@ -114,12 +116,22 @@ def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
     observation = _with_live_cpu(parts, parts.observer.observe(), turn_memory)
     snapshot = observation.snapshot
     judged = judge(turn_memory.samples, snapshot, parts.weights, observation.sample_interval_seconds)
-    evidence = marked(without(judged, snapshot, touched), snapshot, drained)
+    health = _health(parts, turn_memory, snapshot)
+    turn_memory = msgspec.structs.replace(turn_memory, health=dict(health.records))
+    evidence = without_slow(marked(without(judged, snapshot, touched), snapshot, drained), snapshot, health)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     since = snapshot.taken_at - UNSHOWN_SAMPLES * observation.sample_interval_seconds
     lately = [one for one in parts.sent() if one.at > since]
     moved = with_moved_traffic(snapshot, lately)
-    return Observed(replace(observation, snapshot=moved), evidence, averages, drained, turn_memory)
+    closed = drained | slow_brokers(evidence, snapshot)
+    return Observed(replace(observation, snapshot=moved), evidence, averages, closed, turn_memory)
+
+
+def _health(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot) -> Health:
+    """Which brokers are slow; none where slow brokers are not avoided."""
+    if not parts.guardrails.avoid_slow_brokers:
+        return UNCHECKED
+    return judged_round(turn_memory.health, parts.health(snapshot), snapshot, parts.weights)
 
 
 def _with_live_cpu(parts: Parts, observation: Observation, turn_memory: TurnMemory) -> Observation:
@@ -162,7 +174,7 @@ def assess(parts: Parts, finished: FinishedMoves) -> Assessment:
     turn_memory = updated_memory(
         parts, with_members(before, observation), snapshot, facts.evidence, finished.unfinished
     )
-    policies = Policies(parts.isolation(), active=observation.active, drained=facts.drained)
+    policies = Policies(parts.isolation(), active=observation.active, drained=facts.closed)
     if parts.consents is not None:
         policies = replace(policies, consents=Consents(parts.consents(()), snapshot.taken_at))
     return Assessment(observation, facts.evidence, facts.averages, policies, before, turn_memory)

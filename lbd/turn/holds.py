@@ -91,7 +91,9 @@ def data_skips(observation: Observation, evidence: Evidence) -> Iterator[Skip]:
     for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
         if code:
             minutes = (observation.snapshot.taken_at - evidence.samples[broker].fresh_at) / 60
-            yield Skip(broker, Reason.of(code), _DATA_DETAIL[Reason.of(code)].format(minutes=minutes))
+            slow = code == Reason.SLOW_BROKER.code
+            detail = evidence.health.text(broker) if slow else _DATA_DETAIL[Reason.of(code)].format(minutes=minutes)
+            yield Skip(broker, Reason.of(code), detail)
 
 
 UNREPORTED_SECONDS = 300.0

@@ -54,6 +54,16 @@ def reports_alone(snapshot: Snapshot, watched: Mapping[str, float], sample_inter
     return snapshot
 
 
+HealthSource = Callable[["Snapshot"], "Mapping[str, float]"]
+"""Gives how long health checks took that ended since the round before, in seconds by broker."""
+
+
+def no_checks(snapshot: Snapshot) -> Mapping[str, float]:
+    """No broker is checked."""
+    del snapshot
+    return {}
+
+
 SpreadSource = Callable[["Snapshot", "Sequence[Pool]"], "Spread | None"]
 """Where partitions of topics, or bundles of namespaces, are in a round, within the pools of its brokers."""
 
@@ -156,7 +166,11 @@ class Parts:
     are the brokers that nothing may go to, and that no broker is compared with. ``live`` asks the brokers of recent
     moves for their present CPU. With ``in_waves`` the result has what the limits of a turn cut off its plan: the
     ``rest`` for the next turn. ``spread`` says what belongs apart and where it is; None: it is not known, or off.
+<<<<<<< HEAD
     ``topic_costs`` are those that the settings give; None: Pulsar's own topics make no bundle dearer.
+=======
+    ``health`` is how long brokers take to check themselves.
+>>>>>>> h-slow
     """
 
     observer: RoundSource
@@ -189,7 +203,11 @@ class Parts:
     in_waves: bool = False
     rest: Rest | None = None
     spread: SpreadSource = no_spread
+<<<<<<< HEAD
     topic_costs: Mapping[TopicKind, float | str] | None = None
+=======
+    health: HealthSource = no_checks
+>>>>>>> h-slow
 
     @property
     def acts(self) -> bool:

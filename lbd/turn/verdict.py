@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def sentence(record: TurnResult) -> str:
-    """The turn in one sentence, with what a canary holds, and the brokers that do not answer."""
+    """The turn in one sentence, with what a canary holds, the brokers that do not answer, and those that are slow."""
     text = _sentence(record)
-    more = [*filter(None, (record.canary.words, _unheard_text(record)))]
+    more = [*filter(None, (record.canary.words, _unheard_text(record), _slow_text(record)))]
     return f"{'; '.join((text.removesuffix('.'), *more))}." if more else text
 
 
@@ -37,6 +37,18 @@ def _unheard_text(record: TurnResult) -> str:
         return ""
     first, more = observation.silent[0], len(observation.silent) - 1
     return f"{first} {observation.missing[first]}" + (f", nor do {more} more" if more else "")
+
+
+def _slow_text(record: TurnResult) -> str:
+    slow = [skip for skip in record.skips if skip.reason is Reason.SLOW_BROKER and skip.what in _avoided(record)]
+    if not slow:
+        return ""
+    others = f", nor to {len(slow) - 1} more" if len(slow) > 1 else ""
+    return f"nothing goes to {_skip_text(slow[0])}{others}"
+
+
+def _avoided(record: TurnResult) -> frozenset[str]:
+    return record.evidence.health.avoided if record.evidence is not None else frozenset()
 
 
 def _sentence(record: TurnResult) -> str:
@@ -257,6 +269,8 @@ def _doubted(record: TurnResult, observation: Observation) -> Iterator[str]:
     for broker, code in zip(observation.snapshot.brokers.ids, record.evidence.paired.tolist(), strict=True):
         if code == Reason.DRAINED.code:
             yield f"{broker} is being drained"
+        elif code == Reason.SLOW_BROKER.code:
+            yield f"{broker} is slow"
         elif code:
             yield f"the report of {broker} is not used ({Reason.of(code).label})"
 

@@ -100,6 +100,7 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
         *("sample-intervals", "unload-timeout"),
         *("dynamic-values", "isolation-policies", "nic-speed", "cpu-source", "clocks", "minimums", "bundle-count"),
         *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd", "load-model", "live-cpu"),
+        "slow-brokers",
     }
     assert not (tmp_path / "state").exists()
 
