@@ -14,8 +14,9 @@ from lbd.api.change import ChangeLog, Runner, changing, commands, draining, drai
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
-from lbd.api.read import capacity, explaining, placement, probes, reading
+from lbd.api.read import capacity, explaining, placement, probes, reading, scoring
 from lbd.api.schemas import Documented
+from lbd.store.moves import Following
 
 if TYPE_CHECKING:
     import threading
@@ -53,11 +54,12 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
     )
     add_handlers(app)
     app.include_router(probes(backend))
-    changes = ChangeLog()
+    changes, following = ChangeLog(), Following(backend.state_dir)
     runner = Runner(backend, changes, ending)
     read = (
         placement(backend),
-        reading(backend),
+        reading(backend, following),
+        scoring(backend, following),
         explaining(backend),
         capacity(backend),
         drains(backend),

@@ -34,6 +34,7 @@ their own."""
 EXPENSIVE = {
     r"/v1/(drain|fill|rollout)/": (1, 8),
     r"/v1/(split|unload|bundles)": (1, 8),
+    r"/v1/history": (1, 16),
     r"/v1/(decisions|explain|moves|openapi\.json|plan|snapshot)": (4, 16),
 }
 """GETs that ask every broker, or work for up to a second: how many run at the same time, and how many more wait."""

@@ -125,7 +125,7 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_bundles_last_hour", "Different bundles of them.", value=hour.bundles)
     yield _gauge("lbd_attempts_last_hour", "Unload requests of them, retries included.", value=hour.attempts)
     yield _gauge("lbd_warnings", "Warnings of lbd; lbd status shows them.", value=len(status.warnings))
-    found = {one: float(one == last.gap.verdict) for one in VERDICTS}
+    found = {one: float(one == last.verdict) for one in VERDICTS}
     yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", found)
     held = {status.hold: 1.0} if status.hold is not None else {}
     yield _labelled("lbd_hold", "1 for what forbids moves in the last turn; none where nothing does.", "reason", held)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query
@@ -14,7 +14,17 @@ from starlette.responses import Response, StreamingResponse
 from lbd.api.guard import WorkLimit
 from lbd.api.problems import ProblemError
 from lbd.api.published import TooManyError
-from lbd.api.shapes import Alive, Readiness, SeenBroker, SeenBundle, SnapshotTold, StrategyTold, answer
+from lbd.api.shapes import (
+    Alive,
+    MoveMark,
+    Readiness,
+    ScoreHistory,
+    SeenBroker,
+    SeenBundle,
+    SnapshotTold,
+    StrategyTold,
+    answer,
+)
 from lbd.config import strategy_section
 from lbd.errors import UsageError
 from lbd.fields import derived
@@ -23,13 +33,15 @@ from lbd.place.placements import DEFAULT, PLACEMENTS
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
 from lbd.store.explain import Explainer
-from lbd.store.moves import Following, History, history
+from lbd.store.history_round import HISTORY_FOLDER
+from lbd.store.moves import MOST_MOVES, Following, history
+from lbd.store.scores import Scores, score_line
 from lbd.store.status import document
 from lbd.store.turns import TURNS_FOLDER, KeptTurns, named
 from lbd.turn.record import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lbd.api.backend import Backend
     from lbd.api.published import Published
@@ -182,10 +194,9 @@ def probes(backend: Backend) -> APIRouter:
     return router
 
 
-def reading(backend: Backend) -> APIRouter:
+def reading(backend: Backend, following: Following) -> APIRouter:
     """The rest of what may be read."""
     router = APIRouter(prefix="/v1", tags=["reading"])
-    following = Following(backend.state_dir)
 
     @router.get("/status")
     def status() -> Response:
@@ -200,11 +211,6 @@ def reading(backend: Backend) -> APIRouter:
     ) -> Response:
         """The load of the last round: every broker, and the bundles with most traffic, of one broker or namespace."""
         return answer(snapshot(last_turn(backend), broker, namespace, last))
-
-    @router.get("/gaps")
-    def gaps(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
-        """Highest, lowest and mean score of each turn of this process, a day at most, the oldest first."""
-        return answer(backend.board.gaps(since))
 
     @router.get("/strategy")
     async def strategy() -> Response:
@@ -240,10 +246,67 @@ def reading(backend: Backend) -> APIRouter:
     return router
 
 
-def _moves(found: History, bundle: str | None, broker: str | None) -> Iterator[MoveRecord]:
+def _moves(found: Iterable[MoveRecord], bundle: str | None, broker: str | None) -> Iterator[MoveRecord]:
     for move in found:
         if bundle in {None, move.bundle} and broker in {None, move.source, move.destination, move.owner}:
             yield move
+
+
+# --- scores over time
+
+RANGES_SECONDS = {"1h": 3600.0, "24h": A_DAY_SECONDS, "7d": 7 * A_DAY_SECONDS}
+
+WARM_SECONDS = 900.0
+"""Reading begins so much earlier: by then each broker has a sample."""
+
+
+def scoring(backend: Backend, following: Following) -> APIRouter:
+    """The route."""
+    router = APIRouter(prefix="/v1", tags=["reading"])
+
+    @router.get("/history")
+    def score_history(
+        range_: Annotated[Literal["1h", "24h", "7d"], Query(alias="range")] = "1h", broker: Name = None
+    ) -> Response:
+        """Scores over time, thinned to a few hundred points, with the moves: of all brokers, and of one."""
+        until = backend.now()
+        since = until - RANGES_SECONDS[range_]
+        moves = [
+            derived(MoveMark, move, destination=move.owner or move.destination)
+            for move in _moves(following.newest(MOST_MOVES), None, broker)
+            if move.at >= since
+        ]
+        try:
+            return answer(_score_history(backend, since, until, broker, moves))
+        except UsageError as error:
+            raise ProblemError(503, str(error)) from error
+
+    return router
+
+
+def _score_history(
+    backend: Backend, since: float, until: float, broker: str | None, moves: list[MoveMark]
+) -> ScoreHistory:
+    """From the files of history, and from memory where the turns of this process begin. Raises :class:`UsageError`."""
+    own = backend.board.scores(since - WARM_SECONDS)
+    begun, root = min([until, *own.at[:1].tolist()]), backend.state_dir / HISTORY_FOLDER
+    stored: Iterable[Scores] = ()
+    if begun > since and root.is_dir():
+        from lbd.store.history import scores  # noqa: PLC0415 - pyarrow is loaded where it is needed
+
+        stored = scores(root, since - WARM_SECONDS, begun)
+    lines = [(one.at, one.gap(), one.mean(), one.of(broker or "")) for one in chain(stored, (own,))]
+    at, gap, mean, score = (np.concatenate(values) for values in zip(*lines, strict=True))
+    order = np.argsort(at, kind="stable")  # a clock may have been set back
+    shown = order[at[order] >= since]
+    return ScoreHistory(
+        since,
+        until,
+        score_line(at[shown], gap[shown]),
+        score_line(at[shown], mean[shown]),
+        score_line(at[shown], score[shown]) if broker is not None else None,
+        moves,
+    )
 
 
 # --- the load of a round as JSON

@@ -10,7 +10,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from fastapi import FastAPI
 
-from lbd.api.published import GapPoint
 from lbd.api.shapes import (
     Alive,
     Applied,
@@ -23,6 +22,7 @@ from lbd.api.shapes import (
     Resumed,
     RolloutPlan,
     RolloutTold,
+    ScoreHistory,
     SnapshotTold,
     Started,
     StrategyTold,
@@ -62,7 +62,7 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/v1/status"): (StatusTold,),
     ("get", "/v1/snapshot"): (SnapshotTold,),
     ("get", "/v1/capacity"): (CapacityReport,),
-    ("get", "/v1/gaps"): (list[GapPoint],),
+    ("get", "/v1/history"): (ScoreHistory,),
     ("get", "/v1/strategy"): (StrategyTold,),
     ("get", "/v1/decisions"): (list[as_named(TurnRecord)],),  # type: ignore[misc]
     ("get", "/v1/moves"): (list[MoveRecord],),

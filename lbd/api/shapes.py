@@ -15,6 +15,7 @@ from lbd.redaction import redacted_json
 from lbd.store.control import Pause, PlacedBundle
 from lbd.store.drains import Drain, DrainTold, RemainingBundle, Work
 from lbd.store.rollouts import Rollout
+from lbd.store.scores import ScoreLine
 from lbd.turn.record import BrokerRow, LeftOut, left_out
 
 if TYPE_CHECKING:
@@ -262,6 +263,31 @@ class Applied(msgspec.Struct, frozen=True):
     exit_code: int
     sentence: str
     moves: list[PlacedBundle] = []
+
+
+class MoveMark(msgspec.Struct, frozen=True):
+    """A move as charts mark it; ``destination`` is who owned the bundle in the end, where that is known."""
+
+    at: float
+    bundle: str
+    source: str
+    destination: str | None
+    result: str | None
+
+
+class ScoreHistory(msgspec.Struct, frozen=True):
+    """Scores between two times (epoch seconds): the gap between the highest and the lowest, the mean, and the line of
+    the broker that was named, null where none was.
+
+    ``moves`` are those in this time, of that broker, the newest 1,000 at most, the newest first.
+    """
+
+    since: float
+    until: float
+    gap: ScoreLine
+    mean: ScoreLine
+    broker: ScoreLine | None
+    moves: list[MoveMark]
 
 
 class SeenBroker(BrokerRow, frozen=True):

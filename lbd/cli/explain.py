@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -202,6 +203,10 @@ def _broker_lines(found: BrokerAnswer, now: float) -> Iterator[Line]:
         yield "load", found.load.words, ""
         if found.load.neighbour:
             yield "", found.load.neighbour, "yellow"
+    reasons = Counter(one.because[0].partition(":")[0] for one in found.bundles if one.because)
+    if reasons:
+        told = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
+        yield "bundles", f"{len(found.bundles):,}, of which stay for a reason of their own: {told}", ""
     yield "cluster", found.verdict.head if found.pairs else found.verdict.words, ""
 
 

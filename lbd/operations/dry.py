@@ -105,13 +105,8 @@ def _drained(settings: Settings) -> frozenset[str]:
 
 def unsampled(memory: TurnMemory) -> TurnMemory:
     """What the daemon knows, but not its samples: those are a minute old at most, and every report is looked at."""
-<<<<<<< HEAD
-    known = TurnMemory(changed_at=memory.changed_at, progress=memory.progress)
+    known = TurnMemory(changed_at=memory.changed_at, progress=memory.progress, health=memory.health)
     return known.with_memory(memory.memory)
-=======
-    known = TurnMemory(changed_at=kept.changed_at, progress=kept.progress, health=kept.health)
-    return known.with_memory(kept.memory)
->>>>>>> h-slow
 
 
 def _ordered(settings: Settings) -> Hold | None:

@@ -157,11 +157,7 @@ def _missing(rollout: Rollout, facts: RolloutInput) -> str:
         return "it is no active broker"
     if rollout.gone_at is None:
         return "it was not restarted"
-<<<<<<< HEAD
-    return facts.unhealthy or "its load report is missing, or not to be trusted yet"
-=======
-    return seen.unhealthy or "its load report is missing or not to be trusted yet, or it is slow"
->>>>>>> h-slow
+    return facts.unhealthy or "its load report is missing or not to be trusted yet, or it is slow"
 
 
 def _fill(rollout: Rollout, facts: RolloutInput) -> Rollout:

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from lbd.model import CodeArray, FloatArray, Snapshot
     from lbd.permit.evidence import Evidence
     from lbd.permit.settings import Canary, Guardrails
-<<<<<<< HEAD
-    from lbd.permit.topic_costs import TopicCosts
-=======
     from lbd.permit.slow import Health
->>>>>>> h-slow
+    from lbd.permit.topic_costs import TopicCosts
 
 
 def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> Evidence:

@@ -24,18 +24,18 @@ from lbd.reason import Reason
 from lbd.split.plan import SplitResult
 from lbd.spread import crowded_text, members_in
 from lbd.store.drains import drains_in_force
-from lbd.store.moves import history, read_splits
+from lbd.store.moves import MoveRecord, history, read_splits
 from lbd.store.status import read_status
 from lbd.store.turn_record import BrokerSeen, CandidateLine, PairSeen, Planned, TurnRecord, Verdict
 from lbd.store.turns import TURNS_FOLDER, KeptTurns, load_bundles
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lbd.store.moves import MoveRecord, SplitRecord
-    from lbd.store.turns import ReportedBundle
+    from lbd.store.moves import SplitRecord
+    from lbd.store.turns import ReportedBundle, ReportedBundles
 
 
 class Ends(msgspec.Struct, frozen=True):
@@ -109,10 +109,23 @@ class TurnAnswer(msgspec.Struct, frozen=True):
     splits: list[SplitStory]
 
 
+class OwnBundle(msgspec.Struct, frozen=True, array_like=True):
+    """A bundle of a broker: messages/s and bytes/s in + out, and why it stays, beside what is true of its broker.
+
+    The two rates are None where no broker reports it yet.
+    """
+
+    bundle: str
+    msg_rate: float | None
+    throughput: float | None
+    because: list[str]
+
+
 class BrokerAnswer(msgspec.Struct, frozen=True):
     """One broker. ``because`` is why it gives bundles away or does not, in sentences.
 
     ``load`` is what the last lbd on this state directory had learned about it; None where it had learned nothing.
+    ``bundles`` are the 2,000 with most bytes/s at most, the largest first.
     """
 
     broker: str
@@ -125,6 +138,7 @@ class BrokerAnswer(msgspec.Struct, frozen=True):
     fired: Fired | None
     moves: list[MoveStory]
     load: BrokerLoad | None = None
+    bundles: list[OwnBundle] = []
 
 
 class PassedOver(msgspec.Struct, frozen=True):
@@ -450,6 +464,9 @@ ATTEMPTS = 2
 LARGEST = 50
 """Bundles of a namespace that are listed; it may have thousands."""
 
+MOST_BUNDLES = 2000
+"""Bundles of a broker that are listed, to be searched and sorted: three times what brokers of large clusters have."""
+
 REPORTED_WITHIN_SECONDS = 120.0
 """A report seen so soon after a landing may be older than it: brokers renew theirs about once a minute."""
 
@@ -519,7 +536,16 @@ class Explainer:
         newest = self._newest()
         broker = broker_named(name, lambda: (one for turn in self._back() for one in _names(turn)))
         last = next((turn for turn in self._back() if turn.broker(broker) is not None), newest)
-        stories = move_stories(self._moves(lambda move: broker in {move.source, move.destination, move.owner}))
+        reports = load_bundles(self._state_dir / TURNS_FOLDER)
+        reported_at = reports.at if reports is not None else self._now
+        recent_at = min(self._now - self._cool_down_seconds, reported_at - PLANNED_WITHIN_SECONDS)
+        moves, recent = deque[MoveRecord](maxlen=self._last), dict[str, list[MoveRecord]]()
+        for move in history(self._state_dir):
+            if broker in {move.source, move.destination, move.owner}:
+                moves.append(move)
+            if move.at > recent_at:
+                recent.setdefault(move.bundle, []).insert(0, move)
+        stories = move_stories(moves)
         fired = self._walk(stories, lambda turn: turn.fired(broker))
         gone = absent(newest, broker)
         pairs = [] if gone else [pair for pair in last.pairs if broker in {pair.source, pair.destination}]
@@ -534,7 +560,25 @@ class Explainer:
             _fired(fired, broker) if fired is not None else None,
             [story.answer() for story in stories],
             _load(self._state_dir, broker),
+            self._bundles_on(broker, last, reports, recent) if reports is not None else [],
         )
+
+    def _bundles_on(
+        self, broker: str, turn: TurnRecord, reports: ReportedBundles, moves: Mapping[str, Sequence[MoveRecord]]
+    ) -> list[OwnBundle]:
+        """The largest bundles of a broker. ``moves`` are the recent ones of each bundle, the newest first."""
+        reported, listed = dict(reports.all()), list[OwnBundle]()
+        for bundle in dict.fromkeys((*reported, *moves)):
+            report, own_moves = reported.get(bundle), moves.get(bundle, ())
+            owner, known_at = _owner(report, own_moves, None)
+            gone = report is None and (known_at or 0.0) < reports.at - REPORTED_WITHIN_SECONDS
+            if owner == broker and not gone:
+                label = report.label if report is not None else ""
+                carried = report.msg_rate if report is not None else None
+                sent = report.throughput if report is not None else None
+                why = _own_reasons(turn, bundle, label, self._remaining_cool_down(own_moves))
+                listed.append(OwnBundle(bundle, carried, sent, [*why, *crowded_with(turn, broker, bundle)]))
+        return sorted(listed, key=lambda one: -(one.throughput or 0.0))[:MOST_BUNDLES]
 
     def _drained(self, broker: str) -> Iterator[str]:
         """Sentences on the drain of this broker, if there is one."""
@@ -556,12 +600,13 @@ class Explainer:
         parts = split_into(name, reports.bundles) if reports is not None and cut is None else []
         if not (reported or stories or splits or parts):
             raise UsageError(no_bundle(name, reports.bundles if reports is not None else []))
-        owner, known_at = _owner(reported, stories, cut)
+        owner, known_at = _owner(reported, [story.move for story in stories], cut)
         fired = self._walk(
             stories, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates)
         )
         gone = sentence(cut.parts, cut.positions) if cut is not None else sentence(parts) if parts else ""
-        remaining, label = self._remaining_cool_down(stories), reported.label if reported is not None else ""
+        remaining = self._remaining_cool_down([story.move for story in stories])
+        label = reported.label if reported is not None else ""
         return BundleAnswer(
             name,
             owner,
@@ -602,8 +647,8 @@ class Explainer:
             splits[: self._last],
         )
 
-    def _remaining_cool_down(self, stories: list[Story]) -> float | None:
-        last = max((story.move.at for story in stories), default=-float("inf"))
+    def _remaining_cool_down(self, moves: Sequence[MoveRecord]) -> float | None:
+        last = max((move.at for move in moves), default=-float("inf"))
         remaining = last + self._cool_down_seconds - self._now
         return remaining if remaining > 0 else None
 
@@ -671,12 +716,15 @@ def _load(state_dir: Path, broker: str) -> BrokerLoad | None:
 
 
 def _owner(
-    reported: ReportedBundle | None, stories: list[Story], cut: SplitStory | None
+    reported: ReportedBundle | None, moves: Sequence[MoveRecord], cut: SplitStory | None
 ) -> tuple[str | None, float | None]:
-    """The owner of a bundle, and since when it is known: by the last report, a later move, or a split that cut it."""
+    """The owner of a bundle, and since when it is known: by the last report, a later move, or a split that cut it.
+
+    ``moves`` are its own, the newest first.
+    """
     if cut is not None:
         return None, cut.at
-    moved = next((story.move for story in stories if story.move.owner is not None), None)
+    moved = next((move for move in moves if move.owner is not None), None)
     reported_at = (reported.at if reported is not None else 0.0) - REPORTED_WITHIN_SECONDS
     if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
         return moved.owner, moved.ended_at
@@ -697,6 +745,12 @@ def _reason_sentences(
     if owner is None:
         yield "no broker reports it"
         return
+    yield from _own_reasons(turn, bundle, label, cool_down_left)
+    yield from (f"its broker: {one}" for one in of_broker(turn, owner))
+    yield from crowded_with(turn, owner, bundle)
+
+
+def _own_reasons(turn: TurnRecord, bundle: str, label: str, cool_down_left: float | None) -> Iterator[str]:
     own = barred(label)
     if cool_down_left is not None:
         yield f"cool-down: {BARRED[Reason.COOL_DOWN]}, {cool_down_left / 60:.0f} min are left"
@@ -705,5 +759,3 @@ def _reason_sentences(
         yield own
     yield from dear_topics(bundle, turn.dear_kinds)
     yield from (f"{skip.reason}: {skip.detail}" for skip in of_namespace)
-    yield from (f"its broker: {one}" for one in of_broker(turn, owner))
-    yield from crowded_with(turn, owner, bundle)

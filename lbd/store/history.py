@@ -27,9 +27,10 @@ from lbd.errors import UsageError
 from lbd.files import FRESH, NO_FILE, make_directory, move, reading, remove, remove_directory, replacing
 from lbd.model import RESOURCES, Rows
 from lbd.store.history_tables import COLUMNS, COUNTS, RATES, TABLES, VERSION, TableRows, schema, table_version
+from lbd.store.scores import Scores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -646,3 +647,85 @@ def _known(path: Path) -> None:
         version = table_version(pq.read_schema(file))
     if version is None or version > VERSION:
         raise UsageError(f"{path}: history of version {version or 'unknown'}, this lbd reads up to {VERSION}")
+
+
+# --- reading, as scores over time: a few rows at a time and in one thread, for a daemon that turns meanwhile
+
+BATCH_ROWS = 2048
+"""A decision names every broker: so many of them take 10 MB of 100 brokers."""
+
+
+def scores(root: Path, since: float, until: float) -> Iterator[Scores]:
+    """The scores of each day between two times (epoch seconds): in each stored round those of the brokers that had a
+    report, each by its last sample of that day or the one before.
+
+    Raises :class:`UsageError` as :func:`rounds` does. Nothing there is no days.
+    """
+    known: dict[str, float] = {}
+    for day in Folder(root).days("decisions"):
+        if utc_day(since) <= day.name.removeprefix("day=") <= utc_day(until):
+            found, known = _scores(Folder(root), day.name, known)
+            within = (found.at >= since) & (found.at <= until)
+            yield replace(found, at=found.at[within], points=found.points[within])
+
+
+@dataclass
+class _Cells:
+    """Cells of a table of times and brokers: ``at`` when, ``column`` which broker of ``brokers``, and values."""
+
+    brokers: dict[str, int]
+    at: list[FloatArray] = field(default_factory=list)
+    column: list[IntArray] = field(default_factory=list)
+    values: list[FloatArray] = field(default_factory=list)
+
+    def add(self, at: FloatArray, names: pa.Array, values: FloatArray) -> None:
+        coded = names.dictionary_encode()
+        columns = [self.brokers.setdefault(name, len(self.brokers)) for name in coded.dictionary.to_pylist()]
+        self.at.append(at)
+        self.column.append(np.array(columns, dtype=np.int32)[coded.indices.to_numpy()])
+        self.values.append(values)
+
+    def table(self) -> tuple[FloatArray, FloatArray]:
+        """The times in their order (T,), and the values (T, B); NaN where a broker has none."""
+        at, row = np.unique(np.concatenate([np.zeros(0), *self.at]), return_inverse=True)
+        found = np.full((at.size, len(self.brokers)), np.nan)
+        if self.at:
+            found[row, np.concatenate(self.column)] = np.concatenate(self.values)
+        return at, found
+
+
+def _scores(folder: Folder, day: str, known: Mapping[str, float]) -> tuple[Scores, dict[str, float]]:
+    """A day's scores, and the last one of each broker; ``known`` are those of the day before."""
+    brokers = {broker: index for index, broker in enumerate(known)}
+    reported, sampled = _Cells(brokers), _Cells(brokers)
+    for batch in _batches(folder.table("decisions") / day, ["t", "brokers"]):
+        names, index = batch["brokers"], pc.list_parent_indices(batch["brokers"]).to_numpy()
+        reported.add(_seconds(batch)[index], pc.list_flatten(names), np.ones(index.size))
+    for batch in _batches(folder.table("broker_rounds") / day, ["t", "broker", "score"]):
+        score = batch["score"].to_numpy(zero_copy_only=False)
+        sampled.add(_seconds(batch), batch["broker"], np.where(np.isnan(score), np.inf, score))
+    at, there = reported.table()
+    sampled_at, points = sampled.table()
+    points = np.vstack([[known.get(broker, np.nan) for broker in brokers], points])
+    last = np.where(np.isnan(points), 0, np.arange(len(points))[:, None])
+    points = np.take_along_axis(points, np.maximum.accumulate(last, axis=0), axis=0)
+    found = np.where(np.isnan(there), np.nan, points[np.searchsorted(sampled_at, at, side="right")])
+    found[np.isinf(found)] = np.nan  # a sample without a score
+    return Scores(at, tuple(brokers), found), dict(zip(brokers, points[-1].tolist(), strict=True))
+
+
+def _batches(day: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a day, as they stand in its files. Raises :class:`UsageError`."""
+    for path in sorted(day.glob("*.parquet")):
+        try:
+            _known(path)
+            with reading(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
+                yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UsageError(f"{path}: cannot be read: {error}") from error
+
+
+def _seconds(batch: pa.RecordBatch) -> FloatArray:
+    """When each row is of, epoch seconds."""
+    times: FloatArray = batch["t"].cast(pa.int64()).to_numpy() / 1000.0
+    return times

@@ -200,6 +200,10 @@ class ReportedBundles:
         """A bundle by its full name; None if nobody reported it."""
         return self._of(self.bundles.index(bundle)) if bundle in self.bundles else None
 
+    def all(self) -> Iterator[tuple[str, ReportedBundle]]:
+        """Every bundle."""
+        return ((name, self._of(index)) for index, name in enumerate(self.bundles))
+
     def of_namespace(self, namespace: str) -> list[tuple[str, ReportedBundle]]:
         """The bundles of a namespace."""
         own = ((name, at) for at, name in enumerate(self.bundles) if name.startswith(f"{namespace}/0x"))

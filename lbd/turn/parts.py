@@ -166,11 +166,8 @@ class Parts:
     are the brokers that nothing may go to, and that no broker is compared with. ``live`` asks the brokers of recent
     moves for their present CPU. With ``in_waves`` the result has what the limits of a turn cut off its plan: the
     ``rest`` for the next turn. ``spread`` says what belongs apart and where it is; None: it is not known, or off.
-<<<<<<< HEAD
     ``topic_costs`` are those that the settings give; None: Pulsar's own topics make no bundle dearer.
-=======
     ``health`` is how long brokers take to check themselves.
->>>>>>> h-slow
     """
 
     observer: RoundSource
@@ -203,11 +200,8 @@ class Parts:
     in_waves: bool = False
     rest: Rest | None = None
     spread: SpreadSource = no_spread
-<<<<<<< HEAD
     topic_costs: Mapping[TopicKind, float | str] | None = None
-=======
     health: HealthSource = no_checks
->>>>>>> h-slow
 
     @property
     def acts(self) -> bool:

@@ -14,9 +14,9 @@ from tests.api.browser import browsing, sized
 
 
 def main(url: str, file: str) -> None:
-    """Save the page once it shows something, without what is further down than one screen."""
+    """Save the page, whole, once it shows something."""
     with browsing() as browser:
-        sized(browser, 1180, 860)
+        sized(browser, 1280, 1060)
         browser.get(url)
         WebDriverWait(browser, 30).until(lambda one: one.find_element(By.ID, "balance").text not in {"", "…"})
         WebDriverWait(browser, 30).until(lambda one: one.find_elements(By.CSS_SELECTOR, "#gap canvas"))

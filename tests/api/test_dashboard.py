@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
@@ -14,13 +15,17 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from lbd.store.control import Control
 from lbd.store.drains import Drain, Drains, Work, Works
+from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.proposal import plan_id
 from lbd.store.rollouts import Rollout, Rollouts
+from lbd.store.status import BrokerStatus, BudgetStatus, HitStatus, PairStatus
 from tests.api.browser import browsing, sized
 from tests.api.conftest import TOKEN, serving, working
 from tests.api.test_tokens import ADMINISTER, OPERATE, TOKENS
+from tests.charts.test_drawn import PAINTED
 from tests.fake_pulsar import HOT
 from tests.store.test_calibration import SECOND, put, summary
+from tests.store.test_history import round_of, two, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
     from selenium.webdriver import Chrome
 
+    from lbd.simulate.fake_pulsar import FakePulsar as SimulatedPulsar
     from tests.api.conftest import Api
     from tests.fake_pulsar import FakePulsar
 
@@ -112,6 +118,270 @@ def test_the_gap_over_time(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
 
 
+DRAWN_TEXTS = """
+window.drawnTexts = [];
+const draw = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+  drawnTexts.push(text);
+  return draw.call(this, text, ...more);
+};
+"""
+
+
+def test_no_name_covers_the_curve(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """On the chart stand the numbers of its axes; thresholds have their names in the legend."""
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": DRAWN_TEXTS})
+    try:
+        with serving(pulsar, tmp_path) as api:
+            opened_before_a_move(browser, api, pulsar)
+            reads(browser, "gap-words", "at most in")
+            texts: list[str] = browser.execute_script("return drawnTexts")
+            legend = browser.find_element(By.CSS_SELECTOR, "#gap + .legend").text
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+    assert "points" in texts
+    assert [one for one in texts if "threshold" in one] == []
+    assert ("low threshold 15" in legend, "high threshold 40" in legend) == (True, True)
+
+
+def test_a_week_from_history(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Chosen by keyboard; what an earlier lbd stored is on the chart, and a range is named for who cannot see it."""
+    with serving(pulsar, tmp_path, avg_shedder={"low_threshold": 95, "high_threshold": 99}) as api:
+        at = time.time() - 3 * 86_400
+        stored = (round_of(two(at + 60 * turn), scores=np.array([90.0 - turn, 10.0])) for turn in range(5))
+        written(api.engine.settings.state_dir / HISTORY_FOLDER, *stored)
+        api.turn()
+        opened(browser, api)
+        assert "70.0 at most in 0 s" in reads(browser, "gap-words", "at most in")
+        ranges = browser.find_elements(By.CSS_SELECTOR, "#overview .ranges input")
+        assert [(one.aria_role, one.accessible_name) for one in ranges] == [
+            ("radio", name) for name in ("1 hour", "24 hours", "7 days")
+        ]
+        group = browser.find_element(By.CSS_SELECTOR, "#overview .ranges")
+        assert (group.aria_role, group.accessible_name) == ("group", "Time shown of the gap")
+        ranges[0].send_keys(Keys.ARROW_LEFT)
+        assert "80.0 at most in 3 days" in reads(browser, "gap-words", "3 days")
+        assert "Now 70.0 points" in text(browser, "gap-words")
+
+
+def test_history_that_cannot_be_read(browser: Chrome, api: Api):
+    """Stands where the chart would be; the rest of the page is shown."""
+    root = api.engine.settings.state_dir / HISTORY_FOLDER
+    written(root, round_of(two(time.time() - 600)))
+    (torn,) = (root / "v1" / "broker_rounds").rglob("*.parquet")
+    torn.write_bytes(b"PAR1")
+    opened(browser, api)
+    assert torn.name in reads(browser, "gap-words", "cannot be read")
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#brokers tr")) == 3
+
+
+def opened_broker(browser: Chrome, broker: str) -> None:
+    """The page of a broker, by the keyboard and from the list of all."""
+    browser.find_element(By.CSS_SELECTOR, f'#brokers a[title="{broker}"]').send_keys(Keys.ENTER)
+    reads(browser, "broker-facts", " ago")
+
+
+def column(browser: Chrome, number: int) -> list[str]:
+    """The cells of the bundles' table."""
+    cells = browser.find_elements(By.CSS_SELECTOR, f"#bundles tr > :nth-child({number})")
+    return [one.text for one in cells]
+
+
+def test_the_page_of_a_broker(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Why it gives bundles or not, its score with the moves on it, its bundles and why each stays, and its moves."""
+    with serving(pulsar, tmp_path) as api:
+        opened_before_a_move(browser, api, pulsar)
+        first, _, third = pulsar.ids
+        opened_broker(browser, first)
+        assert browser.switch_to.active_element.get_attribute("id") == "h-broker"
+        assert browser.switch_to.active_element.accessible_name == f"Broker {first}"
+        assert not browser.find_element(By.ID, "overview").is_displayed()
+        told = api.get(f"/v1/explain/{first}").json()
+        assert [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#broker-why li")] == told["because"]
+        assert sorted(column(browser, 1)) == sorted(one for one, owner in pulsar.owners.items() if owner == first)
+        assert set(column(browser, 4)) == {"as its broker"}
+        assert "0 moves to it, 3 from it" in reads(browser, "score-words", "from it")
+        chart = browser.find_element(By.ID, "score")
+        assert (chart.aria_role, chart.accessible_name) == ("image", text(browser, "score-words"))
+        entries = browser.find_elements(By.CSS_SELECTOR, "#score + .legend button")
+        names = ["score", "mean of all", "moves to it", "moves from it"]
+        assert [one.accessible_name for one in entries] == names
+        canvas = chart.find_element(By.TAG_NAME, "canvas")
+        assert browser.execute_script(PAINTED, canvas, "good") > 20
+        assert text(browser, "own").count(f"{first} → {third}") == 3
+
+        browser.find_element(By.LINK_TEXT, "← All brokers").send_keys(Keys.ENTER)
+        assert browser.find_element(By.ID, "overview").is_displayed()
+        opened_broker(browser, third)
+        assert "3 moves to it, 0 from it" in reads(browser, "score-words", "3 moves to it")
+        why = dict(zip(column(browser, 1), column(browser, 4), strict=True))
+        for bundle in HOT[:3]:
+            words = api.get(f"/v1/explain/{bundle}").json()["because"]
+            assert why[bundle].partition(",")[0] == words[0].partition(",")[0]
+            assert "cool-down" in why[bundle]
+        assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
+
+
+def test_bundles_are_searched_and_sorted_by_keyboard(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """By a part of a name or of a reason; by each column, both ways, and how is heard."""
+    with serving(pulsar, tmp_path) as api:
+        opened_before_a_move(browser, api, pulsar)
+        opened_broker(browser, pulsar.ids[2])
+        search = browser.find_element(By.ID, "search")
+        assert (search.aria_role, search.accessible_name) == ("searchbox", "Search")
+        search.send_keys("Cool-Down")
+        assert reads(browser, "found", " of ") == "3 of 4 bundles"
+        assert sorted(column(browser, 1)) == sorted(HOT[:3])
+        search.clear()
+        search.send_keys(HOT[1])
+        assert column(browser, 1) == [HOT[1]]
+        search.send_keys("no such")
+        assert column(browser, 1) == ["none has this name or reason"]
+        search.clear()
+        search.send_keys(Keys.BACKSPACE)
+        heads = browser.find_elements(By.CSS_SELECTOR, "#sorts th")
+        assert [(one.text, one.get_dom_attribute("aria-sort")) for one in heads] == [
+            ("Bundle", None), ("msg/s", None), ("In + out", "descending"), ("Why it stays", None),
+        ]  # fmt: skip
+        button = heads[0].find_element(By.TAG_NAME, "button")
+        button.send_keys(Keys.ENTER)
+        assert (heads[0].get_dom_attribute("aria-sort"), column(browser, 1)) == (
+            "ascending",
+            sorted(column(browser, 1)),
+        )
+        button.send_keys(Keys.ENTER)
+        assert heads[0].get_dom_attribute("aria-sort") == "descending"
+        assert column(browser, 1) == sorted(column(browser, 1), reverse=True)
+
+
+def test_a_broker_that_is_not_known(browser: Chrome, api: Api):
+    """By an address that somebody has sent: it is said, and the way back is there."""
+    opened(browser, api)
+    browser.get(f"{api.serving.url}/#broker/nobody%3A1")
+    assert "no such broker" in reads(browser, "broker-facts", "no such broker")
+    assert browser.find_element(By.LINK_TEXT, "← All brokers").is_displayed()
+
+
+def test_a_broker_is_drained_and_released_on_its_page(browser: Chrome, unpaced_api: Api, cluster: SimulatedPulsar):
+    """What would move is shown first; the token, then it begins, and its end is told; so is a refusal."""
+    api, target = unpaced_api, cluster.brokers[0]
+    opened(browser, api)
+    browser.get(f"{api.serving.url}/#broker/{target}")
+    reads(browser, "broker-facts", " ago")
+    browser.find_element(By.ID, "drain").send_keys(Keys.ENTER)
+    assert "14 bundles would move" in reads(browser, "steer-about", "would move")
+    steered(browser, who="ann", why="new disk", steer_token=TOKEN)
+    assert reads(browser, "said", "Drain").startswith(f"Drain {target}: ")
+    reads(browser, "drain", "Release")
+    found = Drains(api.engine.settings.state_dir).in_force(time.time())
+    assert [(name, drain.by, drain.reason) for name, drain in found.items()] == [(target, "ann", "new disk")]
+    assert any("ann drains it" in one for one in reads(browser, "broker-why", "ann drains it").splitlines())
+    browser.find_element(By.ID, "drain").send_keys(Keys.ENTER)
+    steered(browser)
+    reads(browser, "drain", "Drain")
+    assert Drains(api.engine.settings.state_dir).in_force(time.time()) == {}
+
+
+def test_a_rollout_shows_what_it_would_do(browser: Chrome, unpaced_api: Api, cluster: SimulatedPulsar):
+    """Begun with a name and a token, it is among the work, and can be stopped."""
+    api = unpaced_api
+    opened(browser, api)
+    browser.find_element(By.ID, "rollout").send_keys(Keys.ENTER)
+    assert f"{len(cluster.brokers)} brokers, " in reads(browser, "steer-about", "and the restarts")
+    steered(browser, who="ann", steer_token=TOKEN)
+    reads(browser, "said", "Begin a rollout: ")
+    reads(browser, "rollout", "Stop the rollout")
+    assert "by ann" in reads(browser, "works", "by ann")
+    browser.find_element(By.ID, "rollout").send_keys(Keys.ENTER)
+    steered(browser)
+    reads(browser, "said", "Stop the rollout: ")
+    reads(browser, "rollout", "Rollout…")
+
+
+def large(api: Api) -> None:
+    """The last turn as if it had been one of a hundred brokers, with limits, pairs and alerts."""
+    last = api.serving.board.last
+    assert last is not None
+    names = [f"pulsar-broker-{number:03d}.pulsar.svc.cluster.local:8080" for number in range(100)]
+    hits = HitStatus(3, 8, 0, 2)
+    status = msgspec.structs.replace(
+        last.status,
+        brokers=[BrokerStatus(one, 20.0 + at % 50, "cpu", 1e5, 1e8, 650) for at, one in enumerate(names)],
+        pairs=[PairStatus(names[at], names[-1 - at], 30.0 - at, hits) for at in range(9)],
+        budgets=[
+            BudgetStatus("unloads-per-hour", "", 28, 30, 2),
+            BudgetStatus("unloads-per-source", names[0], 7, 20, 13),
+            BudgetStatus("traffic", "", 7, None, None),
+        ],
+        warnings=["<b>the disk is slow</b>"],
+        error="no broker answers",
+    )
+    api.serving.board.again(status)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_hundred_brokers_on_a_desktop(browser: Chrome, pulsar: FakePulsar, tmp_path: Path, scheme: str):
+    """No half of it is empty: what stands side by side is equally high, whatever it holds, and scrolls in itself."""
+    with serving(pulsar, tmp_path) as api:
+        sized(browser, 1440, 900, scheme)
+        opened_before_a_move(browser, api, pulsar)
+        for brokers in (3, 100):
+            assert len(browser.find_elements(By.CSS_SELECTOR, "#brokers tr")) == brokers
+            heights = browser.execute_script(
+                "return [...document.querySelectorAll('#overview .pair')].map("
+                "(row) => [...row.children].map((one) => Math.round(one.getBoundingClientRect().height)))"
+            )
+            assert [left == right for left, right in heights] == [True, True], heights
+            assert browser.execute_script("return document.documentElement.scrollHeight") < 1700
+            large(api)
+            reads(browser, "alerts", "the disk is slow")
+        place = browser.find_element(By.CSS_SELECTOR, "section[aria-labelledby=h-brokers] .scroll")
+        assert browser.execute_script("return arguments[0].scrollHeight > arguments[0].clientHeight", place)
+        assert (place.aria_role, place.accessible_name) == ("region", "Brokers")
+
+
+def test_a_hundred_brokers_on_a_phone(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """It is scrolled three screens, and shows all of a table to who wants all."""
+    with serving(pulsar, tmp_path) as api:
+        sized(browser, 390, 844)
+        opened_before_a_move(browser, api, pulsar)
+        large(api)
+        reads(browser, "alerts", "the disk is slow")
+        assert browser.execute_script("return document.documentElement.scrollHeight") < 2900
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#brokers tr")) == 5
+        button = browser.find_element(By.XPATH, "//button[. = 'Show all 100']")
+        button.send_keys(Keys.ENTER)
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#brokers tr")) == 100
+        assert browser.switch_to.active_element.accessible_name == "Brokers"
+
+
+def test_a_phone_scrolls_little(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Of a small cluster that has moved bundles; it was five thousand pixels once."""
+    with serving(pulsar, tmp_path) as api:
+        sized(browser, 390, 844)
+        opened_before_a_move(browser, api, pulsar)
+        reads(browser, "did", "landed")
+        assert browser.execute_script("return document.documentElement.scrollHeight") < 2500
+
+
+def test_limits_and_alerts_can_be_heard(browser: Chrome, api: Api):
+    """Each limit as a meter with its name and number; alerts as a list; what has no limit is left out."""
+    opened(browser, api)
+    assert not browser.find_element(By.ID, "alerts").is_displayed()
+    large(api)
+    reads(browser, "alerts", "the disk is slow")
+    alerts = browser.find_element(By.ID, "alerts")
+    assert (alerts.aria_role, alerts.accessible_name) == ("list", "Alerts")
+    told = [one.text for one in alerts.find_elements(By.TAG_NAME, "li")]
+    assert told == ["The last turn failed: no broker answers", "<b>the disk is slow</b>"]
+    meters = browser.find_elements(By.CSS_SELECTOR, "#limits meter")
+    assert [(one.aria_role, one.accessible_name) for one in meters] == [
+        ("meter", "unloads-per-hour: 28 of 30 used"),
+        ("meter", "unloads-per-source, pulsar-broker-000: 7 of 20 used"),
+    ]
+
+
 def test_a_blocked_pair(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
     """Nothing about it is ready: each of the answers names the budget that is used up."""
     with serving(pulsar, tmp_path, guardrails={"max_unloads_per_hour": 1}) as api:
@@ -125,6 +395,7 @@ def test_a_blocked_pair(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert text(browser, "acting") == "No: blocked by unloads-per-hour"
         assert text(browser, "next") == "Nothing while it is blocked"
         assert "1 of 1 used, the next one in 60 min" in text(browser, "next-why")
+        assert text(browser, "blocked").startswith("Blocked by unloads-per-hour: ")
 
 
 def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
@@ -338,6 +609,46 @@ def test_nothing_is_asked_of_others_and_nothing_goes_wrong(browser: Chrome, api:
     assert [line for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
 
 
+def test_everything_that_can_be_used_has_a_name(browser: Chrome, api: Api, pulsar: FakePulsar):
+    """Links, buttons, fields, regions and charts, on both pages; no two regions have the same one."""
+    opened(browser, api)
+
+    def check() -> None:
+        used = "a, button, input, select, meter, [role=region], [role=img]"
+        shown = [one for one in browser.find_elements(By.CSS_SELECTOR, used) if one.is_displayed()]
+        assert len(shown) > 10
+        assert [one.get_attribute("outerHTML") for one in shown if not one.accessible_name] == []
+        regions = [one.accessible_name for one in shown if one.get_attribute("role") == "region"]
+        assert len(regions) == len(set(regions)) > 1
+
+    check()
+    opened_broker(browser, pulsar.ids[0])
+    check()
+
+
+def test_the_keyboard_alone(browser: Chrome, api: Api, pulsar: FakePulsar):
+    """The first key leads past the header; from there to the ranges, the brokers, a broker's page, and its fields."""
+    opened(browser, api)
+    focused: list[str] = []
+
+    def step() -> str:
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        one = browser.switch_to.active_element
+        return str(one.get_attribute("id") or one.get_attribute("title") or one.text or one.accessible_name)
+
+    browser.find_element(By.ID, "skip").send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.get_attribute("id") == "answers"
+    while not focused or focused[-1] != pulsar.ids[0]:
+        focused.append(step())
+        assert len(focused) < 20, focused
+    assert focused[0] == "steer"
+    assert "1 hour" in focused
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    reads(browser, "broker-facts", " ago")
+    focused = [step() for _ in range(12)]
+    assert {"drain", "fill", "search", "Bundle"} <= set(focused), focused
+
+
 def test_every_table_can_be_heard(browser: Chrome, api: Api):
     """Headings name their columns and rows; what changes is said; the keyboard skips to the answers."""
     opened(browser, api)
@@ -356,4 +667,4 @@ def test_a_proposal_of_settings(browser: Chrome, pulsar: FakePulsar, tmp_path: P
         put(api.engine.settings.state_dir, SECOND, summary())
         api.turn()
         opened(browser, api)
-        assert reads(browser, "notes", f"{summary().gain()}: lbd calibrate --show")
+        assert reads(browser, "calibration", f"{summary().gain()}: lbd calibrate --show")

@@ -83,13 +83,45 @@ class TestLastTurn:
         assert api.get("/v1/snapshot", params={"namespace": "no/such"}).json()["bundles"] == []
         assert api.get("/v1/snapshot", params={"broker": "no:1"}).status_code == 400
 
-    def test_gaps_are_kept_from_turn_to_turn(self, api: Api, pulsar: FakePulsar):
-        """Highest, lowest and mean score; only those after a time, where one is given."""
+
+class TestHistory:
+    """``/v1/history``: memory for the turns of this process, and files for those before."""
+
+    def test_the_turns_of_this_process(self, api: Api, pulsar: FakePulsar):
+        """Gap and mean; a broker's line where one is named, and none where it is not known."""
         pulsar.sample(60.0, 45.0, 10.0)
         api.turn()
-        found = api.get("/v1/gaps").json()
-        assert [(one["highest"], one["lowest"]) for one in found] == [(80.0, 10.0), (60.0, 10.0)]
-        assert len(api.get("/v1/gaps", params={"since": found[0]["at"]}).json()) == 1
+        found = api.get("/v1/history").json()
+        assert (found["gap"]["points"], found["broker"], found["moves"]) == ([70.0, 50.0], None, [])
+        assert found["mean"]["points"] == [45.0, 38.33]
+        assert found["until"] - found["since"] == 3600
+        hot = api.get("/v1/history", params={"range": "7d", "broker": pulsar.ids[0]}).json()
+        assert hot["broker"]["points"] == [80.0, 60.0]
+        assert api.get("/v1/history", params={"broker": "no:1"}).json()["broker"]["points"] == [None, None]
+        assert api.get("/v1/history", params={"range": "2d"}).status_code == 422
+
+    def test_an_earlier_process_is_read_from_files(self, pulsar: FakePulsar, tmp_path: Path):
+        """What it left is followed by what this one has seen, whether history is written by now or not."""
+        with serving(pulsar, tmp_path, history={"enabled": True}) as api:
+            api.turn()
+        pulsar.sample(60.0, 45.0, 10.0)
+        with serving(pulsar, tmp_path) as api:
+            api.turn()
+            found = api.get("/v1/history", params={"range": "24h", "broker": pulsar.ids[0]}).json()
+        assert found["broker"]["points"] == [80.0, 60.0]
+
+    def test_moves_are_marks(self, pulsar: FakePulsar, tmp_path: Path):
+        """Those from a broker and to it; of another one none."""
+        with serving(pulsar, tmp_path) as api:
+            planned = api.turn().unloads
+            assert api.engine.wait(PATIENCE_SECONDS)
+            every = api.get("/v1/history").json()["moves"]
+            by_broker = [api.get("/v1/history", params={"broker": one}).json()["moves"] for one in pulsar.ids]
+        assert {(one["bundle"], one["destination"]) for one in every} == {
+            (one.bundle, one.destination) for one in planned
+        }
+        assert by_broker[0] == every
+        assert sum(len(one) for one in by_broker[1:]) == len(every)
 
 
 class TestKept:

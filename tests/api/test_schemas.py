@@ -68,7 +68,7 @@ def test_every_route_says_what_it_answers(api: Api):
         ("/readyz", "/readyz"),
         ("/v1/status", "/v1/status"),
         ("/v1/snapshot", "/v1/snapshot?last=3"),
-        ("/v1/gaps", "/v1/gaps"),
+        ("/v1/history", "/v1/history?range=24h"),
         ("/v1/strategy", "/v1/strategy"),
         ("/v1/decisions", "/v1/decisions"),
         ("/v1/moves", "/v1/moves"),

@@ -187,6 +187,22 @@ class TestBroker:
             *((bundle, "not-needed") for bundle in LEFT),
         ]
 
+    def test_its_bundles_and_why_each_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Those that it owns by now, the largest first, each in the words of its own explanation; counted as text."""
+        balanced(pulsar, tmp_path)
+        owned: dict[str, str] = {}
+        for broker in pulsar.ids:
+            found = json.loads(explain(broker, "--format", "json").stdout)
+            carried = [one["throughput"] for one in found["bundles"]]
+            assert carried == sorted(carried, reverse=True)
+            for one in found["bundles"]:
+                owned[one["bundle"]] = broker
+                words = json.loads(explain(one["bundle"], "--format", "json").stdout)["because"]
+                assert words == [*one["because"], *(f"its broker: {why}" for why in found["because"])]
+        assert owned == pulsar.owners
+        resting = [line for line in lines(explain(pulsar.ids[2])) if line.startswith("bundles ")]
+        assert resting == ["bundles 4, of which stay for a reason of their own: 3 cool-down"]
+
     def test_one_that_gives_no_report(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What it was before is not what it is: the reason is that nothing is known of it now."""
         balanced(pulsar, tmp_path)

@@ -29,6 +29,7 @@ from lbd.store.history import (
     Stored,
     changes,
     rounds,
+    scores,
     utc_day,
 )
 from lbd.store.history_round import HistoryRound, HistorySettings
@@ -399,6 +400,49 @@ class TestReading:
     def test_there_is_none(self, tmp_path: Path) -> None:
         """No rounds."""
         assert self.read(tmp_path) == []
+
+
+class TestScores:
+    """Scores over time, as the dashboard draws them."""
+
+    def test_a_score_lasts_until_the_next_sample(self, tmp_path: Path) -> None:
+        """Over midnight, too; of a sample without a score, and of a broker without a report, there is none."""
+        fresh_a, nobody = np.array([True, False]), np.array([False, False])
+        found = [
+            round_of(two(MIDNIGHT - 30), scores=np.array([70.0, 20.0])),
+            round_of(two(MIDNIGHT - 15), scores=np.array([65.0, 99.0]), fresh=fresh_a),
+            round_of(two(MIDNIGHT), scores=np.array([60.0, 99.0]), fresh=fresh_a),
+            round_of(two(MIDNIGHT + 15), scores=np.array([99.0, 99.0]), fresh=nobody, decision=decision(planned=1)),
+            round_of(two(MIDNIGHT + 30), scores=np.array([np.nan, 30.0])),
+            round_of(snapshot({A: report(30)}, MIDNIGHT + 45), scores=np.array([50.0])),
+        ]
+        written(tmp_path, *found)
+        days = list(scores(tmp_path, MIDNIGHT - 30, MIDNIGHT + 45))
+        assert [one.at.tolist() for one in days] == [
+            [MIDNIGHT - 30, MIDNIGHT - 15],
+            [MIDNIGHT, MIDNIGHT + 15, MIDNIGHT + 30, MIDNIGHT + 45],
+        ]
+        assert np.concatenate([one.of(A) for one in days]).tolist() == pytest.approx(
+            [70, 65, 60, 60, np.nan, 50], nan_ok=True
+        )
+        assert np.concatenate([one.of(B) for one in days]).tolist() == pytest.approx(
+            [20, 20, 20, 20, 30, np.nan], nan_ok=True
+        )
+
+    def test_only_what_was_asked_for(self, tmp_path: Path) -> None:
+        """Between two times; of nothing there is nothing, and a newer version is refused."""
+        assert list(scores(tmp_path, 0.0, MIDNIGHT)) == []
+        written(tmp_path, *(round_of(two(MIDNIGHT + at)) for at in (0, 15, 30)))
+        (day,) = scores(tmp_path, MIDNIGHT + 10, MIDNIGHT + 20)
+        assert (day.at.tolist(), day.points.tolist()) == ([MIDNIGHT + 15], [[12.5, 12.5]])
+
+    def test_a_torn_file_is_named(self, tmp_path: Path) -> None:
+        """And no chart is drawn without it as if it were whole."""
+        written(tmp_path, round_of(two()))
+        (path,) = (tmp_path / "v1" / "broker_rounds").rglob("*.parquet")
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(UsageError, match=path.name):
+            list(scores(tmp_path, MIDNIGHT, MIDNIGHT + 60))
 
 
 def _parsed(at: float, reports: Mapping[str, bytes]) -> Snapshot:

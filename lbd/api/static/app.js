@@ -3,12 +3,16 @@
 
 const POLL_SECONDS = 5;
 const MOVES = 50;
-const POINTS = 300;
+const BUNDLES = 200;
+const RANGES = { "1h": "1 hour", "24h": "24 hours", "7d": "7 days" };
+const NEW_POINT_SECONDS = { "1h": 0, "24h": 240, "7d": 1800 };
 const APPLIED_WITHIN_SECONDS = 600;
+const STARTED_WITHIN_SECONDS = 150;
 const REFUSED_WITHIN_SECONDS = 3;
 
 const $ = (id) => document.getElementById(id);
-const seen = { status: null, at: 0, moves: [], gaps: [], plan: null, drains: null, rollout: null, applied: null, limits: {}, silentSince: null };
+const phone = matchMedia("(max-width: 36rem)");
+const seen = { status: null, at: 0, moves: [], broker: null, answer: null, range: "1h", chart: null, plan: null, drains: null, rollout: null, applied: null, limits: {}, silentSince: null };
 let token = null;
 
 // -- words
@@ -61,6 +65,26 @@ function element(name, className, words) {
   if (className) made.className = className;
   if (words !== undefined) made.textContent = words;
   return made;
+}
+
+/** The first items: on a phone, and of very many, the others are shown when somebody wants them. */
+function first(body, items, most, onPhone) {
+  const place = body.closest(".scroll");
+  let more = place.nextElementSibling;
+  if (!more || !more.classList.contains("more")) {
+    more = element("button", "more");
+    more.type = "button";
+    more.addEventListener("click", () => {
+      body.dataset.all = "true";
+      show();
+      place.focus();
+    });
+    place.after(more);
+  }
+  const shown = body.dataset.all ? items.length : phone.matches ? onPhone : most;
+  more.hidden = items.length <= shown;
+  write(more, `Show all ${grouped.format(items.length)}`);
+  return items.slice(0, shown);
 }
 
 /** As many rows as there are items; rows stay, so that focus and scrolling do. */
@@ -140,7 +164,7 @@ function showActing(status) {
   const hour = `${counted(status.last_hour.moves, "move")} in the last hour`;
   const limits = status.budgets.filter((one) => one.limit).sort((one, other) => other.used / other.limit - one.used / one.limit);
   const nearest = limits.length ? `nearest limit: ${limits[0].name}, ${limits[0].used} of ${limits[0].limit} used` : "";
-  const why = [hour, nearest].filter(Boolean).join("; ");
+  const why = [status.leader, hour, nearest].filter(Boolean).join("; ");
   if (status.paused) say("acting", "No: paused", "warn");
   else if (status.observe_only) say("acting", "No: it only observes", "warn");
   else if (status.error) say("acting", "No: the turn failed", "wrong");
@@ -149,7 +173,7 @@ function showActing(status) {
   else if (status.hold) say("acting", `No: held by ${status.hold}`, "warn");
   else if (status.proposal) say("acting", "No: a plan waits for approval", "warn");
   else say("acting", "Ready, nothing under way", "good");
-  say("acting-why", status.error || why);
+  say("acting-why", why);
 }
 
 function showLast() {
@@ -195,15 +219,13 @@ function showBanners(status) {
     const until = pause.until === null ? "until somebody resumes it" : `until ${clock(pause.until)}`;
     say("paused", `Paused by ${pause.by}, ${until}: ${pause.reason || "no reason was given"}`);
   }
-  const notes = [
-    ...(status.leader ? [`leader: ${status.leader}`] : []),
-    ...status.warnings,
-    ...(status.calibration ? [status.calibration] : []),
-  ];
-  $("notes").hidden = !notes.length;
-  if ($("notes").dataset.told !== notes.join("\n")) {
-    $("notes").dataset.told = notes.join("\n");
-    $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
+  $("calibration").hidden = !status.calibration;
+  say("calibration", status.calibration || "");
+  const alerts = [...(status.error ? [`The last turn failed: ${status.error}`] : []), ...status.warnings];
+  $("alerts").hidden = !alerts.length;
+  if ($("alerts").dataset.told !== alerts.join("\n")) {
+    $("alerts").dataset.told = alerts.join("\n");
+    $("alerts").replaceChildren(...alerts.map((words) => element("li", "", words)));
   }
 }
 
@@ -298,8 +320,10 @@ function showBrokers(status) {
   const full = Math.max(100, ...scores);
   const hot = new Set(status.pairs.map((pair) => pair.source));
   const cold = new Set(status.pairs.map((pair) => pair.destination));
-  rows($("brokers"), brokers, ["", "wide", "", "num", "num"], "no broker was seen", (broker, cells) => {
-    write(cells[0], short(broker.id), broker.id);
+  rows($("brokers"), first($("brokers"), brokers, Infinity, 5), ["", "wide", "", "num", "num"], "no broker was seen", (broker, cells) => {
+    if (!cells[0].firstChild) cells[0].append(element("a"));
+    write(cells[0].firstChild, short(broker.id), broker.id);
+    cells[0].firstChild.href = `#broker/${encodeURIComponent(broker.id)}`;
     if (!cells[1].firstChild) {
       const bar = element("div", "bar");
       const track = element("div", "track");
@@ -319,6 +343,8 @@ function showBrokers(status) {
     cells[4].dataset.label = "bundles";
   });
   const colours = hot.size ? " Red: too far above another; green: where its bundles would go." : "";
+  const rolling = seen.rollout && seen.rollout.rollout && seen.rollout.rollout.ended_at === null;
+  say("rollout", rolling ? "Stop the rollout…" : "Rollout…");
   say("brokers-note", scores.length ? `The upright line is the mean, ${mean.toFixed(1)} points.${colours}${shared ? ` Names end in ${shared}.` : ""}` : "");
 }
 
@@ -333,90 +359,197 @@ function pips(cell, hits, wanted) {
 }
 
 function showPairs(status) {
-  rows($("pairs"), status.pairs, ["", "num", "", ""], "none", (pair, cells) => {
+  $("apart").hidden = !status.pairs.length;
+  rows($("pairs"), first($("pairs"), status.pairs, Infinity, 4), ["", "num", "", ""], "none", (pair, cells) => {
     write(cells[0], pair.destination === null ? short(pair.source) : `${short(pair.source)} → ${short(pair.destination)}`);
     write(cells[1], pair.difference === null ? "?" : pair.difference.toFixed(1));
     [cells[1].dataset.label, cells[2].dataset.label, cells[3].dataset.label] = ["apart", "low", "high"];
     pips(cells[2], pair.hits.low, pair.hits.low_wanted);
     pips(cells[3], pair.hits.high, pair.hits.high_wanted);
   });
-  const more = status.unfinished.length - MOVES;
-  say("live-note", more > 0 ? `And ${counted(more, "more move")}.` : "");
-  rows($("live"), status.unfinished.slice(0, MOVES), ["", "", ""], "none", (move, cells) => {
-    write(cells[0], move.bundle);
-    write(cells[1], ends(move));
-    write(cells[2], move.since ? `under way for ${spoken(now() - move.since)}` : "waits for its turn");
+}
+
+/** What is used up of each limit, and what blocks moves now. The meter is native, so that it is heard as one. */
+function showLimits(status) {
+  const { verdict, canary } = status;
+  const stopped = verdict && ["blocked", "held"].includes(verdict.kind) ? `${verdict.kind === "blocked" ? "Blocked" : "Held"} by ${verdict.reason}${verdict.detail && `: ${verdict.detail}`}` : "Nothing is blocked";
+  const trial = canary ? `; canary: ${canary.namespaces.join(", ")}, ${canary.max_moves_per_hour} moves an hour, ${canary.held} of ${canary.planned} planned moves held` : "";
+  say("blocked", `${stopped}${trial}.`);
+  $("blocked").className = verdict && verdict.kind === "blocked" ? "wrong" : "note";
+  const limits = status.budgets.filter((one) => one.limit);
+  while ($("limits").children.length > limits.length) $("limits").lastChild.remove();
+  limits.forEach((one, at) => {
+    if (!$("limits").children[at]) {
+      const row = element("li");
+      row.append(element("span"), element("span", "note"), element("meter"));
+      $("limits").append(row);
+    }
+    const [name, used, meter] = $("limits").children[at].children;
+    write(name, `${one.name}${one.of ? `, ${short(one.of)}` : ""}`);
+    write(used, `${one.used} of ${one.limit}`);
+    [meter.max, meter.high, meter.optimum, meter.value] = [one.limit, one.limit * 0.8, 0, one.used];
+    meter.setAttribute("aria-label", `${name.textContent}: ${one.used} of ${one.limit} used`);
   });
 }
 
-function showMoves() {
-  rows($("moves"), seen.moves, ["", "", "", "", "num", ""], "none is kept", (move, cells) => {
-    write(cells[0], clock(move.at), new Date(move.at * 1000).toISOString());
-    write(cells[1], move.bundle);
-    write(cells[2], ends(move));
+/** Moves, and the planned ones that wait for their turn. */
+function showMoves(status) {
+  const sent = new Set(seen.moves.filter((move) => move.result === null).map((move) => move.bundle));
+  const waiting = status.unfinished.filter((move) => !sent.has(move.bundle)).map((move) => ({ ...move, at: move.since || null, result: null, reason: "", detail: "" }));
+  fillMoves($("moves"), [...waiting, ...seen.moves]);
+}
+
+function fillMoves(body, moves, broker) {
+  rows(body, first(body, moves, Infinity, 3), ["", "", ""], "none is kept", (move, cells) => {
+    write(cells[0], move.at ? clock(move.at) : "waits", move.at ? day(move.at) : "");
+    twoLines(cells[1], move.bundle, ends(move));
     const served = { yes: ", served", no: ", not served" }[move.served] || "";
-    write(cells[3], `${move.result || (move.ended_at ? "unknown" : "under way")}${served}`);
-    cells[3].className = (move.result === null || move.result === "landed") && move.served !== "no" ? "" : "wrong";
-    write(cells[4], move.result ? `${move.seconds.toFixed(1)} s` : "");
-    write(cells[5], [move.served === "no" && move.served_detail, move.reason, move.detail].filter(Boolean).join("; "));
+    const result = move.result || (move.ended_at ? "unknown" : move.at ? "under way" : "waits for its turn");
+    const took = move.result && move.seconds ? `, ${move.seconds.toFixed(1)} s` : "";
+    const why = [move.served === "no" && move.served_detail, move.reason, move.detail, broker && course(move, broker)];
+    twoLines(cells[2], `${result}${served}${took}`, why.filter(Boolean).join("; "));
+    cells[2].firstChild.className = (move.result === null || move.result === "landed") && move.served !== "no" ? "" : "wrong";
   });
 }
 
-// -- the gap over time
-
-/** At most so many points, each the widest gap of its stretch. */
-function thinned(points) {
-  const step = Math.ceil(points.length / POINTS);
-  const found = [];
-  for (let at = 0; at < points.length; at += step) {
-    found.push(points.slice(at, at + step).reduce((one, other) => (other.gap > one.gap ? other : one)));
-  }
-  return found;
+function twoLines(cell, words, note) {
+  if (!cell.firstChild) cell.append(element("span"), element("span", "note"));
+  write(cell.firstChild, words);
+  write(cell.lastChild, note);
 }
 
-let drawGap = null;
+/** The broker's score before a move, as it was predicted, and as it came. */
+function course(move, broker) {
+  const end = move.source === broker ? "source" : "destination";
+  const [before, expected, came] = [move.before, move.expected, move.came].map((scores) => scores && scores[end]);
+  if (typeof before !== "number" || typeof expected !== "number") return "";
+  return `its score: ${before.toFixed(1)}, ${expected.toFixed(1)} predicted, ${typeof came === "number" ? `${came.toFixed(1)} came` : "not settled since"}`;
+}
+
+// -- scores over time
+
+/** The values of a line that are known, and the last one at or before a time. */
+const values = (line) => line.points.filter((one) => one !== null);
+const valueAt = (line, at) => line.points[line.at.findLastIndex((one, index) => one <= at && line.points[index] !== null)] ?? line.points.find((one) => one !== null);
+
+function marksOn(line, moves, colour) {
+  const [from, to] = [line.at[0], line.at[line.at.length - 1]];
+  return moves.filter((move) => move.at >= from).map((move) => ({
+    x: Math.min(move.at, to), y: valueAt(line, move.at), text: `${move.bundle}: ${ends(move)}${move.result && move.result !== "landed" ? `, ${move.result}` : ""}`, colour,
+  }));
+}
+
+const drawn = {};
+/** Draws in the element of this name, or says why there is nothing to draw. */
+function drawScores(name, line, chart, words) {
+  const none = seen.chart === null ? "…" : seen.chart.trouble || (line && values(line).length ? "" : "No turn has told scores yet.");
+  $(name).style.visibility = none ? "hidden" : ""; // of a daemon that begins anew
+  say(`${name}-words`, none || words(values(line), line.at[line.at.length - 1] - line.at[0]));
+  if (none) return;
+  const whole = { x_label: "", y_label: "points", y_reaches: 10, time: true, local: true, height: phone.matches ? 200 : 260, ...chart(line) };
+  if (drawn[name]) drawn[name](whole); else drawn[name] = drawChart($(name), whole);
+}
+
 function showGap() {
-  const known = seen.gaps.filter((one) => one.highest !== null).map((one) => ({ at: one.at, gap: one.highest - one.lowest }));
-  $("gap").style.visibility = known.length ? "" : "hidden"; // of a daemon that begins anew
-  if (!known.length) {
-    say("gap-words", "No turn has told scores yet.");
-    return;
-  }
   const { low_threshold: low, high_threshold: high } = seen.limits;
   const limits = [["low", low], ["high", high]].filter(([, value]) => typeof value === "number");
-  const chart = gapChart(thinned(known), limits);
-  if (drawGap) drawGap(chart); else drawGap = drawChart($("gap"), chart);
-  const [first, last] = [known[0].at, known[known.length - 1].at];
-  const end = known[known.length - 1];
-  const widest = Math.max(...known.map((one) => one.gap));
-  say("gap-words", `Now ${end.gap.toFixed(1)} points, ${widest.toFixed(1)} at most in ${spoken(last - first)}${limits.length ? `; lbd acts above ${limits.map(([, value]) => value).join(" (slowly) and ")}${limits.length > 1 ? " (soon)" : ""}` : ""}.`);
+  const acts = limits.length ? `; lbd acts above ${limits.map(([, value]) => value).join(" (slowly) and ")}${limits.length > 1 ? " (soon)" : ""}` : "";
+  drawScores("gap", seen.chart && seen.chart.gap, (line) => ({
+    xs: [line.at],
+    lines: [{ name: "gap", x: 0, y: line.points, colour: "bar" }],
+    marks: [{ name: "moves", symbol: "dot", marks: marksOn(line, seen.chart.moves, "text") }],
+    thresholds: limits.map(([name, y]) => ({ name: `${name} threshold ${y}`, y, colour: name === "low" ? "warn" : "bad" })),
+  }), (points, span) => `Now ${points[points.length - 1].toFixed(1)} points, ${Math.max(...points).toFixed(1)} at most in ${spoken(span)}${acts}.`);
 }
 
-/** The gap, with a mark for each move on it. */
-function gapChart(points, limits) {
-  const at = points.map((one) => one.at);
-  const marks = seen.moves.filter((move) => move.at >= at[0]).map((move) => {
-    const y = points.findLast((one) => one.at <= move.at).gap;
-    return { x: Math.min(move.at, at[at.length - 1]), y, text: `${move.bundle}: ${ends(move)}`, colour: "text" };
+function showScore() {
+  const moves = seen.chart && seen.chart.moves ? seen.chart.moves : [];
+  const [away, here] = [moves.filter((move) => move.source === seen.broker), moves.filter((move) => move.source !== seen.broker)];
+  drawScores("score", seen.chart && seen.chart.broker, (line) => ({
+    xs: [line.at, seen.chart.mean.at],
+    lines: [{ name: "score", x: 0, y: line.points, colour: "bar" }, { name: "mean of all", x: 1, y: seen.chart.mean.points, colour: "dim" }],
+    marks: [{ name: "moves to it", symbol: "up", marks: marksOn(line, here, "bad") }, { name: "moves from it", symbol: "down", marks: marksOn(line, away, "good") }],
+    thresholds: [],
+  }), (points, span) => `Now ${points[points.length - 1].toFixed(1)} points, ${Math.min(...points).toFixed(1)} to ${Math.max(...points).toFixed(1)} in ${spoken(span)}; ${counted(here.length, "move")} to it, ${away.length} from it.`);
+}
+
+// -- the page of a broker
+
+const COLUMNS = [["bundle", "Bundle", ""], ["msg_rate", "msg/s", "num"], ["throughput", "In + out", "num"], ["because", "Why it stays", ""]];
+const sorted = { by: "throughput", down: true };
+
+for (const [by, name, style] of COLUMNS) {
+  const head = element("th", style);
+  const button = element("button", "", name);
+  head.scope = "col";
+  button.type = "button";
+  button.addEventListener("click", () => {
+    Object.assign(sorted, { by, down: sorted.by === by ? !sorted.down : style === "num" });
+    showBundles();
   });
-  return {
-    x_label: "", y_label: "points", y_reaches: 10, time: true, local: true, height: 230, xs: [at],
-    lines: [{ name: "gap", x: 0, y: points.map((one) => one.gap), colour: "bar" }],
-    marks: [{ name: "moves", symbol: "dot", marks }],
-    thresholds: limits.map(([name, y]) => ({ name: `${name} threshold ${y}`, y, colour: name === "low" ? "warn" : "bad" })),
-  };
+  head.append(button);
+  $("sorts").append(head);
+}
+
+function showBroker() {
+  const { answer, broker: name } = seen;
+  say("h-broker", `Broker ${name}`, "");
+  const own = answer && answer.seen;
+  const report = own ? `${own.score === null ? "?" : own.score.toFixed(1)} points${own.binding ? ` by ${own.binding}` : ""}, ${grouped.format(Math.round(own.msg_rate || 0))} msg/s, ${amount(own.throughput)}, ${counted(own.bundles, "bundle")}` : "no usable load report";
+  say("broker-facts", !answer ? "…" : answer.trouble || `${report}, in turn ${answer.turn}, ${spoken(now() - answer.at)} ago`);
+  const why = answer && answer.because ? answer.because : [];
+  if ($("broker-why").dataset.told !== why.join("\n")) {
+    $("broker-why").dataset.told = why.join("\n");
+    $("broker-why").replaceChildren(...why.map((words) => element("li", "", words)));
+  }
+  say("drain", drainOf(name) ? "Release…" : "Drain…");
+  showScore();
+  showBundles();
+  fillMoves($("own"), answer && answer.moves ? answer.moves : [], name);
+}
+
+const drainOf = (name) => (seen.drains ? seen.drains.drains : []).map((one) => one.drain).find((drain) => drain.broker === name);
+
+function showBundles() {
+  const every = seen.answer && seen.answer.bundles ? seen.answer.bundles : [];
+  const wanted = $("search").value.trim().toLowerCase();
+  const found = every.filter((one) => !wanted || [one.bundle, ...one.because].some((words) => words.toLowerCase().includes(wanted)));
+  const key = (one) => (sorted.by === "because" ? one.because.join("; ") : one[sorted.by] ?? -1);
+  const order = (one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0);
+  found.sort((one, other) => (sorted.down ? order(other, one) : order(one, other)));
+  COLUMNS.forEach(([by], at) => {
+    const head = $("sorts").children[at];
+    if (by === sorted.by) head.setAttribute("aria-sort", sorted.down ? "descending" : "ascending"); else head.removeAttribute("aria-sort");
+  });
+  say("found", wanted ? `${grouped.format(found.length)} of ${counted(every.length, "bundle")}` : counted(every.length, "bundle"));
+  rows($("bundles"), first($("bundles"), found, BUNDLES, 8), ["", "num", "num", ""], wanted ? "none has this name or reason" : "none is known", (one, cells) => {
+    write(cells[0], one.bundle);
+    write(cells[1], one.msg_rate === null ? "?" : grouped.format(Math.round(one.msg_rate)));
+    cells[1].dataset.label = "msg/s";
+    write(cells[2], amount(one.throughput));
+    write(cells[3], one.because.join("; ") || "as its broker");
+    cells[3].className = one.because.length ? "" : "note";
+  });
 }
 
 function show() {
   const status = seen.status;
   learnNames(status.brokers);
-  document.title = `${status.verdict ? status.verdict.kind : "unknown"} · lbd ${status.cluster}`;
+  document.title = `${seen.broker ? `${short(seen.broker)} · ` : ""}${status.verdict ? status.verdict.kind : "unknown"} · lbd ${status.cluster}`;
   say("cluster", `· cluster ${status.cluster || "?"}`);
   say("about", `lbd ${status.version}, ${counted(status.turns, "turn")}, strategy ${seen.strategy || "?"}. Times are this browser's.`);
   if (seen.told !== status.at) say("sentence", `Last turn: ${status.sentence}`);
   seen.told = status.at;
-  for (const part of [showBanners, showBalance, showActing, showNext, showPlan, showBrokers, showPairs]) part(status);
-  for (const part of [showLast, showMoves, showGap, showDrains, showAge]) part();
+  $("overview").hidden = seen.broker !== null;
+  $("broker").hidden = seen.broker === null;
+  showBanners(status);
+  if (seen.broker !== null) {
+    showBroker();
+    showAge();
+    return;
+  }
+  for (const part of [showBalance, showActing, showNext, showPlan, showBrokers, showPairs, showLimits, showMoves]) part(status);
+  for (const part of [showLast, showGap, showDrains, showAge]) part();
   say("steer", status.paused ? "Resume…" : "Pause…");
 }
 
@@ -443,13 +576,28 @@ async function get(path) {
   return found;
 }
 
+/** What the page that is shown needs of a turn; an answer for a page that was left meanwhile is of no use. */
 async function readTurn() {
-  const since = seen.gaps.length ? seen.gaps[seen.gaps.length - 1].at : 0;
-  const [gaps, moves, strategy] = await Promise.all([get(`/v1/gaps?since=${since}`), get(`/v1/moves?last=${MOVES}`), get("/v1/strategy")]);
-  seen.gaps = seen.gaps.concat(gaps.filter((one) => one.at > since)).slice(-5760);
-  seen.moves = moves;
-  seen.strategy = strategy.name;
-  seen.limits = strategy.settings;
+  const name = seen.broker;
+  const own = name === null
+    ? get(`/v1/moves?last=${MOVES}`).then((moves) => ({ moves }))
+    : get(`/v1/explain/${encodeURIComponent(name)}?last=${MOVES}`).then((answer) => ({ answer }), (error) => ({ answer: { trouble: error.message } }));
+  const [found, strategy] = await Promise.all([own, get("/v1/strategy")]);
+  Object.assign(seen, { strategy: strategy.name, limits: strategy.settings }, name === seen.broker ? found : {});
+  await readChart();
+}
+
+/** Read anew as soon as there may be a new point, or a move. */
+async function readChart() {
+  const { broker, range, answer } = seen;
+  const newest = (broker === null ? seen.moves : (answer && answer.moves) || [])[0];
+  const key = JSON.stringify([broker, range, newest && [newest.bundle, newest.at, newest.result], seen.status.pid]);
+  const read = seen.chartRead;
+  if (read && read.key === key && performance.now() - read.at < 1000 * NEW_POINT_SECONDS[range]) return;
+  const of = broker === null ? "" : `&broker=${encodeURIComponent(broker)}`;
+  const chart = await get(`/v1/history?range=${range}${of}`).catch((error) => ({ trouble: error.message }));
+  if (broker !== seen.broker || range !== seen.range) return;
+  Object.assign(seen, { chart, chartRead: chart.trouble ? null : { key, at: performance.now() } });
 }
 
 /** What a turn would begin: only asked for where something is to come, and an lbd that cannot say is no trouble. */
@@ -471,7 +619,6 @@ async function refresh(moved, told = moved) {
   try {
     const [status, drains, rollout] = await Promise.all([get("/v1/status"), get("/v1/drains"), get("/v1/rollout")]);
     const turned = !seen.status || status.at !== seen.status.at || status.pid !== seen.status.pid;
-    if (seen.status && status.pid !== seen.status.pid) seen.gaps = [];
     Object.assign(seen, { status, drains, rollout, at: performance.now() });
     if (turned || moved) await readTurn();
     $("ask").hidden = true;
@@ -508,19 +655,55 @@ function listen() {
   });
 }
 
-// -- pausing and approving, the two things that this page changes
+// -- what this page changes: a pause, a plan, drains, fills and rollouts
 
 let order = null;
 
 function openOrder(words, about) {
-  order = about;
   ["steer-h", "steer-about", "steer-do"].forEach((id, at) => say(id, words[at]));
-  $("lasting").hidden = order.path !== "/v1/pause";
-  $("why").required = order.path === "/v1/pause";
+  $("lasting").hidden = about.path !== "/v1/pause";
+  $("why").required = about.path === "/v1/pause";
   $("why").value = "";
   $("proving").hidden = token !== null;
   steerTrouble("");
+  order = about;
   $("steering").showModal();
+}
+
+/** The same, with what would come of it as soon as lbd has looked at its brokers. */
+async function openLooked(words, about, path, summary) {
+  openOrder([words[0], `${words[1]} lbd looks at what it would do…`, words[2]], about);
+  const told = await get(path).then(summary, (error) => error.message);
+  if (order === about) say("steer-about", `${words[1]} ${told.replace(/\.$/, "")}.`);
+}
+
+const broughtAbout = (plan) => [
+  `${counted(plan.unloads.length, "bundle")} would move, in about ${spoken(plan.eta_seconds)}`,
+  plan.stay.length ? `${counted(plan.stay.length, "bundle")} would stay` : "",
+  plan.hold ? `it would wait: ${plan.hold.reason}` : "",
+  plan.cannot_spare || "",
+].filter(Boolean).join("; ");
+
+function openDrain() {
+  const broker = seen.broker;
+  const body = { broker };
+  if (drainOf(broker)) openOrder([`Release ${broker}`, "Bundles may come to it again; those that were moved stay where they are.", "Release"], { path: "/v1/release", body });
+  else openLooked([`Drain ${broker}`, "Its bundles go to other brokers, and none comes to it until it is released, or for 24 hours.", "Drain"], { path: "/v1/drain", body, slow: true }, `/v1/drain/${encodeURIComponent(broker)}`, broughtAbout);
+}
+
+function openFill() {
+  const broker = seen.broker;
+  openLooked([`Fill ${broker}`, "It gets its share of the load from the others.", "Fill"], { path: "/v1/fill", body: { broker }, slow: true }, `/v1/fill/${encodeURIComponent(broker)}`, broughtAbout);
+}
+
+function openRollout() {
+  const rolling = seen.rollout && seen.rollout.rollout && seen.rollout.rollout.ended_at === null;
+  if (rolling) openOrder(["Stop the rollout", seen.rollout.summary, "Stop"], { path: "/v1/rollout", body: { stop: true }, slow: true });
+  else openLooked(["Begin a rollout", "lbd drains each broker, waits until somebody has restarted it, and fills it again, one after the other.", "Begin"], { path: "/v1/rollout", body: {}, slow: true }, "/v1/rollout/plan", ({ steps }) => {
+    const [sum, refused] = [(of) => steps.reduce((total, one) => total + one[of], 0), steps.filter((one) => one.refused)];
+    const cannot = refused.length ? `; ${refused[0].broker} cannot be restarted so: ${refused[0].refused}` : "";
+    return `${counted(steps.length, "broker")}, ${counted(sum("bundles"), "bundle")} move, in about ${spoken(sum("eta_seconds"))} and the restarts${cannot}`;
+  });
 }
 
 function openPause() {
@@ -538,7 +721,7 @@ function openApproval() {
   const plan = seen.status && seen.status.proposal;
   if (!plan) return;
   const about = `lbd begins plan ${plan.id} exactly as it is shown: ${counted(plan.unloads.length, "move")}, and ${counted(plan.clients, "client")} will reconnect. If one of the moves cannot be made any more, none is begun.`;
-  openOrder(["Approve the plan", about, "Approve"], { path: `/v1/plan/${plan.id}/apply`, plan });
+  openOrder(["Approve the plan", about, "Approve"], { path: `/v1/plan/${plan.id}/apply`, plan, slow: true });
 }
 
 function steerTrouble(words) {
@@ -550,17 +733,18 @@ async function steer() {
   const given = $("steer-token").value.trim();
   if (given) token = given;
   $("steer-token").value = "";
-  const { path, plan } = order;
-  const body = { owner: $("who").value, reason: $("why").value };
+  const { path, plan, slow } = order;
+  const body = { owner: $("who").value, reason: $("why").value, ...order.body };
   if (path === "/v1/pause" && $("lasts").value) body.for_seconds = Number($("lasts").value);
   if (plan) body.timeout_seconds = APPLIED_WITHIN_SECONDS;
   const more = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  const answering = asked(path, more, plan ? 2 * APPLIED_WITHIN_SECONDS : undefined);
-  // The answer comes when all moves have ended; a refusal comes at once.
-  const soon = plan ? await Promise.race([answering, new Promise((go) => setTimeout(go, 1000 * REFUSED_WITHIN_SECONDS, null))]) : await answering;
+  const answering = asked(path, more, plan ? 2 * APPLIED_WITHIN_SECONDS : slow ? STARTED_WITHIN_SECONDS : undefined);
+  // The answer comes when all moves have ended, or the work has begun; a refusal comes at once.
+  const soon = slow ? await Promise.race([answering, new Promise((go) => setTimeout(go, 1000 * REFUSED_WITHIN_SECONDS, null))]) : await answering;
   if (soon === null || soon[0].ok) {
     $("steering").close();
     if (plan) follow(plan, body.owner, answering);
+    else if (slow) tellBeginning($("steer-h").textContent, answering);
     refresh(true);
     return;
   }
@@ -581,6 +765,14 @@ function outcome(answer, found) {
   return [(found && (found.sentence || found.detail)) || answer.statusText, ...stale.map((move) => `${move.bundle}: ${move.detail}`)].join(" ");
 }
 
+/** Whether the work has begun, or why it has not; how far it is stands with the drains. */
+async function tellBeginning(what, answering) {
+  const told = await answering.then(([answer, found]) => outcome(answer, found), (error) => error.message);
+  $("said").hidden = false;
+  say("said", `${what}: ${told}`);
+  refresh(true);
+}
+
 /** What comes of a plan is told when its last move has ended. */
 async function follow(plan, by, answering) {
   const applied = { plan, by, outcome: "" };
@@ -598,6 +790,14 @@ async function follow(plan, by, answering) {
 
 $("steer").addEventListener("click", openPause);
 $("approve").addEventListener("click", openApproval);
+$("drain").addEventListener("click", openDrain);
+$("fill").addEventListener("click", openFill);
+$("rollout").addEventListener("click", openRollout);
+$("search").addEventListener("input", showBundles);
+$("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address says which page is shown
+  $("answers").focus();
+});
 $("steer-cancel").addEventListener("click", () => $("steering").close());
 $("steering").addEventListener("close", () => { $("steer-token").value = ""; });
 $("steer-form").addEventListener("submit", async (event) => {
@@ -619,6 +819,44 @@ $("ask").addEventListener("submit", (event) => {
   $("token").value = "";
   refresh(true);
 });
+
+// -- which page is shown, and of which time
+
+function choose() {
+  const [, name] = /^#broker\/(.+)$/.exec(location.hash) || [];
+  try {
+    seen.broker = name ? decodeURIComponent(name) : null;
+  } catch {
+    seen.broker = name;
+  }
+  Object.assign(seen, { answer: null, chart: null, chartRead: null });
+  $("search").value = "";
+}
+
+addEventListener("hashchange", () => {
+  choose();
+  if (seen.status) show();
+  scrollTo(0, 0);
+  (seen.broker === null ? $("answers") : $("h-broker")).focus();
+  refresh(true);
+});
+
+for (const group of document.querySelectorAll(".ranges")) {
+  for (const [range, name] of Object.entries(RANGES)) {
+    const [label, input] = [element("label"), element("input")];
+    Object.assign(input, { type: "radio", name: `range-of-${group.dataset.of}`, value: range, checked: range === seen.range });
+    input.addEventListener("change", () => {
+      seen.range = range;
+      for (const other of document.querySelectorAll(`.ranges [value="${range}"]`)) other.checked = true;
+      refresh(true);
+    });
+    label.append(input, name);
+    group.append(label);
+  }
+}
+
+choose();
+phone.addEventListener("change", () => seen.status && show());
 // Told in so many words, for on a phone rows are laid out as blocks, which makes browsers forget that they are a table's.
 for (const [selector, role] of [["table", "table"], ["thead, tbody", "rowgroup"], ["thead tr", "row"], ["thead th", "columnheader"]]) {
   for (const node of document.querySelectorAll(selector)) node.setAttribute("role", role);

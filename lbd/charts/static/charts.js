@@ -22,10 +22,10 @@ const drawChart = (() => {
     return new Date((at - away) * 1000).toISOString().slice(0, 16).split("T");
   }
 
-  /** Times of ticks; the first one and midnights have their day below. */
+  /** Times of ticks; the first one and midnights have their day below, or of this machine's time midnights only their day. */
   const ticks = (chart) => (u, splits, axis, space, step) => splits.map((at, index) => {
     const [day, time] = stamp(chart, at);
-    if (step >= 86400) return day.slice(5);
+    if (step >= 86400 || (chart.local && time === "00:00")) return day.slice(5);
     return !chart.local && (index === 0 || time === "00:00") ? `${time}\n${day}` : time;
   });
 
@@ -67,36 +67,17 @@ const drawChart = (() => {
     return { ...best, text: [...few(same.map((line) => line.name)), `${number.format(best.y)} ${chart.y_label}`, when].join("\n") };
   }
 
-  /** Where the name of a threshold covers no line and no other name: right or left, above or below; else the best of these. */
-  function labelPlace(u, chart, y, width, taken) {
-    const ratio = devicePixelRatio, { left, width: whole } = u.bbox;
-    const places = [[true, -9], [false, -9], [true, 10], [false, 10]].map(([right, down]) => {
-      const x = right ? left + whole - width - 6 * ratio : left + 6 * ratio, middle = y + down * ratio;
-      const spots = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((part) => u.posToVal(x + (width * part) / 8, "x", true));
-      const heights = chart.lines.flatMap((line) => spots.map((spot) => line.y[place(line, spot)]))
-        .filter((value) => value !== null && value !== undefined).map((value) => u.valToPos(value, "y", true));
-      const names = taken.filter((one) => one.right === right).map((one) => one.middle);
-      return { x, right, middle, free: Math.min(...[...heights, ...names].map((one) => Math.abs(one - middle)), 14 * ratio) };
-    });
-    return places.reduce((best, one) => (one.free > best.free ? one : best));
-  }
-
+  /** Their names stand in the legend, where they cover no line. */
   function drawThresholds(u, chart) {
-    const { ctx } = u, { left, top, width, height } = u.bbox, ratio = devicePixelRatio, taken = [];
+    const { ctx } = u, { left, top, width, height } = u.bbox, ratio = devicePixelRatio;
     ctx.save();
-    ctx.font = `${12 * ratio}px system-ui, sans-serif`;
-    ctx.textBaseline = "middle";
-    ctx.textAlign = "left";
     ctx.lineWidth = ratio;
     ctx.setLineDash([6 * ratio, 4 * ratio]);
     for (const one of chart.thresholds) {
       const y = Math.round(u.valToPos(one.y, "y", true));
       if (y < top || y > top + height) continue;
-      const label = labelPlace(u, chart, y, ctx.measureText(one.name).width, taken);
-      taken.push(label);
-      ctx.strokeStyle = ctx.fillStyle = colour(one.colour);
+      ctx.strokeStyle = colour(one.colour);
       ctx.stroke(new Path2D(`M${left} ${y}H${left + width}`));
-      ctx.fillText(one.name, label.x, label.middle);
     }
     ctx.restore();
   }
@@ -181,15 +162,34 @@ const drawChart = (() => {
       },
     }, made.data, plot);
     u.over.append(tooltip, dot);
-    plot.after(legend(u, chart, hidden));
+    const key = legend(u, chart, hidden);
+    plot.after(key);
+    nameThresholds(key, chart);
     new ResizeObserver(() => u.setSize(size())).observe(plot);
     drawn.push([u, size]);
     return (next) => {
       const { min, max } = u.scales.x, whole = min === made.ends[0] && max === made.ends[1];
       made = prepared(Object.assign(chart, next));
+      nameThresholds(key, chart);
       u.setData(made.data, whole);
       if (!whole) u.redraw();
     };
+  }
+
+  function sample(symbol, name) {
+    const sign = element("i", "", symbol);
+    sign.style.color = `var(--${name})`;
+    sign.setAttribute("aria-hidden", "true");
+    return sign;
+  }
+
+  function nameThresholds(key, chart) {
+    key.querySelectorAll("span").forEach((one) => one.remove());
+    for (const one of chart.thresholds) {
+      const entry = element("span", "");
+      entry.append(sample("╍╍", one.colour), one.name);
+      key.append(entry);
+    }
   }
 
   function legend(u, chart, hidden) {
@@ -197,10 +197,8 @@ const drawChart = (() => {
     for (const one of chart.marks) entries.set(one.name, [SYMBOLS[one.symbol], one.marks.length && one.symbol === "dot" ? one.marks[0].colour : "text"]);
     const found = element("div", "legend");
     for (const [entry, [symbol, name]] of entries) {
-      const button = element("button", ""), sign = element("i", "", symbol);
-      sign.style.color = `var(--${name})`;
-      sign.setAttribute("aria-hidden", "true");
-      button.append(sign, entry);
+      const button = element("button", "");
+      button.append(sample(symbol, name), entry);
       button.setAttribute("aria-pressed", "true");
       button.addEventListener("click", () => {
         const show = hidden.delete(entry) || !hidden.add(entry);
