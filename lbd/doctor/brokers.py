@@ -15,8 +15,8 @@ from lbd.model import RESOURCES, bundle_namespace
 from lbd.observe.reports import MOST_MINUTES
 from lbd.permit.eligibility import broker_bundles
 from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
-from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.permit.slow import judged_round
+from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import (
     AUTO_SPLIT_ENABLED,
