@@ -49,7 +49,7 @@ ONE_WORKER = {
         *("learn/test_calibrate.py", "learn/test_curated.py", "learn/test_features.py", "learn/test_master.py"),
         "docs/test_snippets.py",
     ),
-    "browser": ("api/test_dashboard.py", "charts/test_drawn.py"),
+    "browser": ("api/test_dashboard.py", "charts/test_drawn.py", "docs/test_tour.py"),
     "package": ("package",),
     "helm": ("helm",),
 }

@@ -396,6 +396,16 @@ class TestHolds:
         record = once(chosen)
         unmoved(pulsar, record)
         assert held_by(record) is Reason.MEMBERSHIP_CHANGED
+        assert record.sentence.startswith(f"No move: membership-changed: {pulsar.ids[2]} joined, 60 s to wait")
+
+    def test_brokers_that_left(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """They are named, at most three of them, also when the process that saw them leave has ended."""
+        chosen = settings(pulsar, tmp_path, guardrails={"membership_settle_seconds": 60})
+        gone = [f"127.0.1.{number}:80" for number in range(5)]
+        before = TurnMemory(written_at=time.time(), members=sorted([*pulsar.ids, *gone]), members_since=1.0)
+        state_begun(chosen.state_dir).save(before)
+        told = f"No move: membership-changed: {', '.join(gone[:3])} and 2 more left, "
+        assert [once(chosen).sentence.startswith(told) for _ in range(2)] == [True, True]
 
     def test_membership_that_settled(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The same set for long enough holds nothing."""

@@ -87,12 +87,17 @@ class DrainProgressBar:
                 self._task, total=work.total, completed=work.tried, detail=detail, description=about, visible=True
             )
         elif work.ended_at is None and self._due(work):
-            self._printed_at, self._printed = time.monotonic(), work.held
+            self._printed_at, self._printed = time.monotonic(), _reason(work)
             click.echo(progress_text(work), err=True)
 
     def _due(self, work: Work) -> bool:
         """Whether a line is due: regularly, and when waiting starts or ends."""
-        return work.held != self._printed or time.monotonic() - self._printed_at >= LINE_EVERY_SECONDS
+        return _reason(work) != self._printed or time.monotonic() - self._printed_at >= LINE_EVERY_SECONDS
+
+
+def _reason(work: Work) -> str:
+    """The reason for which it waits, without its detail: that counts seconds; empty where it does not wait."""
+    return work.held.partition(":")[0]
 
 
 # --- plans as text

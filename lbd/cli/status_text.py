@@ -36,6 +36,8 @@ def progress_text(work: Work) -> str:
     """One line on the progress of a drain or a fill."""
     if work.ended_at is not None:
         return plain(work.sentence)
+    if work.held and not work.total:
+        return plain(f"waits: {work.held}")
     held = f"; waits: {work.held}" if work.held else ""
     eta = f", about {duration_text(work.eta_seconds)} left" if work.eta_seconds is not None and not work.held else ""
     failed = f", {work.failed} failed" if work.failed else ""

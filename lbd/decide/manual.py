@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class ByHand:
     """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn.
 
-    ``remedy`` is what a person can do about a rest of the bundle.
+    ``remedy`` is what a person can do about a rest of the bundle; ``tried_at`` when it last moved, or was to (epoch
+    seconds; None: not known), and ``rests_minutes`` how long it rests then.
     """
 
     bundle: str
@@ -29,6 +30,8 @@ class ByHand:
     weights: Weights
     reason: str
     remedy: str = "; --override REASON passes this"
+    tried_at: float | None = None
+    rests_minutes: float = 0.0
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
         """The unload, or why it cannot be."""
@@ -53,7 +56,7 @@ class ByHand:
 
     def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
         details = {
-            Reason.COOL_DOWN: f"it was moved, or tried, a while ago{self.remedy}",
+            Reason.COOL_DOWN: f"it was moved, or tried, {self._rest(snapshot.taken_at)}{self.remedy}",
             Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
             Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
             Reason.TOPIC_COST: f"a topic of Pulsar's own in it never moves (guardrails.topic_costs){self.remedy}",
@@ -61,6 +64,12 @@ class ByHand:
             Reason.REPORTED_TWICE: f"by {' and '.join(snapshot.owners(at))}; moved lately, or a stale report",
         }
         return Skip(self.bundle, reason, details.get(reason, ""))
+
+    def _rest(self, now: float) -> str:
+        if self.tried_at is None:
+            return "a while ago"
+        minutes = max(now - self.tried_at, 0.0) / 60
+        return f"{minutes:.0f} min ago, and rests for {self.rests_minutes:g} (guardrails.cool_down_minutes)"
 
 
 def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload | Skip:

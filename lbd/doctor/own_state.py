@@ -155,7 +155,7 @@ LASTING_SECONDS = 4 * 3600.0
 """Longer than replacing a machine takes: a drain of that age was perhaps forgotten."""
 
 DIRECTORY = Check("state-dir", "without it lbd forgets cool-downs and open moves, and unloads nothing")
-RUNNING = Check("lbd", "only a running lbd moves anything")
+RUNNING = Check("lbd", "only a running lbd moves anything; what it warns of needs a person")
 OF_CANARY = {Reason.CANARY.label, Reason.CANARY_UNLOADS.label}
 BLOCKED = Check("blocked", "brokers stay too far apart until that limit or hold ends")
 PAUSED = Check("pause", "while paused lbd observes and counts, and moves nothing")
@@ -229,10 +229,9 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
     if pid is not None and status.verdict is not None and status.verdict.kind == "blocked":
         own = status.hold is not None or status.verdict.reason in OF_CANARY  # they have findings of their own
         level = BLOCKED.warning if own else BLOCKED.problem
-        yield level(
-            status.verdict.words.removeprefix("blocked "),
-            "wait, or change the setting it names; lbd explain lists the bundles",
-        )
+        paused = status.hold == Reason.PAUSED.label
+        todo = "lbd resume" if paused else "wait, or change the setting it names; lbd explain lists the bundles"
+        yield level(status.verdict.words.removeprefix("blocked "), todo)
     pause = Control(directory).paused(now)
     if pause is not None:
         until = f"until {utc(pause.until)}" if pause.until is not None else "without end"

@@ -62,7 +62,7 @@ class BrokerLoad:
     def words(self) -> str:
         """Slope and background as a person reads them."""
         if self.slope is None:
-            return "what traffic costs it is not known: it has hardly changed, or was not seen for long enough"
+            return "it is not known what traffic costs it: that has hardly changed, or was not seen for long enough"
         unit = "MB/s" if self.measure == "throughput" else "1,000 msg/s"
         return f"{self.slope:.2f} points for each {unit}, {HOW[self.source]}{self._background}"
 

@@ -400,7 +400,7 @@ def _planned(look: DrainView, tools: Tools, stay: str) -> str:
         words += f"; {len(look.plan.stay)} {stay}: {_numbers(skip.reason.label for skip in look.plan.stay)}"
     if look.last:
         words += f"; {counted(len(look.last), 'bundle')} last that turns never move (guardrails.topic_costs)"
-    return f"{words}; first it waits: {look.unshown[1]}" if look.unshown is not None else words
+    return f"first it waits: {look.unshown[1]}; by the reports of now {words}" if look.unshown is not None else words
 
 
 def cannot_spare(broker: str, look: DrainView) -> str:

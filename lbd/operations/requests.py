@@ -71,7 +71,14 @@ def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
     """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
     passed = f", overriding limits: {request.override}" if request.override is not None else ""
     reason = f"by hand, {request.by}{passed}{f'; {picked}' if picked else ''}"
-    wish = ByHand(request.bundle, request.destination or "", parts.weights, reason)
+    wish = ByHand(
+        request.bundle,
+        request.destination or "",
+        parts.weights,
+        reason,
+        tried_at=parts.attempted_at().get(request.bundle),
+        rests_minutes=parts.guardrails.cool_down_minutes,
+    )
     return replace(parts, strategy=wish, moved_rest=False)  # how urgent it is, the person knows
 
 

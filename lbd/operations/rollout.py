@@ -171,7 +171,8 @@ def _fill(rollout: Rollout, facts: RolloutInput) -> Rollout:
     if not settled and 0 <= facts.now - work.ended_at < SETTLED_WITHIN_SECONDS:
         return rollout
     took = duration_text(max(work.ended_at - rollout.begun_at, 0.0))
-    words = f"All of {counted(len(rollout.brokers), 'broker')} restarted in {took}"
+    number = len(rollout.brokers)
+    words = f"{f'All {number} brokers were' if number > 1 else '1 broker was'} restarted in {took}"
     filled = f"; the last fill did not end well: {work.sentence}" if work.exit_code else ""
     return _ended(rollout, facts.now, 0, f"{words}; {evenness(facts.scores)}{filled}.")
 

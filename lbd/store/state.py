@@ -69,11 +69,11 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 class TurnMemory(msgspec.Struct, frozen=True):
     """``memory.json``: the memory that a turn hands to the next one.
 
-    ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``departures`` when
-    brokers went within the last hour. ``changed_at`` is when the owner of a bundle changed without lbd, for as long as
-    it rests therefore. ``progress`` is the progress of moves. ``journaled``: the journal had its first line by then.
-    ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`. ``health`` has
-    the last health checks of each broker.
+    ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``members_joined`` and
+    ``members_left`` how, ``departures`` when brokers went within the last hour. ``changed_at`` is when the owner of a
+    bundle changed without lbd, for as long as it rests therefore. ``progress`` is the progress of moves.
+    ``journaled``: the journal had its first line by then. ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the
+    strategy's :class:`~lbd.model.Memory`. ``health`` has the last health checks of each broker.
     """
 
     format: int = FORMAT
@@ -82,6 +82,8 @@ class TurnMemory(msgspec.Struct, frozen=True):
     samples: dict[str, Sample] = {}
     members: list[str] = []
     members_since: At = 0.0
+    members_joined: list[str] = []
+    members_left: list[str] = []
     departures: list[At] = []
     changed_at: dict[str, At] = {}
     progress: Progress = Progress()

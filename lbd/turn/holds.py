@@ -52,7 +52,7 @@ def current_holds(
     if observation.snapshot.taken_at < settled:
         remaining = settled - observation.snapshot.taken_at
         often = f" (some went {len(lately)} times within the hour)" if len(lately) > 1 else ""
-        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went{often}, {remaining:.0f} s to wait"
+        yield Reason.MEMBERSHIP_CHANGED, f"{_who_changed(turn_memory)}{often}, {remaining:.0f} s to wait"
     if usable < wanted:
         yield Reason.TOO_FEW_BROKERS, f"{usable} of {there} reports are usable, wanted {wanted}"
     if not policies.isolation.known:
@@ -64,14 +64,37 @@ def current_holds(
         yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
 
 
+NAMED = 3
+"""Brokers that a sentence names; the others are counted."""
+
+
 def with_members(turn_memory: TurnMemory, observation: Observation) -> TurnMemory:
     """The memory, with when active brokers last came or went; the first round counts as no change."""
     members, now = list(observation.active), observation.snapshot.taken_at
-    gone = departures(turn_memory.departures, now, went=bool(set(turn_memory.members) - set(members)))
+    left = sorted(set(turn_memory.members) - set(members))
+    gone = departures(turn_memory.departures, now, went=bool(left))
     if turn_memory.members == members:
         return msgspec.structs.replace(turn_memory, departures=gone)
-    since = now if turn_memory.members else 0.0
-    return msgspec.structs.replace(turn_memory, members=members, members_since=since, departures=gone)
+    joined = sorted(set(members) - set(turn_memory.members)) if turn_memory.members else []
+    return msgspec.structs.replace(
+        turn_memory,
+        members=members,
+        members_since=now if turn_memory.members else 0.0,
+        members_joined=joined,
+        members_left=left,
+        departures=gone,
+    )
+
+
+def _who_changed(turn_memory: TurnMemory) -> str:
+    """The brokers of the last change, as text; an lbd of before kept none."""
+    changes = (turn_memory.members_left, "left"), (turn_memory.members_joined, "joined")
+    return ", ".join(f"{_names(brokers)} {what}" for brokers, what in changes if brokers) or "brokers came or went"
+
+
+def _names(brokers: list[str]) -> str:
+    more = len(brokers) - NAMED
+    return f"{', '.join(brokers[:NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 _DATA_DETAIL = {

@@ -196,7 +196,7 @@ def verdict(record: TurnResult) -> Verdict:
     if record.observation is None or record.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
     calm = _calm_verdict(record, record.decision, record.observation)
-    found = _held(record) or _moving(record) or calm or _of_pairs(record)
+    found = _held(record) or _moving(record) or calm or _waits_for_moves(record) or _of_pairs(record)
     detail = "; ".join(filter(None, (found.detail, record.canary.words)))
     return msgspec.structs.replace(found, detail=detail)
 
@@ -227,6 +227,14 @@ def _moving(record: TurnResult) -> Verdict | None:
     if record.approval:
         return Verdict("held", Reason.APPROVAL_REQUIRED.label, f"{would}: lbd apply {plan_id(record.unloads)}")
     return Verdict("held", Reason.OBSERVE_ONLY.label, would)
+
+
+def _waits_for_moves(record: TurnResult) -> Verdict | None:
+    """A drain, a fill or a rollout is at work: a pair that is too far apart is judged when it has ended."""
+    if record.hold is None or record.hold[0] is not Reason.MOVES_UNFINISHED:
+        return None
+    reason, detail = record.hold
+    return Verdict("waiting", reason.label, "; ".join((detail, *map(_are, _widest_first(record)[:1]))))
 
 
 def _numbers(record: TurnResult) -> Iterator[str]:

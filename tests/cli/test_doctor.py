@@ -750,6 +750,13 @@ class TestDaemon:
             found = [one for one in findings(pulsar, tmp_path) if one["check"] in {"lbd", "blocked"}]
         assert [one["level"] for one in found if seen in one["seen"]] == [level], found
 
+    def test_a_pause_that_blocks(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """There is no setting to change: the pause is to be ended."""
+        state = state_begun(tmp_path / "state")
+        with state.locked():
+            write_status(state.path, status(verdict=BLOCKED, hold="paused"))
+            assert notable(pulsar, tmp_path)["blocked"]["todo"] == "lbd resume"
+
     def test_one_that_ended(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It ran here once, and nothing moves now."""
         write_status(state_begun(tmp_path / "state").path, status(3600))

@@ -6,16 +6,18 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
 
 from lbd.api.client import LocalClient
 from lbd.cli import remote
+from lbd.cli.drain import DrainProgressBar
 from lbd.config import Settings
 from lbd.errors import ObserveError
 from lbd.operations import drain
 from lbd.store.control import Control, Pause
-from lbd.store.drains import Drains
+from lbd.store.drains import Drains, Work
 from tests.builders import state_begun
 from tests.cli.conftest import lbd, written
 from tests.serving import accepting
@@ -178,3 +180,13 @@ def test_who_watches_is_told_what_becomes_of_it_when_lbd_stops(
 def gone(_: LocalClient) -> Any:
     """Nobody listens any more."""
     raise ObserveError("lbd has stopped")
+
+
+def test_a_wait_is_not_told_second_by_second(capsys: pytest.CaptureFixture[str]):
+    """A line when it begins, one when it waits for something else, and one when it goes on."""
+    work = Work(kind="fill", broker="b:80", request="r", begun_at=0.0)
+    progress = DrainProgressBar()
+    for held in ("settling: 60 s at most", "settling: 58 s at most", "paused: by ann", "paused: by ann", ""):
+        progress(msgspec.structs.replace(work, held=held, total=0 if held else 9))
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["waits: settling: 60 s at most", "waits: paused: by ann", "0 of 9 bundles"]

@@ -85,7 +85,7 @@ def test_a_command_restarts_each_broker(cluster: FakePulsar, config: Path, tmp_p
         found = lbd("rollout", "--all", "--exec", f"touch {tmp_path}/orders/{{broker}}", "--config", config)
     assert found.exit_code == 0, found.output
     assert [found.stderr.count(f"runs: touch {tmp_path}/orders/{broker}") for broker in cluster.brokers] == [1, 1, 1]
-    assert "All of 3 brokers restarted in" in found.stdout
+    assert "All 3 brokers were restarted in" in found.stdout
     assert Drains(tmp_path / "state").all() == []
 
 

@@ -251,7 +251,7 @@ class TestLive:
         found = operator.to_the_end()
         check(lbd, operator, found)
         assert operator.restarted[-1] == leader
-        assert "All of 6 brokers restarted in" in found.sentence
+        assert "All 6 brokers were restarted in" in found.sentence
         scores = [points for _, points in latest(lbd)]
         mean = sum(scores) / len(scores)
         # 11 points in ten runs; 15 in one beside a busy machine, whose drains took other bundles

@@ -51,6 +51,15 @@ def test_it_is_skipped_with_a_reason(changes: dict[str, Any], reason: Reason):
     assert [skip.reason for skip in found.skips] == [reason]
 
 
+def test_a_rest_is_told_in_minutes():
+    """Whoever asks for the move learns when it may be made."""
+    seen = snapshot({A: report(80, {WANTED: stats(100)}), B: report(10)})
+    wish = ByHand(WANTED, B, Weights(), "by hand", tried_at=seen.taken_at - 480, rests_minutes=30)
+    found = wish(seen, first_averages(seen), permission(seen, barred={WANTED: Reason.COOL_DOWN}), Memory({}))
+    told = "it was moved, or tried, 8 min ago, and rests for 30 (guardrails.cool_down_minutes); --override REASON "
+    assert found.skips[0].detail == f"{told}passes this"
+
+
 def test_another_bundles_bar_is_none_of_its_business():
     """Only the one that is wished for counts."""
     assert decided(barred={OTHER: Reason.COOL_DOWN}).unloads != ()

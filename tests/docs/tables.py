@@ -52,6 +52,7 @@ ELSEWHERE = {
     "lbd calibrate --master": "tests/learn/test_master.py::test_a_standalone_cluster",
     "python -m tests.settings_page": "tests/test_docs.py::test_the_page_and_the_file_of_all_settings_are_current",
     "python -m tests.security_page": "tests/test_docs.py::test_the_page_of_security_tests_is_current",
+    "python -m tests.docs.tour": "tests/docs/test_tour.py::test_every_screen_is_what_is_printed_today",
     "python -m tests.helm.readme": f"{CHART}::test_the_readme_has_the_values",
     "python -m tests.helm.files": f"{CHART}::test_the_chart_has_the_alerts_and_dashboards_of_the_examples",
     "helm upgrade pulsar apache/pulsar ": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
@@ -104,6 +105,7 @@ SHOWN = {
     "observe ─► permit": "tests/docs/test_snippets.py::test_the_loop_names_packages",
     " daemon/service.py          the process": "tests/docs/test_snippets.py::test_the_path_of_a_turn_names_files",
     "history/v1/<table>": "tests/docs/test_snippets.py::test_history_lies_where_it_is_said_to_lie",
+    "$ ": "tests/docs/test_tour.py::test_every_screen_is_what_is_printed_today",
     "lbd.yaml        the settings": "tests/docs/test_snippets.py::test_the_files_of_the_flow_are_there",
 }
 """What is printed or pictured, by its beginning, and the test that compares it."""

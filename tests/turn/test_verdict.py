@@ -40,6 +40,7 @@ def told(found: Verdict) -> tuple[str, str | None]:
         (two(), {"settings": AT_ONCE}, ("moving", None)),
         (two(30, 20), {"unfinished": (UNLOAD,)}, ("moving", None)),
         (two(30, 20), {"hold": (Reason.MOVES_UNFINISHED, "1"), "unfinished": (UNLOAD,)}, ("moving", None)),
+        (two(), {"hold": (Reason.MOVES_UNFINISHED, "a drain")}, ("waiting", "moves-unfinished")),
         (two(), {"hold": PAUSED}, ("blocked", "paused")),
         (two(), {"hold": (Reason.NOT_LEADER, "lbd-2 leads")}, ("held", "not-leader")),
         (two(), {"hold": (Reason.OBSERVE_ONLY, "")}, ("held", "observe-only")),
