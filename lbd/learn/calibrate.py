@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from lbd.learn.choose import Choice, SettingsCandidate, Tunable
     from lbd.learn.features import FeatureRows
-    from lbd.learn.quality import Check
+    from lbd.learn.quality import QualityCheck
     from lbd.learn.window import Window
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
@@ -253,7 +253,7 @@ class Calibration:
     model: LoadModel
     error: ModelError
     read: ReadCounts
-    checks: tuple[Check, ...]
+    checks: tuple[QualityCheck, ...]
     torn: tuple[str, ...]
     remarks: tuple[str, ...]
     days: float

@@ -50,7 +50,7 @@ class ReadCounts:
 
 
 @dataclass(frozen=True)
-class Check:
+class QualityCheck:
     """What a check found: how often, and as a fraction of ``whole``.
 
     With a share above ``limit`` nothing is learned; None: whatever the share is.
@@ -74,11 +74,11 @@ class Check:
         return "no limit" if self.limit is None else f"at most {100 * self.limit:.0f} %"
 
 
-def file_checks(files: int, damage: Iterable[str]) -> tuple[Check, ...]:
+def file_checks(files: int, damage: Iterable[str]) -> tuple[QualityCheck, ...]:
     """Checks of the files: how many there are, and for each that is left out what it is found to be."""
     found = list(damage)
     return tuple(
-        Check(name, found.count(name), _share(found.count(name), files), "files", WRONG_SHARE, meaning)
+        QualityCheck(name, found.count(name), _share(found.count(name), files), "files", WRONG_SHARE, meaning)
         for name, meaning in (
             (UNREADABLE_FILE, "no Parquet, or only part of it; left out"),
             (WRONG_CHECKSUM, "a page is not as it was written; the file is left out"),
@@ -86,39 +86,39 @@ def file_checks(files: int, damage: Iterable[str]) -> tuple[Check, ...]:
     )
 
 
-def row_checks(read: ReadCounts) -> tuple[Check, ...]:
+def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
     """Checks of rounds and samples."""
     repeated = read.rounds_read - read.rounds_kept - read.rounds_overtaken
     covered = read.seconds_seen + read.seconds_silent
     return (
-        Check(
+        QualityCheck(
             "repeated-round", repeated, _share(repeated, read.rounds_read), "rounds", None,
             "there already, as after a second import; counts once",
         ),
-        Check(
+        QualityCheck(
             "clock-set-back", read.rounds_overtaken, _share(read.rounds_overtaken, read.rounds_read), "rounds",
             WRONG_SHARE, "later turns have earlier times; the earlier turns are left out",
         ),
-        Check(
+        QualityCheck(
             "missing-number", read.samples_missing, _share(read.samples_missing, read.samples_read), "samples",
             WRONG_SHARE, "the broker reported no usage; left out",
         ),
-        Check(
+        QualityCheck(
             "negative-number", read.samples_negative, _share(read.samples_negative, read.samples_read), "samples",
             WRONG_SHARE, "a usage below zero; left out",
         ),
-        Check(
+        QualityCheck(
             "untrusted-sample", read.samples_doubted, _share(read.samples_doubted, read.samples_kept), "samples used",
             MISSING_SHARE, "the live turn did not trust it, and a replay does not either",
         ),
-        Check(
+        QualityCheck(
             "silence", read.gaps, _share(read.seconds_silent, covered), "time", MISSING_SHARE,
             "more than three minutes without a round, within a day; counts as no time",
         ),
     )  # fmt: skip
 
 
-def traffic_check(rounds: int, carried: float, reported: float) -> Check:
+def traffic_check(rounds: int, carried: float, reported: float) -> QualityCheck:
     """The check of bundles that brokers do not report.
 
     ``rounds`` are those in which such bundles had more than :data:`NOTICED_SHARE` of the traffic. ``carried`` is the
@@ -126,10 +126,10 @@ def traffic_check(rounds: int, carried: float, reported: float) -> Check:
     """
     share = _share(max(carried - reported, 0.0), carried)
     meaning = f"bundles without a report had over {NOTICED_SHARE:.0%} of a round's traffic; no replay moves them"
-    return Check("unreported-bundle", rounds, share, "traffic", UNREPORTED_SHARE, meaning)
+    return QualityCheck("unreported-bundle", rounds, share, "traffic", UNREPORTED_SHARE, meaning)
 
 
-def refuse_bad(history: str, checks: Iterable[Check]) -> None:
+def refuse_bad(history: str, checks: Iterable[QualityCheck]) -> None:
     """Raises :class:`ObserveError` if a check found more than its limit: bad data are not learned from."""
     bad = [f"{one.text}, {one.limit_text}" for one in checks if one.limit is not None and one.share > one.limit]
     if bad:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lbd.errors import ObserveError
-from lbd.learn.quality import Check, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
+from lbd.learn.quality import QualityCheck, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
 
 PAGE = Path(__file__).parents[2] / "docs" / "calibrate.md"
 CLEAN = ReadCounts(
@@ -19,7 +19,7 @@ HALF = "(50.0 % of the {}), at most 10 %"
 NOTHING = ReadCounts(**dict.fromkeys(vars(CLEAN), 0))
 
 
-def found(checks: tuple[Check, ...]) -> dict[str, tuple[int, float]]:
+def found(checks: tuple[QualityCheck, ...]) -> dict[str, tuple[int, float]]:
     """Count and share of the checks that found something."""
     return {one.name: (one.count, round(one.share, 4)) for one in checks if one.count or one.share}
 
