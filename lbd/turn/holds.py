@@ -52,7 +52,8 @@ def current_holds(
     if observation.snapshot.taken_at < settled:
         remaining = settled - observation.snapshot.taken_at
         often = f" (some went {len(lately)} times within the hour)" if len(lately) > 1 else ""
-        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went{often}, {remaining:.0f} s to wait"
+        what = f"brokers came or went{often}" if lately else "brokers joined"
+        yield Reason.MEMBERSHIP_CHANGED, f"{what}, {remaining:.0f} s to wait"
     if usable < wanted:
         yield Reason.TOO_FEW_BROKERS, f"{usable} of {there} reports are usable, wanted {wanted}"
     if not policies.isolation.known:
