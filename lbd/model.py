@@ -324,7 +324,7 @@ class Permission:
     where all cost the same. ``slopes`` are what lbd has learned of the brokers, None where the strategy does not ask.
     ``max_destination_score``: points that the guardrails will let a destination reach; None where they are not asked.
     ``spread`` is where partitions of topics, or bundles of namespaces, are together; None where that is not known, or
-    does not count.
+    does not count. ``joined`` are brokers that have joined lately and show their CPU of now.
     """
 
     barred: CodeArray
@@ -337,6 +337,7 @@ class Permission:
     slopes: Slopes | None = None
     max_destination_score: float | None = None
     spread: Spread | None = None
+    joined: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

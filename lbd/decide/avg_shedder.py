@@ -2,7 +2,7 @@
 
 Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :class:`~lbd.model.Decision` out.
 
-``profile: stock`` is what Pulsar 5.0 does, to the last bit. ``profile: live`` differs in nine points:
+``profile: stock`` is what Pulsar 5.0 does, to the last bit. ``profile: live`` differs in ten points:
 
 - A broker's only bundle stays: its move only shifts the problem, and its clients, elsewhere.
 - If bandwidth makes the source's score, bytes are moved. Pulsar prefers messages even if bytes are the problem.
@@ -19,6 +19,8 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
 - A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on at its first hit, where its CPU
   of now is known. What is left of an imbalance, as limits cut a plan or one destination is full, needs no proof of its
   own.
+- A broker that joined lately takes at the first hit, where the CPU of now of both is known: that it came empty does not
+  pass.
 
 ``stock`` replaces a planned destination that is overloaded, as Pulsar does from 4.0.14, 4.2.5 and 5.0 on (#26246).
 Earlier versions keep it; the guardrails refuse it then.
@@ -297,13 +299,15 @@ def _judge(
 ) -> Pair:
     """Fire when any of the four counters has reached its threshold; firing clears all four, whatever follows.
 
-    Unlike in Pulsar, a pair also fires if its source may continue to give, because its live CPU shows the effect of the
-    last moves. A difference equal to a threshold counts; one at the high threshold advances both counters.
+    Unlike in Pulsar, a pair also fires if the live CPU of its source is known, and the source may continue to give,
+    because that shows the effect of the last moves, or the destination has joined lately: that a broker came empty does
+    not pass. A difference equal to a threshold counts; one at the high threshold advances both counters.
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     wanted = Hits(pairing.settings.hit_count_low, pairing.settings.hit_count_high)
-    enough = hits.reach(wanted) or (source in counters.unloaded_at and source in pairing.live)
+    at_once = source in counters.unloaded_at or destination in pairing.permission.joined
+    enough = hits.reach(wanted) or (at_once and source in pairing.live)
     fired = enough and may_fire and pairing.permission.hold is None
     for broker in (source, destination):
         if fired:
@@ -507,7 +511,9 @@ class Levelling:
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         unit = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
-        unit += "" if pair.hits.reach(pair.wanted_hits) else "; goes on with what it gave lately"
+        if not pair.hits.reach(pair.wanted_hits):
+            joined = pair.destination in self._permission.joined
+            unit += "; its destination has joined lately" if joined else "; goes on with what it gave lately"
         unloads = [self._unload(candidates, at, pair, unit) for at in taken]
         self.unloads.extend(unloads)
         if unloads:

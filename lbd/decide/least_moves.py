@@ -134,7 +134,8 @@ def count(
     the level is computed. A high broker counts only if it is ``gap_points`` above the lowest one, a low broker if the
     highest one is that much above it. A broker at the limit of its CPU counts as beyond ``high_threshold``.
 
-    A counter advances with a new sample and ends when the broker is within the threshold. After firing it is one below
+    A counter advances with a new sample and ends when the broker is within the threshold. A broker that has joined
+    lately needs no more than one: that it came empty does not pass. After firing it is one below
     its limit. So if a plan left something, because limits held it back or traffic costs more or less than expected, the
     next plan follows with the first sample that shows it, not eight samples later.
     """
@@ -152,7 +153,7 @@ def count(
             at_limit = points > 0 and bool(scores[at] >= AT_LIMIT_POINTS)
             hits = hits.one_more(high=abs(points) >= settings.high_threshold or at_limit)
         wanted, held = settings.wanted_hits, permission.hold is not None
-        fired = fresh and hits.reach(wanted) and not held
+        fired = fresh and (hits.reach(wanted) or ids[at] in permission.joined) and not held
         after = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
         if after == Hits():
             counters.pop(ids[at], None)

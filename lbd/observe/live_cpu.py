@@ -78,10 +78,15 @@ class _ProcessHistory:
         return now >= self.ask_at or (not self.trouble and self.requested_at < since <= now)
 
     def take(self, cpu: ProcessCpu, now: float) -> None:
-        """Take the counter, read at ``now`` (epoch seconds). The history of a restarted process begins anew."""
+        """Take the counter, read at ``now`` (epoch seconds). The history of a restarted process begins anew.
+
+        A process that has just started had spent nothing then: so its first report can be compared.
+        """
         if self.counts and cpu.up_seconds < self.counts[-1][1]:
             self.counts.clear()
             self.background = None
+        if not self.counts and cpu.up_seconds <= KEPT_SECONDS:
+            self.counts.append((0.0, 0.0))
         self.counts.append((cpu.spent_seconds, cpu.up_seconds))
         self.started_at = now - cpu.up_seconds
         while self.counts[-1][1] - self.counts[0][1] > KEPT_SECONDS:

@@ -40,6 +40,9 @@ GOES_ON_SECONDS = 600.0
 an imbalance is no longer the one of which bundles were moved longer ago.
 """
 
+JOINED_SECONDS = 900.0
+"""So long after it joined a broker may take bundles at the first hit: that it came empty does not pass."""
+
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""
 
@@ -79,8 +82,9 @@ class Sample:
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics. All times
     are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, and ``touched_at`` when a move last touched the
-    broker (0: never, infinite: since the last round). ``expected`` is the score in points that was then predicted,
-    None where nothing was. ``is_still``: its CPU of now has stood still since then, and is about what was expected.
+    broker, or it joined (0: never, infinite: since the last round). ``expected`` is the score in points that was then
+    predicted, None where nothing was. ``is_still``: its CPU of now has stood still since then, and is about what was
+    expected. ``joined_at`` is when it was first seen beside brokers that were known before (0: it was not).
     """
 
     usage: tuple[float, float, float]
@@ -92,6 +96,7 @@ class Sample:
     touched_at: float = 0.0
     is_still: bool = False
     expected: float | None = None
+    joined_at: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,17 +142,19 @@ def judge(
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
         first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)
-        new = first if old is None else _next(old, first)
+        new = _first_of(first, previous) if old is None else _next(old, first)
         new = replace(new, touched_at=min(new.touched_at, snapshot.taken_at))
         fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
-        if paired[at] == 0:
-            paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
         settles = not new.is_still and new.touched_at > 0 and new.to_settle > 0
         came_to_rest = settles and _is_still(snapshot.brokers, at) and is_expected(float(points[at]), new.expected)
         new = replace(new, is_still=new.is_still or came_to_rest)
+        shows_still = new.is_still and bool(shows_live[at])
+        if paired[at] == 0:
+            young = _is_young(new, snapshot.taken_at, sample_interval_seconds) and not shows_still
+            paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds, young=young)
         fresh[at] &= paired[at] == 0
         counts[at] = fresh[at] or (came_to_rest and paired[at] == 0)
-        settled[at] = new.to_settle == 0 or (new.is_still and shows_live[at])
+        settled[at] = new.to_settle == 0 or shows_still
         samples[broker] = new
     return Evidence(samples, fresh, counts, paired, settled)
 
@@ -237,7 +244,9 @@ def _next(old: Sample, new: Sample) -> Sample:
     if all(map(same, old.usage, new.usage)):
         return replace(old, bundles=new.bundles, fresh_at=min(old.fresh_at, new.fresh_at))
     to_settle = max(old.to_settle - 1, 0)
-    touched = replace(new, touched_at=old.touched_at, is_still=old.is_still, expected=old.expected)
+    touched = replace(
+        new, touched_at=old.touched_at, is_still=old.is_still, expected=old.expected, joined_at=old.joined_at
+    )
     return replace(touched, seen=old.seen + 1, to_settle=to_settle)
 
 
@@ -246,12 +255,24 @@ def same(first: float, second: float) -> bool:
     return first == second or (math.isnan(first) and math.isnan(second))
 
 
-def _doubt(old: Sample | None, new: Sample, now: float, rates: FloatArray, interval: float) -> int:
+def _first_of(sample: Sample, previous: Mapping[str, Sample]) -> Sample:
+    """The first sample of a broker. One that joined others has to settle, as if a move had touched it."""
+    at = sample.fresh_at
+    if not (previous and at - sample.started_at < JOINED_SECONDS):
+        return sample
+    return replace(sample, to_settle=SAMPLES_TO_SETTLE, touched_at=at, joined_at=at)
+
+
+def _is_young(sample: Sample, now: float, interval: float) -> bool:
+    """Whether what a broker sampled holds start-up work."""
+    return now - sample.started_at < 2 * interval + 10 and sample.seen < 3
+
+
+def _doubt(old: Sample | None, new: Sample, now: float, rates: FloatArray, interval: float, *, young: bool) -> int:
     """Why this broker's report is no ground to move on; 0 when it is."""
     if old is not None and old.bundles > 1 and new.bundles == 0 and not rates.any():
         return Reason.REPORT_EMPTY.code
-    age = now - new.started_at
-    if new.usage[0] <= 1e-5 or (age < 2 * interval + 10 and new.seen < 3):
+    if new.usage[0] <= 1e-5 or young:
         return Reason.FIRST_SAMPLE.code
     return Reason.NO_NEW_SAMPLE.code if now - new.fresh_at > FROZEN_SAMPLES * interval else 0
 
@@ -358,10 +379,19 @@ def departures(before: Iterable[float], now: float, *, went: bool) -> list[float
     return [*lately, now] if went else lately
 
 
+JOIN_SETTLE_SECONDS = 30.0
+"""After brokers have only joined, so that several are seen together. All bundles keep their owners: nothing but the new
+broker has to settle, and that is judged by its own CPU.
+"""
+
+
 def settled_at(changed_at: float, lately: Collection[float], settle_seconds: float) -> float:
     """When a membership that last changed at ``changed_at`` may be taken for settled.
 
-    Where brokers went more than once within the hour, each time makes it longer: what is moved to a broker in the
-    middle of a rolling restart is scattered again by the next one (users' reports: apache/pulsar #6772, #12160).
+    Where nobody went within the hour, brokers have only joined: :data:`JOIN_SETTLE_SECONDS` at most. Where brokers went
+    more than once, each time makes it longer: what is moved to a broker in the middle of a rolling restart is scattered
+    again by the next one (users' reports: apache/pulsar #6772, #12160).
     """
-    return changed_at + settle_seconds * min(max(len(lately), 1), MOST_TIMES)
+    if not lately:
+        return changed_at + min(settle_seconds, JOIN_SETTLE_SECONDS)
+    return changed_at + settle_seconds * min(len(lately), MOST_TIMES)

@@ -226,9 +226,10 @@ class Guardrails(BaseModel):
         120,
         ge=0,
         le=3600,
-        description="Seconds without moves after a broker joined or left: two CPU samples, and time for its "
-        "bundles to find owners. Twice as long if brokers left twice within the hour, and so on "
-        "up to five times, so that lbd waits until a rolling restart is over",
+        description="Seconds without moves after a broker left, or joined within an hour of that: two CPU samples, "
+        "and time for its bundles to find owners. Twice as long if brokers left twice within the hour, and so on "
+        "up to five times, so that lbd waits until a rolling restart is over. After a broker joined, and none left "
+        "within the hour: 30 at most",
     )
 
     _names = field_validator("excluded_namespaces", "include_namespaces", "move_costs")(_checked_names)

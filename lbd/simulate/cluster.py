@@ -30,6 +30,7 @@ from lbd.simulate.world import (
     MIB,
     MINUTE_SECONDS,
     STEP_SECONDS,
+    WARM_UP_SECONDS,
     Burst,
     ClusterState,
     Counted,
@@ -101,6 +102,7 @@ def begin(world: World, owner: IntArray) -> ClusterState:
         counted=tuple(Counted(own, rates[own]) for own in _own(owner, len(world.brokers))),
         busy=points * since_sample,
         spent=np.zeros(len(world.brokers)),
+        cold_seconds=np.where(world.present(0), 0.0, WARM_UP_SECONDS),
         passed=rates * since_counted[owner][:, None],
         placed_from=never,
         served_from=always,
@@ -116,13 +118,27 @@ def step(world: World, state: ClusterState) -> ClusterState:
     if state.disturbed:
         state, flowing = _flowing(state)
         rates *= flowing[:, None]
-    points = points_at(world, state.owner, rates, middle)
+    state, points = _warming_up(world, state, points_at(world, state.owner, rates, middle), rates)
     used, carried = points * STEP_SECONDS, rates * STEP_SECONDS
     state = replace(state, busy=state.busy + used, spent=state.spent + used, passed=state.passed + carried)
     state = _members_changed(world, state)
     if state.disturbed:
         state = placed(world, state)
     return _count(world, _sample(world, state))
+
+
+def _warming_up(
+    world: World, state: ClusterState, points: FloatArray, rates: FloatArray
+) -> tuple[ClusterState, FloatArray]:
+    """The points with what traffic costs cold brokers on top, at most 100, and the state after a step of it."""
+    if world.cold_times == 1 or not state.cold_seconds.any():
+        return state, points
+    carries = np.bincount(state.owner, rates.sum(axis=1) * state.owned, len(world.brokers)) > 0
+    cold = (state.cold_seconds > 0) & carries
+    driven = points - idle_at(world, state.seconds)
+    more = (world.cold_times - 1) * driven * state.cold_seconds / WARM_UP_SECONDS
+    cold_seconds = np.where(cold, np.maximum(state.cold_seconds - STEP_SECONDS, 0.0), state.cold_seconds)
+    return replace(state, cold_seconds=cold_seconds), np.where(cold, np.minimum(points + more, 100.0), points)
 
 
 def moved(state: ClusterState, bundle: int, destination: int, unserved_seconds: float = 0.0) -> ClusterState:
@@ -165,6 +181,7 @@ def _members_changed(world: World, state: ClusterState) -> ClusterState:
         cpu=np.where(members.present, state.cpu, FIRST_CPU),
         busy=np.where(members.present, state.busy, 0.0),
         spent=np.where(members.present, state.spent, 0.0),
+        cold_seconds=np.where(members.present, state.cold_seconds, WARM_UP_SECONDS),
         counted=tuple(
             one if here else nothing for one, here in zip(state.counted, members.present.tolist(), strict=True)
         ),
@@ -276,7 +293,8 @@ def steps_at_once(world: World, state: ClusterState, until: float) -> int:
     """
     most = min(world.cpu_interval_seconds, world.stats_interval_seconds, int(until - state.seconds)) // STEP_SECONDS
     ahead = state.seconds + most * STEP_SECONDS
-    return 0 if state.disturbed or world.membership.changed(state.seconds, ahead) else most
+    warms_up = world.cold_times > 1 and bool(state.cold_seconds[state.owner[state.owned]].any())
+    return 0 if state.disturbed or warms_up or world.membership.changed(state.seconds, ahead) else most
 
 
 def leap(world: World, state: ClusterState, steps: int) -> ClusterState:
@@ -580,6 +598,7 @@ def cluster(scenario: Scenario, seed: int) -> tuple[World, ClusterState]:
         silences=tuple(scenario.silences(brokers)),
         points_per_mib=scenario.points_per_mib,
         noise_points=scenario.noise_points,
+        cold_times=scenario.cold_times,
         seed=seed,
         cpu_second=_second(random, len(brokers), MINUTE_SECONDS),
         stats_second=_second(random, len(brokers), scenario.stats_interval_seconds),

@@ -26,7 +26,7 @@ from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import is_extensible, keys_destinations_by_range, parse_version
 from lbd.simulate.cluster import DAY_SECONDS, FIRST_CPU, moved, process_cpu, split, step, topics_in
 from lbd.simulate.faults import Fault, Faults
-from lbd.simulate.world import STEP_SECONDS, BusyDay, ClusterState, Counted, World
+from lbd.simulate.world import STEP_SECONDS, WARM_UP_SECONDS, BusyDay, ClusterState, Counted, World
 from lbd.split.plan import split_parts
 
 if TYPE_CHECKING:
@@ -106,15 +106,19 @@ def with_nobody(world: World, state: ClusterState, ids: Sequence[str]) -> tuple[
         counted=(*state.counted, _nothing()),
         busy=np.append(state.busy, 0.0),
         spent=np.append(state.spent, 0.0),
+        cold_seconds=np.append(state.cold_seconds, 0.0),
     )
 
 
 def started(world: World, state: ClusterState, broker: int, seconds: float) -> tuple[World, ClusterState]:
     """A broker that started just now: it has sampled no CPU and counted no bundle."""
     joins_at, cpu, busy, spent = world.joins_at.copy(), state.cpu.copy(), state.busy.copy(), state.spent.copy()
+    cold_seconds = state.cold_seconds.copy()
     joins_at[broker], cpu[broker], busy[broker], spent[broker] = seconds, FIRST_CPU, 0.0, 0.0
+    cold_seconds[broker] = WARM_UP_SECONDS
     counted = (*state.counted[:broker], _nothing(), *state.counted[broker + 1 :])
-    return replace(world, joins_at=joins_at), replace(state, cpu=cpu, busy=busy, spent=spent, counted=counted)
+    begun = replace(state, cpu=cpu, busy=busy, spent=spent, cold_seconds=cold_seconds, counted=counted)
+    return replace(world, joins_at=joins_at), begun
 
 
 def busy(first: World, world: World, rows: BoolArray, begin: float, day_seconds: float, peak: float) -> World:

@@ -250,6 +250,9 @@ def least_message_rate(candidates: BoolArray, rates: FloatArray, carried: FloatA
 # --- values: constants of a run, and the state of its brokers at one moment
 
 STEP_SECONDS = 5
+WARM_UP_SECONDS = 60.0
+"""Of traffic: three real brokers of 0.4 core, one of which had just started (docs/comparison.md)."""
+
 MINUTE_SECONDS = 60
 """Of the CPU sample (loadBalancerHostUsageCheckIntervalMinutes)."""
 
@@ -308,6 +311,7 @@ class World:
     silences: tuple[SilentBroker, ...]
     points_per_mib: float
     noise_points: float
+    cold_times: float
     seed: int
     cpu_second: IntArray
     stats_second: IntArray
@@ -350,6 +354,7 @@ class ClusterState:
     ``owner`` is int32 (N,) into the brokers: of a bundle that nobody owns, who had it last. ``cpu`` is float64 (B,),
     the points sampled last, and ``counted`` the statistics counted last. ``busy`` (points x seconds) and ``passed``
     (messages and bytes) add up for the next ones; ``spent`` is as ``busy``, since the beginning or a broker's start.
+    ``cold_seconds`` is how long each broker has to carry traffic until it is warm, float64 (B,).
     ``placed_from`` is when a bundle that nobody owns is placed, inf where it is owned; ``served_from`` when its owner
     serves it; ``missed`` how many seconds of its traffic are to be caught up (all float64 (N,)). ``disturbed``: some
     bundle is not served, or catches up.
@@ -362,6 +367,7 @@ class ClusterState:
     counted: tuple[Counted, ...]
     busy: FloatArray
     spent: FloatArray
+    cold_seconds: FloatArray
     passed: FloatArray
     placed_from: FloatArray
     served_from: FloatArray

@@ -20,6 +20,7 @@ from lbd.model import CLUSTER, Permission, bundle_namespace, counter_broker, cou
 from lbd.permit import eligibility
 from lbd.permit import evidence as judging
 from lbd.permit.blocks import block
+from lbd.permit.cold import cold_brokers, one_bundle_each
 from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles, outside_canary
 from lbd.permit.limits import permit
 from lbd.permit.ping_pong import Trips
@@ -238,9 +239,10 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     snapshot, observation, evidence = assessment.snapshot, assessment.observation, assessment.evidence
     turn_memory, policies = assessment.turn_memory, assessment.policies
     holds = tuple(current_holds(parts, observation, evidence, turn_memory, policies, finished.unfinished))
-    gave_up = parts.rest.contradiction(_hold(parts, holds), finished, snapshot, parts.weights) if parts.rest else ""
+    score = dict(zip(snapshot.brokers.ids, scores(snapshot.brokers, parts.weights).tolist(), strict=True))
+    gave_up = parts.rest.contradiction(_hold(parts, holds), finished, snapshot, score) if parts.rest else ""
     rest = None if gave_up else parts.rest
-    if rest is not None and (why := rest.waits(snapshot)):
+    if rest is not None and (why := rest.waits(snapshot, score)):
         holds = (*holds, (Reason.MOVES_UNFINISHED, why))
     hold = _holding(parts, holds)
     permission = _permission(parts, assessment, hold)
@@ -251,7 +253,10 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     known = (snapshot, decision.facts.scores, policies, decision.unloads, permission)
     ledger = parts.ledger(*known, shown_after_seconds=observation.sample_interval_seconds)
     used = ledger.budget.usage()
-    permitted = permit(decision.unloads, ledger)
+    cold = cold_brokers(snapshot) if rest is None and _goes_in_waves(parts, snapshot, decision, used) else frozenset()
+    first_wave, after_warm_up = one_bundle_each(decision.unloads, cold)
+    permitted = permit(first_wave, ledger)
+    permitted = replace(permitted, skips=(*permitted.skips, *after_warm_up))
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads
     memory = _memory(parts, assessment, permission, decision, permitted, canary)
@@ -279,11 +284,21 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         slopes=permission.slopes,
         blocked=_blocked(parts, assessment, decision, ledger.budget, permission, canary),
         canary=canary,
-        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used),
+        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used, cold),
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
         dear_kinds=dear_kinds(observation.system_topics, parts.topic_costs),
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
     )
+
+
+def _goes_in_waves(parts: Parts, snapshot: Snapshot, decision: Decision, usage: Iterable[Used]) -> bool:
+    """Whether what limits cut off a plan goes on in the next turns; live CPU has to show what each wave does.
+
+    A plan that is larger than the remaining budgets is planned again each turn: each of its moves has to be the best.
+    """
+    if not (parts.in_waves and parts.acts and snapshot.brokers.live is not None):
+        return False
+    return not any(used.left is not None and used.left < len(decision.unloads) for used in usage if not used.of)
 
 
 def _rest(
@@ -294,17 +309,13 @@ def _rest(
     expected: Mapping[str, float],
     rest: Rest | None,
     usage: Iterable[Used],
+    cold: frozenset[str],
 ) -> Rest | None:
-    """What remains of the plan of which this turn begins a wave; live CPU has to show what each wave does.
-
-    A plan that is larger than the remaining budgets is planned again each turn: each of its moves has to be the best.
-    """
-    if not (parts.in_waves and parts.acts and permitted.unloads and snapshot.brokers.live is not None):
-        return None
-    if any(used.left is not None and used.left < len(decision.unloads) for used in usage if not used.of):
+    """What remains of the plan of which this turn begins a wave."""
+    if not (permitted.unloads and _goes_in_waves(parts, snapshot, decision, usage)):
         return None
     above_points = LESS_ABOVE_POINTS.get(parts.strategy_name, judging.ABOVE_EXPECTED_POINTS)
-    plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points)
+    plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points, cold)
     return plan.after_wave((*decision.skips, *permitted.skips), expected, snapshot.taken_at)
 
 
@@ -408,7 +419,17 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
         slopes=parts.learn(snapshot.as_reported()),
         max_destination_score=parts.guardrails.max_destination_score,
         spread=parts.spread(snapshot, pools),
+        joined=_joined(assessment),
     )
+
+
+def _joined(assessment: Assessment) -> frozenset[str]:
+    """Brokers that joined lately and show their CPU of now; none after one left within the hour, as in a restart."""
+    snapshot, samples = assessment.snapshot, assessment.evidence.samples
+    since = snapshot.taken_at - judging.JOINED_SECONDS
+    live = [snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()]
+    joined = frozenset(broker for broker in live if samples[broker].joined_at > since)
+    return frozenset() if assessment.turn_memory.departures else joined
 
 
 def _remembered(

@@ -2,8 +2,9 @@
 
 A plan is made for the whole imbalance, on evidence of minutes. Each further wave goes when the one before has landed,
 and only while that evidence holds: no hold came, every move landed, and no broker has more CPU load than was
-predicted. Anything else ends the plan, and the next one needs evidence of its own. What remains of a plan is kept in
-memory only: after a kill, a failover or a change of settings the next turns make a new plan.
+predicted. Anything else ends the plan, and the next one needs evidence of its own. A broker that was cold when the plan
+was made may have more for a while: it warms up, and is waited for. What remains of a plan is kept in memory only: after
+a kill, a failover or a change of settings the next turns make a new plan.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load import estimate, scoring
+from lbd.load import estimate
 from lbd.model import Decision, Result, Skip
 from lbd.permit.evidence import is_expected
 from lbd.reason import Reason
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from lbd.act.executor import FinishedMoves
     from lbd.decide.strategies import Strategy
-    from lbd.load.scoring import Weights
     from lbd.model import Averages, Memory, Permission, Snapshot, Unload
 
 
@@ -42,13 +42,16 @@ wrong, the rest of the plan is, too. With 10 points for it, unlike machines took
 WAIT_SECONDS = 75.0
 """A wave waits no longer until live CPU shows the wave before: the minute of a report, and a turn. It gets old."""
 
+WARM_UP_SECONDS = 120.0
+"""So long a cold broker may have more than predicted after a wave: with 0.4 core a minute (docs/comparison.md)."""
+
 
 @dataclass(frozen=True)
 class Rest:
     """The rest of a plan after ``waves`` of it; ``began_at`` is when the last of them began (epoch seconds).
 
     ``expected`` is the score, in points, of each broker that the waves have touched, once their moves have landed, and
-    ``above_points`` how much more it may have.
+    ``above_points`` how much more it may have. ``cold`` are the brokers that were cold when the plan was made.
     """
 
     plan: str
@@ -57,6 +60,7 @@ class Rest:
     waves: int
     began_at: float
     above_points: float
+    cold: frozenset[str] = frozenset()
 
     def after_wave(self, skips: Iterable[Skip], expected: Mapping[str, float], now: float) -> Rest | None:
         """What remains after one more wave, whose ``skips`` say what goes later; None when that is nothing."""
@@ -72,22 +76,50 @@ class Rest:
         shown = {snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()}
         return frozenset(self.expected.keys() - shown)
 
-    def waits(self, snapshot: Snapshot) -> str:
-        """Why none of it can go in this turn; empty where some of it can."""
+    def warms_up(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
+        """Cold brokers that have more than was predicted and are still in time, each with its points."""
+        if not 0 <= snapshot.taken_at - self.began_at <= WARM_UP_SECONDS:
+            return {}
+        above = ((broker, self._above(broker, scores)) for broker in sorted(self.cold & self.expected.keys()))
         hidden = self.not_shown(snapshot)
-        if not all(hidden & {unload.source, unload.destination} for unload in self.unloads):
+        return {broker: points for broker, points in above if points and broker not in hidden}
+
+    def _above(self, broker: str, scores: Mapping[str, float]) -> str:
+        """How many points a broker has, where that is more than was predicted; a source at the end of its CPU may have
+        more: its score hid what it had to do.
+        """
+        score, expected = scores.get(broker), self.expected[broker]
+        saturates = broker in {unload.source for unload in self.unloads}
+        if score is None or is_expected(score, expected, self.above_points, saturates=saturates):
             return ""
-        return f"live CPU does not show wave {self.waves} of plan {self.plan} yet: {', '.join(sorted(hidden))}"
+        return f"{score:.1f} points, predicted were {expected:.1f}"
+
+    def unready(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
+        """Brokers that the waves have touched and that no further move may touch yet, each with why."""
+        hidden = {broker: f"live CPU does not show {broker} yet" for broker in sorted(self.not_shown(snapshot))}
+        warm_up = self.warms_up(snapshot, scores)
+        return {**hidden, **{broker: f"{broker} warms up ({points})" for broker, points in warm_up.items()}}
+
+    def waits(self, snapshot: Snapshot, scores: Mapping[str, float]) -> str:
+        """Why none of it can go in this turn; empty where some of it can."""
+        unready = self.unready(snapshot, scores)
+        if not all(unready.keys() & {unload.source, unload.destination} for unload in self.unloads):
+            return ""
+        return f"plan {self.plan} waits after wave {self.waves}: {', '.join(unready.values())}"
 
     def contradiction(
-        self, hold: tuple[Reason, str] | None, finished: FinishedMoves, snapshot: Snapshot, weights: Weights
+        self,
+        hold: tuple[Reason, str] | None,
+        finished: FinishedMoves,
+        snapshot: Snapshot,
+        scores: Mapping[str, float],
     ) -> str:
         """What speaks against a further wave; empty while nothing does.
 
         1. A hold, other than that moves are under way.
         2. A move that did not land.
         3. A broker with more CPU load than predicted: a destination carries more than it should, and the load of a
-           source is not in its bundles. A source at the end of its CPU may have more: its score hid what it had to do.
+           source is not in its bundles. One that warms up is waited for.
         4. Evidence that is too old.
         """
         if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
@@ -97,17 +129,15 @@ class Rest:
             return f"{failed.unload.bundle}: {failed.result.value}"
         if finished.skips:
             return f"{finished.skips[0].what}: {finished.skips[0].reason.label}"
-        scores = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, weights).tolist(), strict=True))
-        sources, hidden = {unload.source for unload in self.unloads}, self.not_shown(snapshot)
-        for broker, expected in sorted(self.expected.items()):
-            score = scores.get(broker)
-            if score is None:
+        hidden, warm_up = self.not_shown(snapshot), self.warms_up(snapshot, scores)
+        for broker in sorted(self.expected):
+            if broker not in scores:
                 return f"{broker} gives no load report"
-            as_expected = is_expected(score, expected, self.above_points, saturates=broker in sources)
-            if not (broker in hidden or as_expected):
-                return f"{broker} has {score:.1f} points, predicted were {expected:.1f}"
+            if broker not in hidden and broker not in warm_up and (points := self._above(broker, scores)):
+                return f"{broker} has {points}"
         waited = snapshot.taken_at - self.began_at
-        return "" if 0 <= waited <= WAIT_SECONDS else f"live CPU did not show wave {self.waves} within {waited:.0f} s"
+        in_time = 0 <= waited <= (WARM_UP_SECONDS if self.cold & self.expected.keys() else WAIT_SECONDS)
+        return "" if in_time else f"live CPU did not show wave {self.waves} within {waited:.0f} s"
 
     def ended_text(self, why: str) -> str:
         """That the plan is given up, for the sentence of the turn."""
@@ -127,16 +157,16 @@ class NextWave:
         decision = self.strategy(snapshot, averages, held, memory)
         verdicts, unloads, skips = decision.verdicts.copy(), [], []
         index = snapshot.positions_of({unload.bundle for unload in self.rest.unloads})
-        hidden = self.rest.not_shown(snapshot)
         sources = {unload.source for unload in self.rest.unloads} & set(snapshot.brokers.ids)
         reported = {broker: snapshot.reported_by(broker) for broker in sources}
         scores, position = decision.facts.scores, snapshot.brokers.index()
         mean = float(scores[permission.paired == 0].mean())
         score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
+        unready = self.rest.unready(snapshot, score)
         for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
-            waits_for = hidden & {unload.source, unload.destination}
+            waits_for = unready.keys() & {unload.source, unload.destination}
             if waits_for:
-                skips.append(Skip(unload.bundle, Reason.SETTLING, f"live CPU does not show {min(waits_for)} yet"))
+                skips.append(Skip(unload.bundle, Reason.SETTLING, unready[min(waits_for)]))
             elif unload.bundle not in reported.get(unload.source, ()):
                 skips.append(Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} had it when it was planned"))
             elif permission.barred[row := index[unload.bundle]]:

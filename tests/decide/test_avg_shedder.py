@@ -193,6 +193,16 @@ class TestCounters:
         kept = {"b1:80": seen.taken_at} if goes_on else {"b1:80": gave_at} if live and ago_seconds < 600 else {}
         assert found.memory.unloaded_at == kept
 
+    @pytest.mark.parametrize(("known", "fires"), [(True, True), (False, False)], ids=["live", "by reports"])
+    def test_a_broker_that_has_joined_lately_is_filled_at_the_first_hit(self, known: bool, fires: bool):
+        """Once the source's CPU of now is known; that the other one is empty does not pass."""
+        nan, brokers = np.full(3, np.nan), three().brokers
+        seconds = np.array([30.0, np.nan, np.nan]) if known else nan
+        seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers, seconds, nan, nan)))
+        found = ask(seen, live=True, hit_count_high=9, permit={"joined": frozenset({"b3:80"})})
+        assert bool(found.unloads) == fires
+        assert all(unload.reason.endswith("; its destination has joined lately") for unload in found.unloads)
+
     def test_nobody_goes_on_once_a_pair_is_close(self):
         """The gap was closed by what went; the next one needs its hits."""
         seen = snapshot({"b1:80": broker(40, 10_000, 11), "b2:80": broker(30, 1000)})

@@ -204,6 +204,18 @@ def test_hits_are_counted_with_new_samples_and_stand_below_their_limits_after_fi
     assert third.memory.hits == {"a:80": Hits(2, 1), "b:80": Hits(1, 0)}
 
 
+def test_a_broker_that_has_joined_lately_is_filled_at_its_first_sample() -> None:
+    """That it came empty does not pass; without a new sample it is not."""
+    seen = cluster(broker(70, [10] * 3), broker(40, [10, 10], 3))
+    joined: dict[str, Any] = {"joined": frozenset({"b:80"})}
+    wanted = {"hit_count_low": 8, "hit_count_high": 8}
+    found = plan(seen, slopes(1, 1), permit=joined, **wanted)
+    stale = plan(seen, slopes(1, 1), permit={**joined, "counts": np.zeros(2, dtype=np.bool_)}, **wanted)
+
+    assert {unload.destination for unload in found.unloads} == {"b:80"}
+    assert stale.unloads == ()
+
+
 def test_the_plan_tells_the_fewest_moves_and_what_is_estimated() -> None:
     """No plan of fewer replaces these moves; without slopes the points are called estimates."""
     seen = cluster(broker(80, [5] * 8), broker(20, [5, 5], 8))

@@ -149,6 +149,19 @@ def test_a_broker_that_is_not_watched_is_not_asked():
     assert np.isnan([found.live.seconds[1], found.live.took[1]]).all()
 
 
+def test_a_process_that_has_just_started_is_known_with_its_first_report():
+    """It had spent nothing when it started, so the minute of that report is known though nobody was asked in it."""
+    machine = Machine(steady(40.0))
+    machine.spent = lambda until: 40 * max(until + 50, 0) / 100  # type: ignore[method-assign]
+    machine.process_cpu = lambda *_, **__: ProcessCpu(machine.spent(machine.seconds), machine.seconds + 50)  # type: ignore[method-assign]
+    found = turns(machine, 46)[-1]
+    assert found.live is not None
+    assert np.isnan(found.live.seconds[0])
+    found = turns(machine, 76)[-1]
+    assert found.live is not None
+    assert np.isfinite(found.live.seconds[0])
+
+
 def test_a_process_that_was_started_anew_begins_anew():
     """Its counter begins at nought; until the next whole minute the report counts."""
     machine = Machine(steady(40.0))

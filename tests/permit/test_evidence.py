@@ -127,6 +127,40 @@ def test_a_restarted_broker_settles_by_its_reports_alone():
     assert not found.settled[0]
 
 
+JOINED = {"old:80": Sample((50.0, 0.0, 0.0), 0.0)}
+"""What is known of the others when a broker joins."""
+
+
+@pytest.mark.parametrize(
+    ("cpu", "seconds", "apart", "doubt"),
+    [
+        (12, 25.0, 1.0, 0),
+        (12, 25.0, 6.0, Reason.FIRST_SAMPLE.code),
+        (12, 10.0, math.nan, Reason.FIRST_SAMPLE.code),
+        (12, math.nan, math.nan, Reason.FIRST_SAMPLE.code),
+        (1e-7, 25.0, 1.0, Reason.FIRST_SAMPLE.code),
+    ],
+    ids=["still", "starting", "too short", "by reports", "not sampled"],
+)
+def test_a_broker_that_joined_is_trusted_as_soon_as_its_live_cpu_stands_still(
+    cpu: float, seconds: float, apart: float, doubt: int
+):
+    """Its first samples hold start-up work, and its CPU of now does not. That it has settled is new evidence."""
+    samples = {**JOINED, **look(JOINED, started(1, cpu=1e-7)).samples}
+    now = snapshot({"a:80": started(1, cpu=cpu)}, TAKEN_AT + 40)
+    found = judge(samples, live(now, seconds, apart), Weights())
+    assert (int(found.paired[0]), bool(found.counts[0])) == (doubt, doubt == 0)
+    assert watched(samples, Memory(), {"a:80": 0.0, "old:80": 12.0}, TAKEN_AT)
+
+
+def test_a_broker_that_lbd_finds_when_it_starts_has_not_joined():
+    """Nor one that was there before, and was restarted: it settles by its reports alone."""
+    alone = look({}, started(20, cpu=12))
+    assert (alone.samples["a:80"].touched_at, bool(alone.settled[0])) == (0.0, True)
+    again = look(dict(look({}, report(50, BUSY)).samples), started(20, cpu=12))
+    assert (again.samples["a:80"].touched_at, bool(again.settled[0])) == (0.0, False)
+
+
 @pytest.mark.parametrize(
     ("memory", "touched", "expected"),
     [

@@ -11,17 +11,18 @@ NOW = 1_800_000_000.0
 
 @pytest.mark.parametrize(
     ("went", "wanted_seconds"),
-    [((), 120), ((1,), 120), ((1, 2), 240), ((1, 2, 3), 360), (range(5), 600), (range(12), 600)],
+    [((), 30), ((1,), 120), ((1, 2), 240), ((1, 2, 3), 360), (range(5), 600), (range(12), 600)],
     ids=["one came", "one went", "twice", "three times", "five times", "twelve times"],
 )
 def test_each_departure_within_the_hour_makes_it_longer(went: tuple[float, ...], wanted_seconds: float):
-    """Brokers that only come do not: a cluster that grows is balanced at once."""
+    """Brokers that only come take a part of it: a cluster that grows is balanced at once."""
     assert settled_at(NOW, list(went), 120) == NOW + wanted_seconds
 
 
 def test_without_settling_there_is_no_wait():
-    """A setting of 0 is obeyed."""
+    """A setting of 0 is obeyed, and one that is shorter than what a broker that joined takes."""
     assert settled_at(NOW, [NOW] * 3, 0) == NOW
+    assert settled_at(NOW, [], 20) == NOW + 20
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ A plan is for the whole imbalance. What limits cut off it goes in waves, while C
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -129,3 +130,50 @@ def test_by_reports_alone_the_rest_of_a_plan_takes_longer():
     """Two samples of each end of a move, where the CPU of now tells within half a minute."""
     for seed in range(3):
         assert relief(3, seed, **{"load.live_cpu": False})[0] > relief(3, seed)[0]
+
+
+JOINS_MINUTES = 4
+COLD_TIMES = 6
+"""As on three real brokers: of 24 points 14 were traffic, and it took 92 (docs/comparison.md)."""
+
+
+def joins(cold_times: float) -> Scenario:
+    """Three brokers of 60 points with eleven unequal bundles each; a fourth joins after some minutes."""
+    first = [{"id": f"b{at}", "background": 10} for at in range(3)]
+    load = [{"name": f"on{at}", "brokers": [f"b{at}"], "mib_per_second": 150, "bundles": 11} for at in range(3)]
+    return Scenario.model_validate(
+        {
+            "about": "a broker joins",
+            "hours": 0.2,
+            "cold_times": cold_times,
+            "brokers": [*first, {"id": "new", "background": 10, "joins_at_minutes": JOINS_MINUTES}],
+            "load": [{**one, "spread": 0.7} for one in load],
+        }
+    )
+
+
+def joined(seed: int, cold_times: float, strategy: str) -> tuple[float, list[tuple[float, int]]]:
+    """Seconds from the joining until all brokers are within 15 points for good; and when turns began how many moves."""
+    found = joins(cold_times)
+    settings = settled(found, Settings(), {"interval_seconds": 5, "strategy": strategy})
+    simulation = Simulation(found, settings, seed, lambda: 0.0)
+    for _ in simulation.turns():
+        pass
+    trace = simulation.trace()
+    apart = [one.seconds - JOINS_MINUTES * 60 for one in trace.seen if np.ptp(one.points) >= 15]
+    begun = Counter(move.seconds - JOINS_MINUTES * 60 for move in trace.moves)
+    return max(apart, default=0.0) + settings.interval_seconds, sorted(begun.items())
+
+
+@pytest.mark.parametrize("strategy", ["avg-shedder", "least-moves"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_broker_that_joins_is_filled_within_four_minutes(strategy: str, seed: int):
+    """Its first bundle comes alone, the next ones when it has warmed up; a warm one gets them sooner, and no fewer."""
+    seconds, begun = joined(seed, COLD_TIMES, strategy)
+    (first, moves), (second, _), *_ = begun
+    assert seconds <= 240
+    assert (first <= 125, moves, second - first >= 60) == (True, 1, True)
+    warm_seconds, ((first, _), (second, _), *_) = warm = joined(seed, 1, strategy)
+    assert warm_seconds < seconds
+    assert second - first <= 30
+    assert sum(moves for _, moves in begun) <= sum(moves for _, moves in warm[1])

@@ -11,7 +11,7 @@ import pytest
 from lbd.act.executor import FinishedMoves
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.strategies import build
-from lbd.load.scoring import Weights
+from lbd.load.scoring import Weights, scores
 from lbd.model import Hits, LiveCpu, Memory, Outcome, Result, Skip, Unload
 from lbd.reason import Reason
 from lbd.turn.verdict import sentence
@@ -36,6 +36,11 @@ def shown(seen: Snapshot, *seconds: float) -> Snapshot:
     """The round with live CPU of so many seconds for each broker; NaN: it is not known."""
     columns = np.array(seconds), np.zeros(len(seconds)), np.zeros(len(seconds))
     return replace(seen, brokers=replace(seen.brokers, live=LiveCpu(seen.brokers, *columns)))
+
+
+def points(seen: Snapshot) -> dict[str, float]:
+    """The score of each broker."""
+    return dict(zip(seen.brokers.ids, scores(seen.brokers, Weights()).tolist(), strict=True))
 
 
 def landed(result: Result = Result.LANDED) -> FinishedMoves:
@@ -75,7 +80,7 @@ def test_the_next_wave_goes_while_nothing_speaks_against_it(
 ):
     """A broker may be ten points above its prediction, a source that is at the end of its CPU any number."""
     seen = shown(snapshot(two(hot, cold)), 15, 15)
-    assert REST.contradiction(hold, finished, seen, Weights()) == why
+    assert REST.contradiction(hold, finished, seen, points(seen)) == why
 
 
 @pytest.mark.parametrize(
@@ -85,14 +90,14 @@ def test_the_next_wave_goes_while_nothing_speaks_against_it(
 )
 def test_a_plan_gets_old(seconds_ago: float, why: str):
     """Its evidence is that of the first wave."""
-    rest = replace(REST, began_at=TAKEN_AT - seconds_ago)
-    assert rest.contradiction(None, landed(), snapshot(two(70, 30)), Weights()) == why
+    rest, seen = replace(REST, began_at=TAKEN_AT - seconds_ago), snapshot(two(70, 30))
+    assert rest.contradiction(None, landed(), seen, points(seen)) == why
 
 
 def test_a_broker_without_a_report_ends_it():
     """Nobody can tell what it carries."""
-    rest = replace(REST, expected={"away:8080": 30.0, **REST.expected})
-    assert rest.contradiction(None, landed(), snapshot(two(70, 30)), Weights()) == "away:8080 gives no load report"
+    rest, seen = replace(REST, expected={"away:8080": 30.0, **REST.expected}), snapshot(two(70, 30))
+    assert rest.contradiction(None, landed(), seen, points(seen)) == "away:8080 gives no load report"
 
 
 @pytest.mark.parametrize(
@@ -103,16 +108,69 @@ def test_a_broker_without_a_report_ends_it():
 def test_a_wave_waits_until_live_cpu_shows_its_brokers(cold: float, hot: float, hidden: set[str]):
     """Brokers are sorted by name: the cold one is first. What touches neither does not wait."""
     seen = shown(snapshot(two(70, 30)), cold, hot)
-    waits = f"live CPU does not show wave 1 of plan ebee567d yet: {', '.join(sorted(hidden))}" if hidden else ""
-    assert (REST.not_shown(seen), REST.waits(seen)) == (hidden, waits)
-    assert replace(REST, unloads=(*REST.unloads, move(3, "a:8080", "b:8080"))).waits(seen) == ""
+    why = ", ".join(f"live CPU does not show {broker} yet" for broker in sorted(hidden))
+    waits = why and f"plan ebee567d waits after wave 1: {why}"
+    assert (REST.not_shown(seen), REST.waits(seen, points(seen))) == (hidden, waits)
+    assert replace(REST, unloads=(*REST.unloads, move(3, "a:8080", "b:8080"))).waits(seen, points(seen)) == ""
+
+
+COLD_REST = replace(REST, cold=frozenset({COLD}))
+"""The cold broker had started just before the plan was made."""
+
+
+@pytest.mark.parametrize(
+    ("cold", "seconds_ago", "waits", "ends"),
+    [
+        (92, 15, "cold:8080 warms up (92.0 points, predicted were 30.0)", ""),
+        (40.5, 120, "cold:8080 warms up (40.5 points, predicted were 30.0)", ""),
+        (40.5, 121, "", "cold:8080 has 40.5 points, predicted were 30.0"),
+        (40, 120, "", ""),
+        (40, 121, "", "live CPU did not show wave 1 within 121 s"),
+    ],
+    ids=["just now", "for as long as may be", "for too long", "has warmed up", "too late"],
+)
+def test_a_cold_broker_that_has_more_than_predicted_warms_up(cold: float, seconds_ago: float, waits: str, ends: str):
+    """The next wave waits until its CPU has come down, and the plan ends if it has not after a while."""
+    rest = replace(COLD_REST, began_at=TAKEN_AT - seconds_ago)
+    seen = shown(snapshot(two(70, cold)), 15, 15)
+    why = waits and f"plan ebee567d waits after wave 1: {waits}"
+    assert rest.waits(seen, points(seen)) == why
+    assert rest.contradiction(None, landed(), seen, points(seen)) == ends
+
+
+def test_while_one_broker_warms_up_moves_to_others_go_on():
+    """Only what touches it waits."""
+    seen = shown(snapshot({**two(80, 92), "new:8080": report(10, {bundle(99): stats(100)})}), 15, 15, 15)
+    rest = replace(COLD_REST, unloads=(move(1), move(2, destination="new:8080")))
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(
+        seen, first_averages(seen), permission(seen), Memory()
+    )
+    assert [unload.destination for unload in found.unloads] == ["new:8080"]
+    assert found.skips == (Skip(bundle(1), Reason.SETTLING, "cold:8080 warms up (92.0 points, predicted were 30.0)"),)
+
+
+@pytest.mark.parametrize(
+    ("hold", "finished", "hot"),
+    [
+        (None, landed(Result.ELSEWHERE), 70),
+        ((Reason.PAUSED, "by bob"), landed(), 70),
+        (None, landed(), 81),
+    ],
+    ids=["a move failed", "a pause", "the source has more"],
+)
+def test_a_broker_that_warms_up_excuses_nothing_else(
+    hold: tuple[Reason, str] | None, finished: FinishedMoves, hot: float
+):
+    """What ends a plan ends it as ever."""
+    seen = shown(snapshot(two(hot, 92)), 15, 15)
+    assert COLD_REST.contradiction(hold, finished, seen, points(seen))
 
 
 def test_by_reports_alone_no_wave_is_shown():
     """Their CPU is the mean of a minute that ended up to a minute ago; and nothing is contradicted by it."""
     seen = snapshot(two(99, 99))
     assert REST.not_shown(seen) == {HOT, COLD}
-    assert REST.contradiction(None, landed(), seen, Weights()) == ""
+    assert REST.contradiction(None, landed(), seen, points(seen)) == ""
 
 
 @pytest.mark.parametrize(
