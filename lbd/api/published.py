@@ -223,7 +223,7 @@ class Events:
 # --- the last turn
 
 SCORED_TURNS = 5760
-"""Turns whose scores are kept in memory: a day of them at the default interval, 2 MB of 100 brokers."""
+"""Turns whose scores are kept in memory: a day of them at the default interval, 3 MB of 100 brokers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -666,6 +666,7 @@ function openOrder(words, about) {
   $("why").value = "";
   $("proving").hidden = token !== null;
   steerTrouble("");
+  $("said").hidden = true;
   order = about;
   $("steering").showModal();
 }
