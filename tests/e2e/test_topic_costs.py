@@ -92,6 +92,7 @@ def test_the_bundle_of_topic_policies(cluster: Cluster, tell: Callable[[str], No
     check(cluster, [""], tell)
 
 
+@pytest.mark.soak
 @pytest.mark.cluster(versions=["4.2.4"], settings=PARTITIONED)
 def test_the_bundles_of_partitioned_topic_policies(cluster: Cluster, tell: Callable[[str], None]):
     """Each partition falls into a bundle of its own name."""
