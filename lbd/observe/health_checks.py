@@ -35,11 +35,11 @@ AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class _Refusal:
+class _RefusedCheck:
     why: str
 
 
-class HealthSource(Protocol):
+class HealthCheckSource(Protocol):
     """Has a broker check itself, such as the admin API."""
 
     def check_health(self, broker: str, *, timeout_seconds: float) -> None: ...
@@ -48,10 +48,10 @@ class HealthSource(Protocol):
 class HealthChecks:
     """Checks brokers of one cluster, every half minute. Not thread-safe."""
 
-    def __init__(self, source: HealthSource) -> None:
+    def __init__(self, source: HealthCheckSource) -> None:
         self._source = source
         self._asked_at: dict[str, float] = {}
-        self._under_way: dict[str, Future[float | _Refusal | None]] = {}
+        self._under_way: dict[str, Future[float | _RefusedCheck | None]] = {}
         self._refused: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lbd-health")
 
@@ -87,21 +87,21 @@ class HealthChecks:
         """End the threads; requests under way end in seconds."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _seconds(self, broker: str, result: float | _Refusal | None) -> float | None:
+    def _seconds(self, broker: str, result: float | _RefusedCheck | None) -> float | None:
         self._refused.pop(broker, None)
-        if isinstance(result, _Refusal):
+        if isinstance(result, _RefusedCheck):
             self._refused[broker] = result.why
             return None
         return result
 
-    def _check(self, broker: str) -> float | _Refusal | None:
+    def _check(self, broker: str) -> float | _RefusedCheck | None:
         started_at = boot_seconds()
         try:
             self._source.check_health(broker, timeout_seconds=FAILED_SECONDS)
         except AdminError as error:
             if timed_out(error) or (error.status is not None and error.status >= 500):
                 return FAILED_SECONDS
-            return _Refusal(str(error)) if error.status is not None else None
+            return _RefusedCheck(str(error)) if error.status is not None else None
         except LbdError:
             return None  # a token that cannot be read: the turn says so by its own requests
         return min(boot_seconds() - started_at, FAILED_SECONDS)
