@@ -39,7 +39,7 @@ class _RefusedCheck:
     why: str
 
 
-class HealthSource(Protocol):
+class HealthCheckSource(Protocol):
     """Has a broker check itself, such as the admin API."""
 
     def check_health(self, broker: str, *, timeout_seconds: float) -> None: ...
@@ -48,7 +48,7 @@ class HealthSource(Protocol):
 class HealthChecks:
     """Checks brokers of one cluster, every half minute. Not thread-safe."""
 
-    def __init__(self, source: HealthSource) -> None:
+    def __init__(self, source: HealthCheckSource) -> None:
         self._source = source
         self._asked_at: dict[str, float] = {}
         self._under_way: dict[str, Future[float | _RefusedCheck | None]] = {}
