@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,6 +118,7 @@ class Watcher:
     seen_since_move: dict[str, int] = field(default_factory=dict)
     active: tuple[str, ...] = ()
     changed_at: float = float("-inf")
+    went_at: float = float("-inf")
     started: dict[str, float] = field(default_factory=dict)
     planned: frozenset[str] = frozenset()
 
@@ -140,6 +142,8 @@ class Watcher:
     def _members(self, seconds: float, active: tuple[str, ...]) -> None:
         if self.active and set(self.active) != set(active):
             self.changed_at = seconds
+        if set(self.active) - set(active):
+            self.went_at = seconds
         self.active = active
 
     def _sampled(self, snapshot: Snapshot) -> None:
@@ -176,7 +180,10 @@ class Watcher:
         for at in snapshot.rows.bundle.tolist():
             reported[snapshot.bundles[at]] += 1
         score = dict(zip(snapshot.brokers.ids, record.decision.facts.scores.tolist(), strict=True))
-        assert seconds - self.changed_at >= rails.membership_settle_seconds
+        went_lately = seconds - self.went_at < evidence.REMEMBERED_SECONDS
+        assert seconds - self.changed_at >= min(
+            rails.membership_settle_seconds, inf if went_lately else evidence.JOIN_SETTLE_SECONDS
+        )
         assert len(record.unloads) <= max(10, len(snapshot.bundles) // 100)
         assert sum(one.throughput for one in record.unloads[1:]) <= 0.1 * snapshot.brokers.rates[:, 2:].sum() + 1
         for unload in record.unloads:
