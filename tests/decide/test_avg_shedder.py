@@ -199,7 +199,7 @@ class TestCounters:
         nan, brokers = np.full(3, np.nan), three().brokers
         seconds = np.array([30.0, np.nan, np.nan]) if known else nan
         seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers, seconds, nan, nan)))
-        found = ask(seen, live=True, hit_count_high=9, permit={"joined": frozenset({"b3:80"})})
+        found = ask(seen, live=True, hit_count_high=9, permit={"joined": frozenset({"b2:80"})})
         assert bool(found.unloads) == fires
         assert all(unload.reason.endswith("; its destination has joined lately") for unload in found.unloads)
 
