@@ -60,6 +60,7 @@ STANDS_STILL = 1e-300
 
 INTERVAL_SECONDS, RESTART_SECONDS = 30.0, 20.0
 ROLLOUT_POLL_SECONDS = 5.0
+SAME_TIMES = 3
 PATIENCE_SECONDS = 60.0
 PORT, FREE_WITHIN_SECONDS = 28079, 300.0
 """Of every broker: lbd breaks ties by names, so other ports would show other moves. Another session's is waited for."""
@@ -183,6 +184,7 @@ class Session:
         if self._pictures is not None:
             waiting.until(lambda one: one.find_elements(By.CSS_SELECTOR, "#gap canvas"))
             self._browser.save_screenshot(str(self._pictures / f"{name}.png"))
+        self._browser.get("about:blank")
 
     # -- time, and what happens
 
@@ -226,18 +228,19 @@ class Session:
             order.unlink()
             self._obey(*order.name.split())
         with self.at_work:
-            before: object = ()
-            while (now := self._progress()) != before:
-                before = now
+            before, same = self._progress(), 0
+            while same < (SAME_TIMES if before[0] or before[1] else 1):
                 self.engine.serve()
                 self.engine.wait(PATIENCE_SECONDS)
+                now = self._progress()
+                before, same = now, same + 1 if now == before else 0
 
-    def _progress(self) -> object:
+    def _progress(self) -> tuple[object, ...]:
         """How far drains, fills and a rollout are. When it stays as it is, nothing more happens without time."""
         rollout, works = Rollouts(self.engine.settings.state_dir).under_way(), self.engine.draining.works
         jobs = [(work.kind, work.tried, work.ended_at is None) for work in (*works.drains.values(), works.fill) if work]
         phase = (rollout.phase, rollout.broker, rollout.tries) if rollout is not None else None
-        return phase, jobs, self.engine.draining.busy, len(self.engine.journal.sent)
+        return phase, self.engine.draining.busy, jobs, len(self.engine.journal.sent)
 
     def _obey(self, verb: str, host: str) -> None:
         if verb == "reload":
@@ -309,14 +312,15 @@ def session(folder: Path, browser: Chrome | None = None, pictures: Path | None =
         stack.enter_context(mock.patch("lbd.cli.drain.time", terminals))
         at_once = lambda _, *more: Pace(0, *more)  # noqa: E731 - no pause between two unloads of a drain
         stack.enter_context(mock.patch("lbd.operations.drain.Pace", at_once))
+        one_lane = lambda _, plan: [plan]  # noqa: E731 - one move after the other: the same in each session
+        stack.enter_context(mock.patch.object(Pace, "lanes", one_lane))
         stack.enter_context(mock.patch("lbd.cli.rollout.POLL_SECONDS", ROLLOUT_POLL_SECONDS))
         wanted = {
             "pulsar": {"admin_urls": list(cluster.admin_urls)},
             "state_dir": str(folder / "state"),
             "mode": "approve",
             "interval_seconds": INTERVAL_SECONDS,
-            "guardrails": {"unload_spacing_seconds": 0, "max_unloads_at_once": 1},
-            "drain": {"max_unloads_at_once": 1},
+            "guardrails": {"unload_spacing_seconds": 0},
             "api": {"listen": "127.0.0.1:0"},
         }
         (folder / "lbd.yaml").write_text(yaml.safe_dump(wanted))

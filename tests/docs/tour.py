@@ -156,7 +156,7 @@ def forgotten_pause(at: Session) -> None:
     with mock.patch.dict(os.environ, {"SUDO_USER": "bob"}):
         at.types("lbd status")
         at.picture("pause", "The dashboard while lbd is paused", "load test")
-        at.types("lbd doctor | grep -v ^ok")
+        at.types('lbd doctor | grep -A 6 "^warning  blocked"')
         at.says("Both name the person and the reason. Ann says that the test is over, and Bob ends the pause.")
         at.types("lbd resume")
         at.passes(180)
