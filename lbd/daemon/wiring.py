@@ -271,8 +271,11 @@ class Assembled:
         return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
 
     def health(self, snapshot: Snapshot) -> Mapping[str, float]:
-        """How long health checks took that ended since the last turn; begins those that are due."""
-        if not self.settings.guardrails.avoid_slow_brokers:
+        """How long health checks took that ended since the last turn; begins those that are due.
+
+        An lbd that only observes begins none: a broker writes a message for each.
+        """
+        if not self.settings.guardrails.avoid_slow_brokers or self.observing is not None:
             return {}
         return self.health_checks(snapshot.brokers.ids, snapshot.taken_at)
 

@@ -203,12 +203,14 @@ def test_it_can_be_drained_itself(lbd: Run, cluster: FakePulsar):
     assert (work.exit_code, work.landed) == (0, 2)
 
 
-def test_without_the_guardrail_no_broker_is_checked(
-    cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings
+@pytest.mark.parametrize("change", ["no guardrail", "mode: observe"])
+def test_without_the_guardrail_and_under_observe_no_broker_is_checked(
+    cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings, change: str
 ):
-    """Nor is one avoided that was slow before."""
+    """Nor is one avoided that was slow before. An lbd that only observes has no broker write anything."""
     rails = chosen.guardrails.model_copy(update={"avoid_slow_brokers": False})
-    with fakes.run(cluster, tmp_path, monkeypatch, chosen.model_copy(update={"guardrails": rails})) as lbd:
+    changes = {"guardrails": rails} if change == "no guardrail" else {"mode": "observe"}
+    with fakes.run(cluster, tmp_path, monkeypatch, chosen.model_copy(update=changes)) as lbd:
         known = lbd.turns(4)
         assert not [one for one in cluster.requests if one.path.endswith("/health")]
         assert known[-1].evidence is not None
