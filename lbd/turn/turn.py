@@ -254,8 +254,8 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     ledger = parts.ledger(*known, shown_after_seconds=observation.sample_interval_seconds)
     used = ledger.budget.usage()
     cold = cold_brokers(snapshot) if rest is None and _goes_in_waves(parts, snapshot, decision, used) else frozenset()
-    first_wave, after_warm_up = one_bundle_each(decision.unloads, cold)
-    permitted = permit(first_wave, ledger)
+    wave, after_warm_up = one_bundle_each(decision.unloads, cold if rest is None else rest.has_room(snapshot, score))
+    permitted = permit(wave, ledger)
     permitted = replace(permitted, skips=(*permitted.skips, *after_warm_up))
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads

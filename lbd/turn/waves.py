@@ -45,6 +45,10 @@ WAIT_SECONDS = 75.0
 WARM_UP_SECONDS = 120.0
 """So long a cold broker may have more than predicted after a wave: with 0.4 core a minute (docs/comparison.md)."""
 
+ROOM_POINTS = 15.0
+"""So far below the mean of all brokers one that warms up takes one more bundle: it would stay below them even if that
+bundle cost it what its first one does now."""
+
 
 @dataclass(frozen=True)
 class Rest:
@@ -84,6 +88,11 @@ class Rest:
         hidden = self.not_shown(snapshot)
         return {broker: points for broker, points in above if points and broker not in hidden}
 
+    def has_room(self, snapshot: Snapshot, scores: Mapping[str, float]) -> frozenset[str]:
+        """Those that warm up and are so far below the mean that they may have one more bundle each."""
+        mean = sum(scores.values()) / max(len(scores), 1)
+        return frozenset(broker for broker in self.warms_up(snapshot, scores) if scores[broker] <= mean - ROOM_POINTS)
+
     def _above(self, broker: str, scores: Mapping[str, float]) -> str:
         """How many points a broker has, where that is more than was predicted; a source at the end of its CPU may have
         more: its score hid what it had to do.
@@ -97,8 +106,9 @@ class Rest:
     def unready(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Brokers that the waves have touched and that no further move may touch yet, each with why."""
         hidden = {broker: f"live CPU does not show {broker} yet" for broker in sorted(self.not_shown(snapshot))}
-        warm_up = self.warms_up(snapshot, scores)
-        return {**hidden, **{broker: f"{broker} warms up ({points})" for broker, points in warm_up.items()}}
+        warm_up, room = self.warms_up(snapshot, scores), self.has_room(snapshot, scores)
+        busy = {broker: f"{broker} warms up ({points})" for broker, points in warm_up.items() if broker not in room}
+        return {**hidden, **busy}
 
     def waits(self, snapshot: Snapshot, scores: Mapping[str, float]) -> str:
         """Why none of it can go in this turn; empty where some of it can."""

@@ -138,6 +138,15 @@ def test_a_cold_broker_that_has_more_than_predicted_warms_up(cold: float, second
     assert rest.contradiction(None, landed(), seen, points(seen)) == ends
 
 
+@pytest.mark.parametrize(("cold", "room"), [(45, True), (58, False), (92, False)])
+def test_one_that_warms_up_far_below_the_mean_takes_one_more(cold: float, room: bool):
+    """It has more than predicted, 30, and the mean of the three is 68, 72.3 or 83.7 points."""
+    seen = shown(snapshot({**two(79, cold), "new:8080": report(80, {bundle(99): stats(100)})}), 15, 15, 15)
+    assert COLD_REST.has_room(seen, points(seen)) == ({COLD} if room else set())
+    assert (COLD_REST.waits(seen, points(seen)) == "") is room
+    assert COLD_REST.contradiction(None, landed(), seen, points(seen)) == ""
+
+
 def test_while_one_broker_warms_up_moves_to_others_go_on():
     """Only what touches it waits."""
     seen = shown(snapshot({**two(80, 92), "new:8080": report(10, {bundle(99): stats(100)})}), 15, 15, 15)
