@@ -150,7 +150,9 @@ def judge(
         new = replace(new, is_still=new.is_still or came_to_rest)
         shows_still = new.is_still and bool(shows_live[at])
         if paired[at] == 0:
-            young = _is_young(new, snapshot.taken_at, sample_interval_seconds) and not shows_still
+            # a restarted broker waits for its samples: drains and rollouts judge by reports alone
+            warm = shows_still and new.joined_at > 0
+            young = _is_young(new, snapshot.taken_at, sample_interval_seconds) and not warm
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds, young=young)
         fresh[at] &= paired[at] == 0
         counts[at] = fresh[at] or (came_to_rest and paired[at] == 0)

@@ -153,6 +153,14 @@ def test_a_broker_that_joined_is_trusted_as_soon_as_its_live_cpu_stands_still(
     assert watched(samples, Memory(), {"a:80": 0.0, "old:80": 12.0}, TAKEN_AT)
 
 
+def test_a_restarted_broker_is_trusted_by_its_reports_alone():
+    """Also one whose live CPU stands still after a move: a rollout that went on with it found its drain refused."""
+    again = look(look({}, report(50, BUSY)).samples, started(1, cpu=12)).samples
+    now = live(snapshot({"a:80": started(1, cpu=12)}, TAKEN_AT + 40), 25.0, 1.0)
+    found = judge(unsettle(again, ["a:80"], TAKEN_AT), now, Weights())
+    assert (int(found.paired[0]), bool(found.samples["a:80"].is_still)) == (Reason.FIRST_SAMPLE.code, True)
+
+
 def test_a_broker_that_lbd_finds_when_it_starts_has_not_joined():
     """Nor one that was there before, and was restarted: it settles by its reports alone."""
     alone = look({}, started(20, cpu=12))
