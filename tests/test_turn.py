@@ -388,7 +388,7 @@ class TestHolds:
         assert once(chosen).outcomes != ()
 
     def test_a_broker_that_joined(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Sit out until the membership has not changed for a while."""
+        """Sit out until the membership has not changed for a while; half a minute where none left within the hour."""
         chosen = settings(pulsar, tmp_path, guardrails={"membership_settle_seconds": 60})
         state_begun(chosen.state_dir).save(
             TurnMemory(written_at=time.time(), members=sorted(pulsar.ids[:2]), members_since=1.0)
@@ -396,7 +396,7 @@ class TestHolds:
         record = once(chosen)
         unmoved(pulsar, record)
         assert held_by(record) is Reason.MEMBERSHIP_CHANGED
-        assert record.sentence.startswith(f"No move: membership-changed: {pulsar.ids[2]} joined, 60 s to wait")
+        assert record.sentence.startswith(f"No move: membership-changed: {pulsar.ids[2]} joined, 30 s to wait")
 
     def test_brokers_that_left(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """They are named, at most three of them, also when the process that saw them leave has ended."""

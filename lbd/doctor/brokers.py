@@ -747,7 +747,7 @@ def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Fi
     looking = [f"{broker}: {health.text(broker)}" for broker in sorted(health.slow)]
     message = "; ".join([*looking[:NAMED], *([f"and {len(looking) - NAMED} more"] if len(looking) > NAMED else [])])
     if not health.typical_seconds:
-        yield SLOW.ok("not known: an lbd that may move checks brokers twice a minute, and needs five checks")
+        yield SLOW.ok("not known: lbd run has made fewer than five checks of each broker")
     elif not health.slow:
         most = max(health.typical_seconds.values())
         yield SLOW.ok(f"health checks of {counted(len(health.typical_seconds), 'broker')} take {most:.2g} s at most")

@@ -55,9 +55,9 @@ def typed(page: str) -> list[str]:
 
 
 def wordings(page: str) -> list[str]:
-    """The different lines without their numbers and the widths of columns."""
-    lines = (line for line in page.splitlines() if not re.match(STATE, line))
-    return sorted({re.sub(r" +", " ", re.sub(r"\d[\d.,:TZ-]*", "N", line)) for line in lines})
+    """The different lines without their numbers, whether one or more of a thing, and the widths of columns."""
+    lines = (re.sub(r"\d[\d.,:TZ-]*", "N", line) for line in page.splitlines() if not re.match(STATE, line))
+    return sorted({re.sub(r" +", " ", re.sub(r"N (bundle|move|client)s?\b", r"N \1", line)) for line in lines})
 
 
 def test_every_situation_has_a_chapter(made: str):
