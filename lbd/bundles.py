@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.errors import UsageError
+from lbd.text import first_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     IntArray = NDArray[np.int32]
-
-NAMED = 3
-"""Bundles that a sentence names before it counts the rest."""
 
 PIECE = 64
 NEAR = 1000
@@ -284,14 +282,10 @@ def missing(bundle: str, bundles: Sequence[str]) -> str:
     """The message about a bundle that does not exist: what it was split into, or the bundles in its place."""
     lower, upper = range_in_name(bundle)
     if parts := split_into(bundle, bundles):
-        return f"{bundle} is no bundle any more: it was split into {_first(parts)}"
+        return f"{bundle} is no bundle any more: it was split into {first_names(parts)}"
     there = [one for one in bundles if range_in_name(one)[0] < upper and lower < range_in_name(one)[1]]
-    instead = f"; there are {_first(there)}" if there else ""
+    instead = f"; there are {first_names(there)}" if there else ""
     return f"{bundle} is no bundle of {bundle.rpartition('/')[0]}, which has {len(bundles)}{instead}"
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def range_name(lower: int, upper: int) -> str:

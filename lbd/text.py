@@ -7,12 +7,29 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from datetime import tzinfo
+
+
+NAMED = 3
+"""Things that a sentence names; the others are counted."""
 
 
 def counted(number: int, noun: str) -> str:
     """``1 broker``, ``1,300 brokers``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def first_names(names: Sequence[str]) -> str:
+    """``a, b, c and 4 more``: the first of them, and how many others there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def first_clauses(clauses: Sequence[str]) -> str:
+    """The same of what has commas of its own: ``a; b; c; and 4 more``."""
+    more = (f"and {len(clauses) - NAMED} more",) if len(clauses) > NAMED else ()
+    return "; ".join((*clauses[:NAMED], *more))
 
 
 def utc(epoch_seconds: float) -> str:
@@ -37,24 +54,22 @@ def duration_text(seconds: float) -> str:
 
 def local(at: float, zone: tzinfo | None = None) -> str:
     """A time of this machine's clock in ISO seconds; a number that is no time is shown as it is."""
-    try:
-        return datetime.fromtimestamp(at, UTC).astimezone(zone).strftime("%Y-%m-%dT%H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return f"{at:g}"
+    return _formatted(at, zone, lambda time: time.strftime("%Y-%m-%dT%H:%M:%S"))
 
 
 def zoned(at: float, zone: tzinfo | None = None) -> str:
     """The same with its distance from UTC, for a sentence; a table names the zone in its heading."""
-    try:
-        return datetime.fromtimestamp(at, UTC).astimezone(zone).isoformat(timespec="seconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return f"{at:g}"
+    return _formatted(at, zone, lambda time: time.isoformat(timespec="seconds").replace("+00:00", "Z"))
 
 
 def weekday(at: float, zone: tzinfo | None = None) -> str:
     """``Monday, 2026-11-23``; a number that is no time is shown as it is."""
+    return _formatted(at, zone, lambda time: time.strftime("%A, %Y-%m-%d"))
+
+
+def _formatted(at: float, zone: tzinfo | None, text: Callable[[datetime], str]) -> str:
     try:
-        return datetime.fromtimestamp(at, UTC).astimezone(zone).strftime("%A, %Y-%m-%d")
+        return text(datetime.fromtimestamp(at, UTC).astimezone(zone))
     except (OverflowError, ValueError, OSError):
         return f"{at:g}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.doctor.findings import NAMED, Check, broker_names, named
+from lbd.doctor.findings import Check, broker_names, named
 from lbd.doctor.survey import LIVE_CPU, OBSERVING, ROLES, SUPERUSER
 from lbd.errors import UsageError
 from lbd.model import RESOURCES, bundle_namespace
@@ -35,7 +35,7 @@ from lbd.pulsar.paths import (
 from lbd.reason import Reason
 from lbd.store.state import StateDir
 from lbd.store.status import running
-from lbd.text import counted
+from lbd.text import NAMED, counted, first_clauses
 from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
@@ -745,7 +745,7 @@ def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Fi
         return
     health = judged_round(records, {}, observation.snapshot, survey.settings.weights)
     looking = [f"{broker}: {health.text(broker)}" for broker in sorted(health.slow)]
-    message = "; ".join([*looking[:NAMED], *([f"and {len(looking) - NAMED} more"] if len(looking) > NAMED else [])])
+    message = first_clauses(looking)
     if not health.typical_seconds:
         yield SLOW.ok("not known: lbd run has made fewer than five checks of each broker")
     elif not health.slow:
@@ -824,7 +824,7 @@ def _reports(survey: Survey, observation: Observation) -> Finding:
     if not doubts:
         return REPORTS.ok(message)
     words = [f"{broker_names(brokers, observation.active)}: {why}" for why, brokers in doubts.items()]
-    message = "; ".join([message, *words[:NAMED], *([f"and {len(words) - NAMED} more"] if len(words) > NAMED else [])])
+    message = f"{message}; {first_clauses(words)}"
     todo = _todo(observation)
     if usable < wanted:
         return REPORTS.problem(f"{message}; lbd wants {wanted}", todo)

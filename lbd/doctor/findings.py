@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from lbd.text import first_names
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 
 Level = Literal["ok", "warning", "problem"]
-
-NAMED = 3
-"""How many brokers or bundles a line names before it counts the rest."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,7 @@ class Check:
 
 def named(things: Collection[str]) -> str:
     """The first few, in order, and how many more there are."""
-    ordered = sorted(things)
-    more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    return ", ".join(ordered[:NAMED]) + more
+    return first_names(sorted(things))
 
 
 def broker_names(brokers: Collection[str], everybody: Collection[str]) -> str:

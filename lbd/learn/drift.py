@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     DecidedRound = tuple[float, str | None, str | None]
 
-FOREVER = 253_402_300_799.0
-
 
 @dataclass(frozen=True)
 class Drift:
@@ -47,7 +45,7 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
     days = sorted((history / f"v{VERSION}" / "decisions").glob("day=*"))
     since: float | None = None
     for day in days:
-        rows = day_rows(day, "decisions", after, FOREVER)
+        rows = day_rows(day, "decisions", after)
         times = [at.timestamp() for at in rows["t"].to_pylist()]
         decided = rows["strategy"].to_pylist(), rows["settings"].to_pylist()
         since = taken_since(zip(times, *decided, strict=True), changes, since)
@@ -91,8 +89,7 @@ def _has(strategy: str | None, settings: str | None, changes: Sequence[ChangedSe
 def _figures(history: Path, day: str, since: float, weights: Weights) -> Figures | None:
     """A day's figures, as a calibration has them of a window; None of a day before."""
     rounds, samples = (
-        day_rows(history / f"v{VERSION}" / table / day, table, since, FOREVER)
-        for table in ("decisions", "broker_rounds")
+        day_rows(history / f"v{VERSION}" / table / day, table, since) for table in ("decisions", "broker_rounds")
     )
     if not rounds.num_rows:
         return None

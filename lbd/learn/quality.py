@@ -77,45 +77,37 @@ class QualityCheck:
 def file_checks(files: int, damage: Iterable[str]) -> tuple[QualityCheck, ...]:
     """Checks of the files: how many there are, and for each that is left out what it is found to be."""
     found = list(damage)
-    return tuple(
-        QualityCheck(name, found.count(name), _share(found.count(name), files), "files", WRONG_SHARE, meaning)
-        for name, meaning in (
-            (UNREADABLE_FILE, "no Parquet, or only part of it; left out"),
-            (WRONG_CHECKSUM, "a page is not as it was written; the file is left out"),
-        )
-    )
+    return (
+        _check(UNREADABLE_FILE, found.count(UNREADABLE_FILE), files, "files", WRONG_SHARE,
+               "no Parquet, or only part of it; left out"),
+        _check(WRONG_CHECKSUM, found.count(WRONG_CHECKSUM), files, "files", WRONG_SHARE,
+               "a page is not as it was written; the file is left out"),
+    )  # fmt: skip
 
 
 def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
     """Checks of rounds and samples."""
     repeated = read.rounds_read - read.rounds_kept - read.rounds_overtaken
-    covered = read.seconds_seen + read.seconds_silent
+    silent = _share(read.seconds_silent, read.seconds_seen + read.seconds_silent)
     return (
-        QualityCheck(
-            "repeated-round", repeated, _share(repeated, read.rounds_read), "rounds", None,
-            "there already, as after a second import; counts once",
-        ),
-        QualityCheck(
-            "clock-set-back", read.rounds_overtaken, _share(read.rounds_overtaken, read.rounds_read), "rounds",
-            WRONG_SHARE, "later turns have earlier times; the earlier turns are left out",
-        ),
-        QualityCheck(
-            "missing-number", read.samples_missing, _share(read.samples_missing, read.samples_read), "samples",
-            WRONG_SHARE, "the broker reported no usage; left out",
-        ),
-        QualityCheck(
-            "negative-number", read.samples_negative, _share(read.samples_negative, read.samples_read), "samples",
-            WRONG_SHARE, "a usage below zero; left out",
-        ),
-        QualityCheck(
-            "untrusted-sample", read.samples_doubted, _share(read.samples_doubted, read.samples_kept), "samples used",
-            MISSING_SHARE, "the live turn did not trust it, and a replay does not either",
-        ),
-        QualityCheck(
-            "silence", read.gaps, _share(read.seconds_silent, covered), "time", MISSING_SHARE,
-            "more than three minutes without a round, within a day; counts as no time",
-        ),
+        _check("repeated-round", repeated, read.rounds_read, "rounds", None,
+               "there already, as after a second import; counts once"),
+        _check("clock-set-back", read.rounds_overtaken, read.rounds_read, "rounds", WRONG_SHARE,
+               "later turns have earlier times; the earlier turns are left out"),
+        _check("missing-number", read.samples_missing, read.samples_read, "samples", WRONG_SHARE,
+               "the broker reported no usage; left out"),
+        _check("negative-number", read.samples_negative, read.samples_read, "samples", WRONG_SHARE,
+               "a usage below zero; left out"),
+        _check("untrusted-sample", read.samples_doubted, read.samples_kept, "samples used", MISSING_SHARE,
+               "the live turn did not trust it, and a replay does not either"),
+        QualityCheck("silence", read.gaps, silent, "time", MISSING_SHARE,
+                     "more than three minutes without a round, within a day; counts as no time"),
     )  # fmt: skip
+
+
+def _check(name: str, count: int, among: int, whole: str, limit: float | None, meaning: str) -> QualityCheck:
+    """A check whose share is its count among so many."""
+    return QualityCheck(name, count, _share(count, among), whole, limit, meaning)
 
 
 def traffic_check(rounds: int, carried: float, reported: float) -> QualityCheck:

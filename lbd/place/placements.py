@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lbd.load import scoring
 from lbd.load.scoring import broker_conf
 from lbd.model import MSG_IN, MSG_OUT
+from lbd.text import first_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -448,9 +449,8 @@ def _order(broker: str, ranked: Sequence[str], placed: _Bounded) -> str:
     passed = ranked[: ranked.index(broker)]
     if not passed:
         return f"first by hash, with {placed.share(broker):.0%} of the free capacity"
-    full = ", ".join(f"{one} with {placed.count(one)} of at most {placed.most(one)} answers" for one in passed[:3])
-    more = f" and {len(passed) - 3} more" if len(passed) > 3 else ""
-    return f"number {len(passed) + 1} by hash, after {full}{more}"
+    full = first_names([f"{one} with {placed.count(one)} of at most {placed.most(one)} answers" for one in passed])
+    return f"number {len(passed) + 1} by hash, after {full}"
 
 
 # --- AvgShedder: the destination that its shedding side planned, else by hash

@@ -24,7 +24,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lbd.errors import UsageError
-from lbd.files import FRESH, NO_FILE, make_directory, move, reading, remove, remove_directory, replacing
+from lbd.files import FRESH, NO_FILE, YEAR_10000, make_directory, move, reading, remove, remove_directory, replacing
 from lbd.model import RESOURCES, Rows
 from lbd.store.history_tables import COLUMNS, COUNTS, RATES, TABLES, VERSION, TableRows, schema, table_version
 from lbd.store.scores import Scores
@@ -621,7 +621,7 @@ def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tup
             start += size
 
 
-def day_rows(day: Path, table: str, since: float, until: float) -> pa.Table:
+def day_rows(day: Path, table: str, since: float, until: float = YEAR_10000 - 1) -> pa.Table:
     """A day's rows between two times (epoch seconds), in the order of time; ``day`` is a folder of the table.
 
     Raises :class:`UsageError` for files that cannot be read, or are of a newer version.

@@ -12,6 +12,7 @@ from lbd.permit.evidence import departures, settled_at
 from lbd.permit.progress import standing_still
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
+from lbd.text import first_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,10 +65,6 @@ def current_holds(
         yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
 
 
-NAMED = 3
-"""Brokers that a sentence names; the others are counted."""
-
-
 def with_members(turn_memory: TurnMemory, observation: Observation) -> TurnMemory:
     """The memory, with when active brokers last came or went; the first round counts as no change."""
     members, now = list(observation.active), observation.snapshot.taken_at
@@ -89,12 +86,7 @@ def with_members(turn_memory: TurnMemory, observation: Observation) -> TurnMemor
 def _who_changed(turn_memory: TurnMemory) -> str:
     """The brokers of the last change, as text; an lbd of before kept none."""
     changes = (turn_memory.members_left, "left"), (turn_memory.members_joined, "joined")
-    return ", ".join(f"{_names(brokers)} {what}" for brokers, what in changes if brokers) or "brokers came or went"
-
-
-def _names(brokers: list[str]) -> str:
-    more = len(brokers) - NAMED
-    return f"{', '.join(brokers[:NAMED])}{f' and {more} more' if more > 0 else ''}"
+    return ", ".join(f"{first_names(brokers)} {what}" for brokers, what in changes if brokers) or "brokers came or went"
 
 
 _DATA_DETAIL = {

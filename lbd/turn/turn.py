@@ -253,8 +253,11 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     known = (snapshot, decision.facts.scores, policies, decision.unloads, permission)
     ledger = parts.ledger(*known, shown_after_seconds=observation.sample_interval_seconds)
     used = ledger.budget.usage()
-    cold = cold_brokers(snapshot) if rest is None and _goes_in_waves(parts, snapshot, decision, used) else frozenset()
-    wave, after_warm_up = one_bundle_each(decision.unloads, cold if rest is None else rest.has_room(snapshot, score))
+    if rest is not None:
+        cold = rest.has_room(snapshot, score)
+    else:
+        cold = cold_brokers(snapshot) if _goes_in_waves(parts, snapshot, decision, used) else frozenset()
+    wave, after_warm_up = one_bundle_each(decision.unloads, cold)
     permitted = permit(wave, ledger)
     permitted = replace(permitted, skips=(*permitted.skips, *after_warm_up))
     expected = ledger.expected(permitted.unloads)

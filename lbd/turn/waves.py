@@ -90,8 +90,7 @@ class Rest:
 
     def has_room(self, snapshot: Snapshot, scores: Mapping[str, float]) -> frozenset[str]:
         """Those that warm up and are so far below the mean that they may have one more bundle each."""
-        mean = sum(scores.values()) / max(len(scores), 1)
-        return frozenset(broker for broker in self.warms_up(snapshot, scores) if scores[broker] <= mean - ROOM_POINTS)
+        return _far_below_mean(self.warms_up(snapshot, scores), scores)
 
     def _above(self, broker: str, scores: Mapping[str, float]) -> str:
         """How many points a broker has, where that is more than was predicted; a source at the end of its CPU may have
@@ -106,7 +105,8 @@ class Rest:
     def unready(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Brokers that the waves have touched and that no further move may touch yet, each with why."""
         hidden = {broker: f"live CPU does not show {broker} yet" for broker in sorted(self.not_shown(snapshot))}
-        warm_up, room = self.warms_up(snapshot, scores), self.has_room(snapshot, scores)
+        warm_up = self.warms_up(snapshot, scores)
+        room = _far_below_mean(warm_up, scores)
         busy = {broker: f"{broker} warms up ({points})" for broker, points in warm_up.items() if broker not in room}
         return {**hidden, **busy}
 
@@ -152,6 +152,11 @@ class Rest:
     def ended_text(self, why: str) -> str:
         """That the plan is given up, for the sentence of the turn."""
         return f"plan {self.plan} ends, {counted(len(self.unloads), 'bundle')} not moved: {why}"
+
+
+def _far_below_mean(brokers: Iterable[str], scores: Mapping[str, float]) -> frozenset[str]:
+    mean = sum(scores.values()) / max(len(scores), 1)
+    return frozenset(broker for broker in brokers if scores[broker] <= mean - ROOM_POINTS)
 
 
 @dataclass(frozen=True)

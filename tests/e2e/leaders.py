@@ -111,14 +111,18 @@ class Pair:
     def strike(self, hot: Hot, how: str, number: int) -> TakeOver:
         """In the midst of a move the leader is killed, stopped or cut off; returns when the other one leads.
 
-        ``number`` picks how long after the intent that is.
+        ``number`` picks how long after the intent that is. A request that lbd refuses hits no move: another is made.
         """
         leader = self.leader()
         heir = self.other(leader)
         written, before = _size(leader), _times_led(heir)
         process = self._asking(leader, hot)
         deadline = time.monotonic() + INTENT_SECONDS
-        while _size(leader) == written and process.poll() is None and time.monotonic() < deadline:
+        while _size(leader) == written and time.monotonic() < deadline:
+            if process.poll() is not None:
+                text, _ = process.communicate()
+                self._note(process.returncode, text)
+                process = self._asking(leader, hot)
             time.sleep(0.001)
         time.sleep(DELAYS_SECONDS[number % len(DELAYS_SECONDS)])
         struck = time.monotonic()
