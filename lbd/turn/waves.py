@@ -2,9 +2,9 @@
 
 A plan is made for the whole imbalance, on evidence of minutes. Each further wave goes when the one before has landed,
 and only while that evidence holds: no hold came, every move landed, and no broker has more CPU load than was
-predicted. Anything else ends the plan, and the next one needs evidence of its own. A broker that was cold when the plan
-was made may have more for a while: it warms up, and is waited for. What remains of a plan is kept in memory only: after
-a kill, a failover or a change of settings the next turns make a new plan.
+predicted, by ten seconds of it twice. Anything else ends the plan, and the next one needs evidence of its own. A
+broker that was cold when the plan was made may have more for a while: it warms up, and is waited for. What remains of
+a plan is kept in memory only: after a kill, a failover or a change of settings the next turns make a new plan.
 """
 
 from __future__ import annotations
@@ -80,27 +80,34 @@ class Rest:
         shown = {snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()}
         return frozenset(self.expected.keys() - shown)
 
+    def above(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
+        """Touched brokers whose live CPU shows more points than were predicted, each with both numbers.
+
+        A source at the end of its CPU may have more: its score hid what it had to do.
+        """
+        sources, above = {unload.source for unload in self.unloads}, dict[str, str]()
+        for broker in sorted(self.expected.keys() & scores.keys() - self.not_shown(snapshot)):
+            score, expected = scores[broker], self.expected[broker]
+            if not is_expected(score, expected, self.above_points, saturates=broker in sources):
+                above[broker] = f"{score:.1f} points, predicted were {expected:.1f}"
+        return above
+
+    def doubted(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
+        """Those above by their first ten seconds of CPU alone. Clients connect and catch up in that time."""
+        if (live := snapshot.brokers.live) is None:
+            return {}
+        once = {snapshot.brokers.ids[at] for at in np.flatnonzero(np.isnan(live.apart)).tolist()}
+        return {broker: points for broker, points in self.above(snapshot, scores).items() if broker in once}
+
     def warms_up(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
-        """Cold brokers that have more than was predicted and are still in time, each with its points."""
+        """Those above that were cold and are still in time."""
         if not 0 <= snapshot.taken_at - self.began_at <= WARM_UP_SECONDS:
             return {}
-        above = ((broker, self._above(broker, scores)) for broker in sorted(self.cold & self.expected.keys()))
-        hidden = self.not_shown(snapshot)
-        return {broker: points for broker, points in above if points and broker not in hidden}
+        return {broker: points for broker, points in self.above(snapshot, scores).items() if broker in self.cold}
 
     def has_room(self, snapshot: Snapshot, scores: Mapping[str, float]) -> frozenset[str]:
         """Those that warm up and are so far below the mean that they may have one more bundle each."""
         return _far_below_mean(self.warms_up(snapshot, scores), scores)
-
-    def _above(self, broker: str, scores: Mapping[str, float]) -> str:
-        """How many points a broker has, where that is more than was predicted; a source at the end of its CPU may have
-        more: its score hid what it had to do.
-        """
-        score, expected = scores.get(broker), self.expected[broker]
-        saturates = broker in {unload.source for unload in self.unloads}
-        if score is None or is_expected(score, expected, self.above_points, saturates=saturates):
-            return ""
-        return f"{score:.1f} points, predicted were {expected:.1f}"
 
     def unready(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Brokers that the waves have touched and that no further move may touch yet, each with why."""
@@ -108,7 +115,9 @@ class Rest:
         warm_up = self.warms_up(snapshot, scores)
         room = _far_below_mean(warm_up, scores)
         busy = {broker: f"{broker} warms up ({points})" for broker, points in warm_up.items() if broker not in room}
-        return {**hidden, **busy}
+        doubted = self.doubted(snapshot, scores).items()
+        first = {broker: f"{broker} has {points}: ten more seconds of CPU decide" for broker, points in doubted}
+        return {**hidden, **first, **busy}
 
     def waits(self, snapshot: Snapshot, scores: Mapping[str, float]) -> str:
         """Why none of it can go in this turn; empty where some of it can."""
@@ -129,7 +138,7 @@ class Rest:
         1. A hold, other than that moves are under way.
         2. A move that did not land.
         3. A broker with more CPU load than predicted: a destination carries more than it should, and the load of a
-           source is not in its bundles. One that warms up is waited for.
+           source is not in its bundles. One that warms up is waited for, and the second ten seconds of each.
         4. Evidence that is too old.
         """
         if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
@@ -139,11 +148,11 @@ class Rest:
             return f"{failed.unload.bundle}: {failed.result.value}"
         if finished.skips:
             return f"{finished.skips[0].what}: {finished.skips[0].reason.label}"
-        hidden, warm_up = self.not_shown(snapshot), self.warms_up(snapshot, scores)
-        for broker in sorted(self.expected):
-            if broker not in scores:
-                return f"{broker} gives no load report"
-            if broker not in hidden and broker not in warm_up and (points := self._above(broker, scores)):
+        if away := sorted(self.expected.keys() - scores.keys()):
+            return f"{away[0]} gives no load report"
+        waited_for = self.doubted(snapshot, scores).keys() | self.warms_up(snapshot, scores).keys()
+        for broker, points in self.above(snapshot, scores).items():
+            if broker not in waited_for:
                 return f"{broker} has {points}"
         waited = snapshot.taken_at - self.began_at
         in_time = 0 <= waited <= (WARM_UP_SECONDS if self.cold & self.expected.keys() else WAIT_SECONDS)

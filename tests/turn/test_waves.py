@@ -175,6 +175,23 @@ def test_a_broker_that_warms_up_excuses_nothing_else(
     assert COLD_REST.contradiction(hold, finished, seen, points(seen))
 
 
+@pytest.mark.parametrize(
+    ("hot", "apart", "waits", "ends"),
+    [
+        (83, np.nan, "hot:8080 has 83.0 points, predicted were 70.0: ten more seconds of CPU decide", ""),
+        (83, 7, "", "hot:8080 has 83.0 points, predicted were 70.0"),
+        (80, np.nan, "", ""),
+    ],
+    ids=["first ten seconds", "twice ten", "as predicted"],
+)
+def test_ten_seconds_of_cpu_alone_end_no_plan(hot: float, apart: float, waits: str, ends: str):
+    """The first after a move may still hold what the source did before it: the wave waits for ten more."""
+    seen = shown(snapshot(two(hot, 30)), 15, 15)
+    seen = replace(seen, brokers=replace(seen.brokers, live=replace(seen.brokers.live, apart=np.array([apart, apart]))))
+    assert REST.waits(seen, points(seen)) == (waits and f"plan ebee567d waits after wave 1: {waits}")
+    assert REST.contradiction(None, landed(), seen, points(seen)) == ends
+
+
 def test_by_reports_alone_no_wave_is_shown():
     """Their CPU is the mean of a minute that ended up to a minute ago; and nothing is contradicted by it."""
     seen = snapshot(two(99, 99))
