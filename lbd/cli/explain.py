@@ -278,7 +278,8 @@ def _service_lines(move: MoveStory) -> Iterator[Line]:
         return
     before, after = (one.words if one is not None else "" for one in (move.clients_before, move.clients_after))
     counts = f"before: {before}; after: {after or 'not reported'}" if before else ""
-    told = (served_text(move.served, move.reconnect_seconds), move.served_detail, counts)
+    service = served_text(move.served, move.reconnect_seconds, move.clients_before, move.clients_after)
+    told = (service, move.served_detail, counts)
     yield "", "; ".join(filter(None, told)), "bold red" if move.served == "no" else "dim"
 
 

@@ -230,7 +230,8 @@ def _remarks(move: MoveRecord, end: str) -> Iterator[str]:
         yield f"owner {move.owner.removesuffix(end)}"
     if move.attempt > 1:
         yield f"attempt {move.attempt}"
-    service = served_text(move.served, move.reconnect_seconds) if move.served in {"yes", "no"} else ""
+    clients = move.clients_before, move.clients_after
+    service = served_text(move.served, move.reconnect_seconds, *clients) if move.served in {"yes", "no"} else ""
     lost = move.served_detail if move.served == "no" else ""
     yield from (part for part in (service, lost, move.detail, move.reason) if part)
 

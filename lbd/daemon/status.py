@@ -72,8 +72,9 @@ def move_line(ended: Outcome | Skip) -> tuple[str, dict[str, Any]]:
 
 def served_line(landing: Landing, service: ServiceResult) -> tuple[str, dict[str, Any]]:
     """Whether the clients of a move that landed are back."""
-    words = served_text(service.served, service.reconnect_seconds)
-    facts = msgspec.to_builtins({**vars(service), "clients_before": landing.unload.clients_before})
+    before = landing.unload.clients_before
+    words = served_text(service.served, service.reconnect_seconds, before, service.clients_after)
+    facts = msgspec.to_builtins({**vars(service), "clients_before": before})
     ends = {"bundle": landing.bundle, "source": landing.unload.source, "destination": landing.unload.destination}
     return f"{words}: {landing.bundle}", {**ends, **facts}
 

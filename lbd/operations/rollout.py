@@ -117,7 +117,7 @@ def too_hot(scores: Mapping[str, float], limit: float) -> str:
 def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
     """It owns nothing, or was restarted before that; else the drain goes on, or is ordered once more."""
     broker, work = rollout.broker, facts.work
-    if broker not in facts.active or _restarted(rollout, facts):
+    if _has_left(rollout, facts):
         return _phase(rollout, facts, "restart", gone_at=facts.now)
     if work is not None and facts.drained and rollout.begun:
         if not work.owned and work.owned is not None:
@@ -140,8 +140,7 @@ def _restart(rollout: Rollout, facts: RolloutInput) -> Rollout:
             advanced = changed(rollout, done=done, broker=following, started_at=facts.started.get(following))
             return _phase(advanced, facts, "drain", gone_at=None)
         return _phase(changed(rollout, done=done), facts, "fill", gone_at=None)
-    gone = rollout.broker not in facts.active or _restarted(rollout, facts)
-    if gone and rollout.gone_at is None:
+    if rollout.gone_at is None and _has_left(rollout, facts):
         return changed(rollout, gone_at=facts.now)
     since = rollout.phase_at if rollout.executes else rollout.gone_at
     if since is not None and facts.now - since > rollout.timeout_seconds:
@@ -194,6 +193,11 @@ def is_back(rollout: Rollout, facts: RolloutInput) -> bool:
     """Whether the broker at work was restarted, and its report is trusted again."""
     was_away = rollout.gone_at is not None and rollout.started_at is None
     return rollout.broker in facts.active & facts.usable and (was_away or _restarted(rollout, facts))
+
+
+def _has_left(rollout: Rollout, facts: RolloutInput) -> bool:
+    """Whether the broker at work is away, or was restarted since it came to its turn."""
+    return rollout.broker not in facts.active or _restarted(rollout, facts)
 
 
 def _restarted(rollout: Rollout, facts: RolloutInput) -> bool:
@@ -277,7 +281,7 @@ class Rolling:
         if rollout is not None:
             if request.brokers and set(request.brokers) != set(rollout.brokers):
                 raise RefusedError(f"{rollout.summary}; lbd rollout --stop ends it")
-            return RequestResult(0, f"It goes on: {rollout.summary}.")
+            return RequestResult(0, f"It goes on: {self._look_again(rollout, tools).summary}.")
         rollout = order_rollout(request, self._draining.in_force(), self._now(), tools)
         rollout = changed(rollout, splitting=splitting_before(tools.admin))
         self._rollouts.save(rollout)
@@ -289,6 +293,18 @@ class Rolling:
         self.on_change(rollout)
         order = f"{counted(len(rollout.brokers), 'broker')}, {rollout.broker} first"
         return RequestResult(0, f"The rollout has begun: {order}.")
+
+    def _look_again(self, rollout: Rollout, tools: Tools) -> Rollout:
+        """The command is repeated: the file may be older than a restart, and a broker must not be restarted twice."""
+        hold = self._held()
+        if rollout.phase != "restart" or rollout.gone_at is not None or (hold is not None and hold[0] in AWAY):
+            return rollout
+        observation = tools.parts.observer.observe()
+        started = start_times(observation.snapshot.brokers)
+        facts = RolloutInput(self._now(), frozenset(observation.active), started=started)
+        after = changed(rollout, gone_at=facts.now) if _has_left(rollout, facts) else rollout
+        self._save(rollout, after)
+        return after
 
     def _stop(self, request: RolloutRequest, rollout: Rollout | None) -> RequestResult:
         if rollout is None:

@@ -234,11 +234,16 @@ def sampled(topics: Iterable[str]) -> list[str]:
     return [own[at * len(own) // most] for at in range(most)]
 
 
-def served_text(served: Served, reconnect_seconds: float | None) -> str:
-    """The result of a move in words."""
-    if served == "yes":
-        return "clients are back" + (f", after {reconnect_seconds:.1f} s" if reconnect_seconds is not None else "")
-    return "clients are not back" if served == "no" else "not known whether clients are back"
+def served_text(
+    served: Served, reconnect_seconds: float | None, before: BundleClients | None, after: BundleClients | None
+) -> str:
+    """The result of a move in words, with the numbers where some clients have not come back."""
+    if served != "yes":
+        return "clients are not back" if served == "no" else "not known whether clients are back"
+    number = ""
+    if before is not None and after is not None and after.connected < before.connected:
+        number = f"{after.connected} of {before.connected} "
+    return f"{number}clients are back" + (f", after {reconnect_seconds:.1f} s" if reconnect_seconds is not None else "")
 
 
 # --- the hold

@@ -401,6 +401,43 @@ class TestHandedOver:
         assert len(died) >= 3 * len(names)
         assert Drains(tmp_path).all() == []
 
+    def test_a_broker_that_left_meanwhile_is_not_due_again(
+        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The next process has taken no turn yet, and the command is repeated: it would restart the broker twice."""
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            balance(lbd)
+            begin(lbd, asked(cluster.brokers[1]))
+            operator = Operator(lbd)
+            found = operator.step()
+            while found is not None and found.phase != "restart":
+                found = operator.step()
+        assert found is not None
+        assert (operator.restarted, found.gone_at) == ([cluster.brokers[1]], None)
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            answer = begin(lbd, asked(cluster.brokers[1]))
+            again = Rollouts(tmp_path).under_way()
+        assert again is not None
+        assert again.gone_at is not None
+        assert f"It goes on: rollout, 0 of 1 brokers restarted: {cluster.brokers[1]} is restarted, and not" in answer
+
+    def test_a_broker_that_has_not_left_is_still_due(
+        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Whoever repeats the command then has it restarted."""
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            balance(lbd)
+            begin(lbd, asked(cluster.brokers[1]))
+            operator = Operator(lbd)
+            operator.restart = lambda _: None  # type: ignore[method-assign]
+            while (found := operator.step()) is not None and found.phase != "restart":
+                pass
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            begin(lbd, asked(cluster.brokers[1]))
+            again = Rollouts(tmp_path).under_way()
+        assert again is not None
+        assert (again.phase, again.gone_at) == ("restart", None)
+
     def test_a_file_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
         """With what to do; lbd goes on balancing, and restarts nothing."""
         begin(lbd, asked())

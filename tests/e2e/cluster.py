@@ -26,7 +26,7 @@ from tests.e2e import artifacts, cgroups, processes, security, settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-START_TIMEOUT_SECONDS = 120.0
+START_TIMEOUT_SECONDS = 300.0
 SETUP_TIMEOUT_SECONDS = 60.0
 DUMP_SECONDS = 2.0
 _BURNER = "while True: pass"

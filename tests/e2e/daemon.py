@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.e2e.journal import Move
     from tests.e2e.witness import Witness
 
-START_TIMEOUT_SECONDS = 30.0
+START_TIMEOUT_SECONDS = 90.0
 END_TIMEOUT_SECONDS = 60.0
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _ROOT = Path(__file__).parents[2]

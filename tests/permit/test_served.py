@@ -23,6 +23,7 @@ from lbd.permit.served import (
     judge,
     recovered,
     sampled,
+    served_text,
     unserved_text,
     with_clients,
 )
@@ -226,6 +227,23 @@ def test_a_plan_is_told_with_what_stands_before_it():
     moves = [Unload(BUNDLE, SOURCE, DESTINATION, 1, 1), Unload(bundle(9), SOURCE, DESTINATION, 1, 1)]
     assert [one.clients_before for one in with_clients(moves, seen)] == [BEFORE, None]
     assert with_clients([], seen) == ()
+
+
+@pytest.mark.parametrize(
+    ("served", "seconds", "after", "expected"),
+    [
+        ("yes", 0.44, BEFORE, "clients are back, after 0.4 s"),
+        ("yes", 0.44, None, "clients are back, after 0.4 s"),
+        ("yes", None, BundleClients(4, 4, 8), "clients are back"),
+        ("yes", 3.4, BundleClients(4, 4, 5), "9 of 10 clients are back, after 3.4 s"),
+        ("no", None, BundleClients(0, 0, 0), "clients are not back"),
+        ("unknown", None, None, "not known whether clients are back"),
+    ],
+    ids=["all", "not on the report", "more than before", "one is missing", "none", "nobody knows"],
+)
+def test_the_result_in_words(served: Any, seconds: float | None, after: BundleClients | None, expected: str):
+    """A client that has not come back is counted, because it may wait on its old broker for ever."""
+    assert served_text(served, seconds, BEFORE, after) == expected
 
 
 def test_the_hold_names_the_first_and_counts_the_rest():
