@@ -18,8 +18,8 @@ PLACEHOLDERS = (
     (r"\bhelm install ", "helm template "),
     (r"\blbd history export --since 1d\b", "lbd history export --history {history} --since 3650d"),
     (r"--hours 24\b", "--hours 2"),
-    (r"--hours 168\b", "--hours 12"),
-    (r"--candidates 24\b", "--candidates 6"),
+    (r"--hours 168\b", "--hours 6"),
+    (r"--candidates 24\b", "--candidates 3"),
     (r"(?<=\s)/(etc|opt|usr)/", r"{root}/\1/"),
 )
 """Of the reader's cluster, and the simulated one's for it; patterns in this order."""

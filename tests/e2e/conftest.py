@@ -2,6 +2,8 @@
 
 A test asks for the fixture `cluster` and gets a whole, unthrottled cluster, once per Pulsar version. What else it
 needs it says with a mark: `@pytest.mark.cluster(tokens=True, tls=True, settings={...}, versions=["4.0.8"], own=True)`.
+Of the tests that share a cluster those marked `late=1` come after the others, because lbd trusts a broker two minutes
+after its start, and those marked `late=2` after these, because they kill brokers.
 A test runs on the first of its versions in CI, and on the others under the marker `soak`. What differs between
 versions is marked `every_version=True`, and runs on three in CI.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -47,17 +49,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on clusters of the same kind stand side by side, so that each kind is started once.
+    """Tests on clusters of the same kind stand side by side, so that each kind is started once, late ones at the end.
 
     They come last, but of a worker first: see `ONE_WORKER` in tests/conftest.py.
     """
     order = {spec: number for number, spec in enumerate(dict.fromkeys(_spec_of(item) for item in items))}
     versions = (*_versions(), *artifacts.SOAK_VERSIONS)
 
-    def place(item: pytest.Item) -> tuple[bool, int, int]:
+    def place(item: pytest.Item) -> tuple[bool, int, int, int]:
         spec = _spec_of(item)
         version = versions.index(spec.version) if spec is not None and spec.version in versions else 0
-        return (spec is None) is ONE_OF_WORKERS, version, order[spec]
+        return (spec is None) is ONE_OF_WORKERS, version, order[spec], _wanted(item).get("late", 0)
 
     items.sort(key=place)
 
@@ -114,9 +116,14 @@ def quotas() -> None:
         parts.do_without("skew", reason)
 
 
+def _wanted(item: pytest.Item) -> dict[str, Any]:
+    mark = item.get_closest_marker("cluster")
+    return dict(mark.kwargs) if mark else {}
+
+
 def _parameters(metafunc: pytest.Metafunc) -> list[ParameterSet]:
-    mark = metafunc.definition.get_closest_marker("cluster")
-    wanted = dict(mark.kwargs) if mark else {}
+    wanted = _wanted(metafunc.definition)
+    wanted.pop("late", None)
     versions: Sequence[str] = wanted.pop("versions", None) or (*_versions(), *_soak_versions())
     usual = versions if wanted.pop("every_version", False) else versions[:1]
     if wanted.pop("own", False):

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Victim = Literal["lbd", "leader", "broker"]
 
 REQUEST_SECONDS = 30.0
+ASKED_AGAIN_SECONDS = 8.0
+"""A request is a process, and what brokers say of their CPU changes once a minute."""
+
 OWNED_AGAIN_SECONDS = 90.0
 INTENT_SECONDS = 30.0
 CLOSED_SECONDS = 120.0
@@ -156,7 +159,7 @@ class Storm:
         while self._request(None) == 4:
             if time.monotonic() > deadline:
                 raise AssertionError(f"lbd moves nothing: {self.said}; its log ends with\n{self.daemon.last_lines()}")
-            time.sleep(3)
+            time.sleep(ASKED_AGAIN_SECONDS)
 
     def _request(self, victim: Victim | None) -> int:
         if victim not in (None, "lbd"):

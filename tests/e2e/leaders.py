@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.e2e import journal
 from tests.e2e.daemon import Daemon
-from tests.e2e.kills import DELAYS_SECONDS, INTENT_SECONDS, Hot
+from tests.e2e.kills import ASKED_AGAIN_SECONDS, DELAYS_SECONDS, INTENT_SECONDS, Hot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -99,7 +99,7 @@ class Pair:
         while self.ask(self.leader(), hot) != 0:
             if time.monotonic() > deadline:
                 raise AssertionError(f"nothing is moved: {self.said}\n{self.last_lines()}")
-            time.sleep(2)
+            time.sleep(ASKED_AGAIN_SECONDS)
 
     def ask(self, daemon: Daemon, hot: Hot) -> int:
         """One move by hand, to its end; the exit code."""

@@ -32,6 +32,13 @@ def remove_namespace(cluster: Cluster, tenant_and_name: str) -> None:
     _call(cluster, "DELETE", f"/admin/v2/namespaces/{tenant_and_name}", (204, 404), params={"force": "true"})
 
 
+def remove_all(cluster: Cluster, tenant: str = TENANT) -> None:
+    """Delete every namespace of the tenant: what earlier tests have left on the brokers is no load any more."""
+    answer = probe.ask(cluster, "GET", f"{cluster.admin_urls[0]}/admin/v2/namespaces/{tenant}")
+    for name in answer.json() if answer.status_code != 404 else ():  # no test has made the tenant yet
+        remove_namespace(cluster, name)
+
+
 def isolate(cluster: Cluster, name: str, policy: Mapping[str, Any]) -> None:
     """Set a namespace isolation policy."""
     path = f"/admin/v2/clusters/{settings.CLUSTER}/namespaceIsolationPolicies/{name}"

@@ -25,6 +25,13 @@ LOAD_MANAGERS = {
     "noop": "org.apache.pulsar.broker.loadbalance.NoopLoadManager",
 }
 
+AS_DELIVERED = {
+    "loadBalancerSheddingEnabled": "true",
+    "systemTopicEnabled": "true",
+    "topicLevelPoliciesEnabled": "true",
+}
+"""What Pulsar does by default and most clusters of the tests do not: shed by itself, and keep topic policies."""
+
 _OPENED = (
     "java.base/java.io",
     "java.base/java.util.zip",

@@ -123,6 +123,25 @@ def counted(side: Side) -> Told:
 
 
 @pytest.mark.cluster(versions=[VERSION])
+def test_fake_and_real_brokers_answer_alike(cluster: Cluster, tell: Callable[[str], None]):
+    """Every call that lbd makes, right and wrong, asked at leader, owner and others; the table is in the documents.
+
+    The first test on its cluster: of brokers that nobody has set anything on.
+    """
+    with fake() as (simulated, ours), real(cluster) as theirs:
+        agreement.arranged(ours)
+        agreement.arranged(theirs)
+        found = compared(ours, theirs, CALLS)
+        with with_policies(cluster, simulated):
+            found += compared(ours, theirs, WITH_POLICIES)
+        found.append((LOAD_REPORT, ours.ask(LOAD_REPORT), counted(theirs)))
+    rows = [row(call, told) for call, _, told in found]
+    tell("\n".join(rows))
+    assert differences(found) == []
+    assert [line for line in rows if line not in TABLE.read_text()] == []
+
+
+@pytest.mark.cluster(versions=[VERSION])
 def test_they_tell_of_topics_and_split_alike(cluster: Cluster, tell: Callable[[str], None]):
     """Right and wrong splits, and what becomes of the bundles; a topic is loaded where it is made."""
     loaded = _topics()[2]
@@ -176,22 +195,6 @@ def differences(found: Iterable[tuple[Call, Told, Told]]) -> list[str]:
         for call, ours, theirs in found
         if not agree(call, ours, theirs)
     ]
-
-
-@pytest.mark.cluster(versions=[VERSION], own=True)
-def test_fake_and_real_brokers_answer_alike(cluster: Cluster, tell: Callable[[str], None]):
-    """Every call that lbd makes, right and wrong, asked at leader, owner and others; the table is in the documents."""
-    with fake() as (simulated, ours), real(cluster) as theirs:
-        agreement.arranged(ours)
-        agreement.arranged(theirs)
-        found = compared(ours, theirs, CALLS)
-        with with_policies(cluster, simulated):
-            found += compared(ours, theirs, WITH_POLICIES)
-        found.append((LOAD_REPORT, ours.ask(LOAD_REPORT), counted(theirs)))
-    rows = [row(call, told) for call, _, told in found]
-    tell("\n".join(rows))
-    assert differences(found) == []
-    assert [line for line in rows if line not in TABLE.read_text()] == []
 
 
 @pytest.mark.cluster(versions=[VERSION])

@@ -13,6 +13,7 @@ from lbd.store.control import REFUSED
 from tests.e2e import hung, placing, probe
 from tests.e2e.balancing import run
 from tests.e2e.daemon import Daemon
+from tests.e2e.kills import ASKED_AGAIN_SECONDS
 from tests.e2e.test_daemon import BY_HAND
 from tests.e2e.traffic import Traffic
 
@@ -44,15 +45,16 @@ def _drained(daemon: Daemon, target: str) -> CompletedProcess[str]:
         done = run(daemon.command(*words), ENDS_WITHIN_SECONDS)
         if done.returncode != REFUSED or time.monotonic() > deadline or hung.silent(daemon.cluster):
             return done
-        time.sleep(2)
+        time.sleep(ASKED_AGAIN_SECONDS)
 
 
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], own=True)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], late=1)
 def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
 ):
     """32 bundles under traffic on one broker of three, several moving at once, through a running lbd."""
     target = cluster.brokers[0]
+    placing.remove_all(cluster)
     bundles = placing.namespace(cluster, f"drain{time.time_ns()}", BUNDLES)
     namespace = bundles[0].rpartition("/")[0]
     topics = [f"persistent://{namespace}/t{number}" for number in range(BUNDLES)]

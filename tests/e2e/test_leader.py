@@ -41,7 +41,7 @@ TAKEN_OVER_SECONDS = 30.0
 
 
 @pytest.mark.usefixtures("quotas")
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], late=1)
 def test_the_other_one_takes_over(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """Two kills in the midst of moves; one that stands still is missed a minute or two later, at length."""
     struck(cluster, tmp_path, tell, ["kill -9"] * 2)

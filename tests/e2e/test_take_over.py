@@ -17,6 +17,7 @@ import yaml
 from tests.e2e import probe
 from tests.e2e.artifacts import DEFAULT_VERSIONS
 from tests.e2e.balancing import run
+from tests.e2e.settings import AS_DELIVERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
 
 KEY = "loadBalancerSheddingEnabled"
-SHEDS = {KEY: "true"}
 CONFIGURATION = "/admin/v2/brokers/configuration"
 OTHER_VERSIONS = ["5.0.0-M1", "3.3.6", "2.11.0"]
-KILLS = 16
+KILLS, KILLS_AT_LENGTH = 8, 16
 DEADLINE_SECONDS = 20.0
 
 LATEST_KILL_SECONDS = 0.25
@@ -184,10 +184,10 @@ def told(process: subprocess.Popen[str]) -> Any:
     return json.loads(process.stdout.readline())
 
 
-def killed_and_released(site: Site, before: str | None) -> None:
+def killed_and_released(site: Site, before: str | None, kills: int) -> None:
     """Runs and releases that are killed at random moments, in a random order, until a release ends."""
     chance = random.Random(f"{site.cluster.spec.version} {before}")
-    while site.left.total() < KILLS:
+    while site.left.total() < kills:
         for work in ["run", *chance.choices(["run", "release", "release"], k=chance.randrange(4))]:
             site.killed(work, chance.uniform(0.0, LATEST_KILL_SECONDS), changing=chance.random() < 0.6)
         done = site.lbd("release")
@@ -197,7 +197,7 @@ def killed_and_released(site: Site, before: str | None) -> None:
         assert site.wait("true") < 1.0, done.stdout
 
 
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=AS_DELIVERED)
 def test_refuse_changes_nothing(site: Site):
     """Exit 4 that names who sheds; no override and no note."""
     done = site.lbd("run", "--once", mode="refuse")
@@ -206,7 +206,7 @@ def test_refuse_changes_nothing(site: Site):
     assert (site.override, site.shedding(), site.note.exists()) == (None, ["true"] * 3, False)
 
 
-@pytest.mark.cluster(versions=DEFAULT_VERSIONS, every_version=True, settings=SHEDS)
+@pytest.mark.cluster(versions=DEFAULT_VERSIONS, settings=AS_DELIVERED)
 def test_taken_over_until_it_is_released(site: Site, tell: Callable[[str], None]):
     """Off on every broker in the first round, again after an operator turned it on, and on a broker that joins."""
     process = site.start("run")
@@ -228,16 +228,16 @@ def test_taken_over_until_it_is_released(site: Site, tell: Callable[[str], None]
     assert site.wait("true") < 1.0
 
 
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=AS_DELIVERED)
 @pytest.mark.parametrize("before", [None, "true"])
 def test_whatever_is_killed_it_comes_back(before: str | None, site: Site, tell: Callable[[str], None]):
     """kill -9 of runs and releases at random moments: a release in the end gives back exactly what was there."""
     site.operator_sets(before)
-    killed_and_released(site, before)
+    killed_and_released(site, before, KILLS)
     tell(f"{site.cluster.spec.version}, override before {before}: {dict(site.left)}")
 
 
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=AS_DELIVERED)
 def test_an_operators_false_stays(site: Site):
     """Nothing to take over, so nothing to give back, also after a kill."""
     site.operator_sets("false")
@@ -250,7 +250,7 @@ def test_an_operators_false_stays(site: Site):
     assert (site.override, site.shedding(), site.note.exists()) == ("false", ["false"] * 3, False)
 
 
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=AS_DELIVERED)
 def test_the_daemon_itself(site: Site):
     """`lbd run` takes over; killed, it leaves shedding off; the next one gives it back at its stop, when told to."""
     config = site.config("take-over")
@@ -270,10 +270,10 @@ def test_the_daemon_itself(site: Site):
 
 
 @pytest.mark.soak
-@pytest.mark.cluster(versions=OTHER_VERSIONS, settings=SHEDS)
+@pytest.mark.cluster(versions=OTHER_VERSIONS, settings=AS_DELIVERED)
 @pytest.mark.parametrize("before", [None, "true"])
 def test_whatever_is_killed_on_every_version(before: str | None, site: Site, tell: Callable[[str], None]):
     """The same elsewhere; 2.11 runs on with a deleted override until a restart, unless it is told what to run with."""
     site.operator_sets(before)
-    killed_and_released(site, before)
+    killed_and_released(site, before, KILLS_AT_LENGTH)
     tell(f"{site.cluster.spec.version}, override before {before}: {dict(site.left)}")

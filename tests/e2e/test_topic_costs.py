@@ -13,6 +13,7 @@ from lbd.observe.observer import Observer
 from lbd.permit.topic_costs import dear_kinds, topic_costs
 from tests.e2e import naming, placing, probe
 from tests.e2e.landing import admin_of
+from tests.e2e.settings import AS_DELIVERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 BUNDLES = 8
 REPORTED_SECONDS = 90.0
-ON: dict[str, Any] = {"systemTopicEnabled": "true", "topicLevelPoliciesEnabled": "true"}
-PARTITIONED = ON | {"allowAutoTopicCreationType": "partitioned", "defaultNumPartitions": 2}
+PARTITIONED: dict[str, Any] = AS_DELIVERED | {"allowAutoTopicCreationType": "partitioned", "defaultNumPartitions": 2}
 FUNCTIONS = ("metadata", "assignments", "coordinate")
 
 
@@ -86,7 +86,7 @@ def check(cluster: Cluster, ends: list[str], tell: Callable[[str], None]) -> Non
     )
 
 
-@pytest.mark.cluster(versions=["4.2.4"], settings=ON)
+@pytest.mark.cluster(versions=["4.2.4"], settings=AS_DELIVERED)
 def test_the_bundle_of_topic_policies(cluster: Cluster, tell: Callable[[str], None]):
     """As brokers create topics by default: one that is not partitioned."""
     check(cluster, [""], tell)

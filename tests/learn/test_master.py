@@ -14,7 +14,7 @@ import pytest
 
 from lbd.errors import UsageError
 from lbd.learn.spark import started
-from tests.learn.histories import CALM, settled, simulated
+from tests.learn.conftest import calibrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,29 +57,22 @@ def told(said: Path, pattern: str, times: int = 1) -> list[str]:
     pytest.fail(f"{said.name} did not say {pattern!r} {times} times: {said.read_text(errors='replace')[-2000:]}")
 
 
-def calibrated(folder: Path, master: str, name: str) -> Path:
-    """The output of the command on the history in this folder."""
-    words = ("--history", str(folder / "history"), "--master", master, "--out", str(folder / name), "--candidates", "3")
-    done = subprocess.run(
-        [sys.executable, "-m", "lbd", "calibrate", *words], capture_output=True, text=True, check=False, timeout=2700
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
-    return folder / name
+@pytest.fixture
+def own(proposed: tuple[Path, object]) -> bytes:
+    """What a Spark of lbd's own proposes."""
+    return (proposed[0] / "proposal.yaml").read_bytes()
 
 
-def test_a_connect_server(start: Callable[..., Path], tmp_path: Path):
+def test_a_connect_server(start: Callable[..., Path], history: Path, own: bytes, tmp_path: Path):
     """It makes the proposal that a Spark of lbd's own makes, to the byte; where none listens that is said at once."""
-    simulated(tmp_path / "history", settled(**CALM), hours=6)
     options = {"spark.connect.grpc.binding.port": "0", "spark.ui.enabled": "false"}
     words = [word for key, value in options.items() for word in ("--conf", f"{key}={value}")]
     kind = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer")
     server = start("connect", "SparkSubmit", *kind, "--master", "local[1]", *words, "spark-internal")
     (port,) = told(server, r"Spark Connect server started at: \S+:(\d+)")
 
-    remote = calibrated(tmp_path, f"sc://127.0.0.1:{port}", "remote")
-    own = calibrated(tmp_path, "local[1]", "own")
-    assert (remote / "proposal.yaml").read_bytes() == (own / "proposal.yaml").read_bytes()
+    calibrated(history, tmp_path / "remote", f"sc://127.0.0.1:{port}")
+    assert (tmp_path / "remote" / "proposal.yaml").read_bytes() == own
     with pytest.raises(UsageError, match="no Spark Connect server can be reached there: Connection refused"):
         calibrate_at("sc://127.0.0.1:1")
 
@@ -91,9 +84,8 @@ def calibrate_at(master: str) -> None:
 
 
 @pytest.mark.soak
-def test_a_standalone_cluster(start: Callable[..., Path], tmp_path: Path):
+def test_a_standalone_cluster(start: Callable[..., Path], history: Path, own: bytes, tmp_path: Path):
     """Two workers of one core each do the work, and what comes of it is where the command ran."""
-    simulated(tmp_path / "history", settled(**CALM), hours=6)
     loopback = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     master = start("master", "master.Master", *loopback)
     (url,) = told(master, r"Starting Spark master at (spark://\S+)")
@@ -101,9 +93,7 @@ def test_a_standalone_cluster(start: Callable[..., Path], tmp_path: Path):
         folder = ("--work-dir", str(tmp_path / f"work-{number}"))
         start(f"worker-{number}", "worker.Worker", *loopback, "--cores", "1", "--memory", "1500m", *folder, url)
     told(master, r"Registering worker", 2)
-    out = calibrated(tmp_path, url, "calibration")
+    calibrated(history, out := tmp_path / "calibration", url)
     assert (out / "candidates.parquet").is_file()
-    assert (out / "proposal.yaml").read_bytes() == (
-        calibrated(tmp_path, "local[2]", "own") / "proposal.yaml"
-    ).read_bytes()
+    assert (out / "proposal.yaml").read_bytes() == own
     assert len(set(told(master, r"Launching executor app-\S+ on worker (\S+)", 2))) == 2
