@@ -124,7 +124,8 @@ class Load:
             last = now
 
     def _connect(self) -> pulsar.Client:
-        options: dict[str, Any] = {"logger": pulsar.FileLogger(pulsar.LoggerLevel.Warn, self.plan.log)}
+        level = pulsar.LoggerLevel.Info if self.plan.log_connections else pulsar.LoggerLevel.Warn
+        options: dict[str, Any] = {"logger": pulsar.FileLogger(level, self.plan.log)}
         if self.plan.token_file:
             options["authentication"] = pulsar.AuthenticationToken(lambda: _read(self.plan.token_file))
         if self.plan.ca_file:

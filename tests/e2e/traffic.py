@@ -45,15 +45,19 @@ class Plan:
     size: int = MESSAGE_BYTES
     token_file: str = ""
     ca_file: str = ""
+    log_connections: bool = False
 
 
 class Traffic:
     """A running load: every message of every topic is counted on both sides until `stop`.
 
-    With several clients each one produces to and consumes from every topic, at the given rate each.
+    With several clients each one produces to and consumes from every topic, at the given rate each. With
+    ``log_connections`` the clients' log names each producer and consumer that is connected, with its time.
     """
 
-    def __init__(self, cluster: Cluster, rates: Mapping[str, float], *, clients: int = 1) -> None:
+    def __init__(
+        self, cluster: Cluster, rates: Mapping[str, float], *, clients: int = 1, log_connections: bool = False
+    ) -> None:
         own, name = cluster.credentials, f"traffic-{time.monotonic_ns()}"
         self._log = cluster.work / f"{name}.log"
         self._plan = Plan(
@@ -63,6 +67,7 @@ class Traffic:
             clients=clients,
             token_file=str(own.token_file or ""),
             ca_file=str(own.ca_file or ""),
+            log_connections=log_connections,
         )
         self._process: subprocess.Popen[str] | None = None
 
@@ -75,6 +80,11 @@ class Traffic:
     @property
     def topics(self) -> list[str]:
         return list(self._plan.rates)
+
+    @property
+    def client_log(self) -> Path:
+        """What the client library says."""
+        return Path(self._plan.log)
 
     def start(self) -> Self:
         """Start the process; returns when every producer and consumer is connected and messages flow."""
