@@ -268,7 +268,10 @@ def scoring(backend: Backend, following: Following) -> APIRouter:
     def score_history(
         range_: Annotated[Literal["1h", "24h", "7d"], Query(alias="range")] = "1h", broker: Name = None
     ) -> Response:
-        """Scores over time, thinned to a few hundred points, with the moves: of all brokers, and of one."""
+        """Scores over time, thinned to a few hundred points, with the moves: of all brokers, and of one.
+
+        404 for a broker that is not in the cluster and has no score and no move within the range.
+        """
         until = backend.now()
         since = until - RANGES_SECONDS[range_]
         moves = [
@@ -277,11 +280,25 @@ def scoring(backend: Backend, following: Following) -> APIRouter:
             if move.at >= since
         ]
         try:
-            return answer(_score_history(backend, since, until, broker, moves))
+            lines = _score_history(backend, since, until, broker, moves)
         except UsageError as error:
             raise ProblemError(503, str(error)) from error
+        if broker is not None and not _is_known(backend, broker, lines):
+            raise ProblemError(404, f"{broker}: no broker of the cluster, and no score or move of it in {range_}")
+        return answer(lines)
 
     return router
+
+
+def _is_known(backend: Backend, broker: str, history: ScoreHistory) -> bool:
+    """Whether there is such a broker, or was within the range; true where the last turn could not see the cluster.
+
+    Raises :class:`ProblemError` where no turn has ended that could say so.
+    """
+    if history.moves or (history.broker is not None and any(point is not None for point in history.broker.points)):
+        return True
+    observation = last_turn(backend).record.observation
+    return observation is None or broker in observation.active
 
 
 def _score_history(
