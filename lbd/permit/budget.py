@@ -68,8 +68,8 @@ class LastHour:
 
 def last_hour(sent: Iterable[Sent], now: float) -> LastHour:
     """Counted from the requests of a journal; ``now`` is epoch seconds."""
-    found = [one for one in sent if one.at > now - HOUR_SECONDS]
-    return LastHour(sum(one.attempt == 1 for one in found), len({one.bundle for one in found}), len(found))
+    recent = [one for one in sent if one.at > now - HOUR_SECONDS]
+    return LastHour(sum(one.attempt == 1 for one in recent), len({one.bundle for one in recent}), len(recent))
 
 
 @dataclass(frozen=True)

@@ -157,5 +157,5 @@ def judged(records: Mapping[str, HealthRecord], points: Mapping[str, float], now
         for broker in typical
         if points[broker] <= most and records[broker].looks_slow(limit)
     }
-    kept = {broker: replace(record, slow_since=slow.get(broker, 0.0)) for broker, record in records.items()}
-    return Health(kept, typical, usual, limit, slow)
+    updated = {broker: replace(record, slow_since=slow.get(broker, 0.0)) for broker, record in records.items()}
+    return Health(updated, typical, usual, limit, slow)
