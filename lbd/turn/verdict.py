@@ -75,7 +75,7 @@ def _sentence(record: TurnResult) -> str:
 
 
 def _widest_first(record: TurnResult) -> list[Pair]:
-    """The strategy's pairs, the one that is furthest apart first, whatever its pool."""
+    """The strategy's pairs of all pools, the largest difference first."""
     pairs = record.decision.facts.pairs if record.decision is not None else ()
     return sorted(pairs, key=lambda pair: -pair.difference)
 
