@@ -266,9 +266,9 @@ def _lost(directory: Path, active: Collection[str], now: float) -> Iterator[Find
     for turn in takewhile(lambda turn: turn.ended_at > now - LOST_SECONDS, KeptTurns(directory / TURNS_FOLDER)):
         for broker in turn.brokers:
             reported_at.setdefault(broker.id, turn.ended_at)
-    for broker, at in reported_at.items():
-        if broker not in active:
-            message = f"{broker} left after {utc(at)} ({(now - at) / 60:.0f} min ago) and has not come back"
+    for name, at in reported_at.items():
+        if name not in active:
+            message = f"{name} left after {utc(at)} ({(now - at) / 60:.0f} min ago) and has not come back"
             yield LOST.warning(message, "start it again and see its log; nothing if it was taken out on purpose")
 
 
