@@ -172,12 +172,12 @@ def segment_name(topic: str, first_key: int, last_key: int, number: int) -> str:
     return f"segment://{topic.removeprefix('topic://')}/{first_key:04x}-{last_key:04x}-{number}"
 
 
-def one_bundle(topic: str, found: Sequence[TopicBundle]) -> str:
+def one_bundle(topic: str, parts: Sequence[TopicBundle]) -> str:
     """The bundle of a topic. Raises :class:`UsageError` that names the segments where it has several."""
-    if len(found) == 1:
-        return found[0].bundle
-    segments = ", ".join(f"{one.topic} ({one.bundle.rpartition('/')[2]})" for one in found)
-    raise UsageError(f"{topic} has {len(found)} segments; wanted one of {segments}")
+    if len(parts) == 1:
+        return parts[0].bundle
+    segments = ", ".join(f"{one.topic} ({one.bundle.rpartition('/')[2]})" for one in parts)
+    raise UsageError(f"{topic} has {len(parts)} segments; wanted one of {segments}")
 
 
 def split_segment_command(topic: str) -> str:
@@ -218,10 +218,10 @@ def bundle_ends(bundles: Sequence[str]) -> NDArray[np.int64]:
     """Both ends of each bundle's range as they stand in its name, int64 (N, 2); -1 and -1 of what is no bundle."""
     text = "".join([name[-RANGE_CHARACTERS:] for name in bundles]).encode(errors="replace")
     if len(text) != RANGE_CHARACTERS * len(bundles):
-        found = [
+        bounds = [
             (int(match[1], 16), int(match[2], 16)) if match else (-1, -1) for match in map(_RANGE.fullmatch, bundles)
         ]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+        return np.array(bounds, dtype=np.int64).reshape(-1, 2)
     characters = np.frombuffer(text, dtype=np.uint8).reshape(-1, RANGE_CHARACTERS)
     digits = _DIGITS[characters[:, _DIGIT_COLUMNS]].reshape(-1, 2, 8)
     ends: NDArray[np.int64] = digits @ _POWERS
@@ -258,11 +258,11 @@ def bundles_at(
     start = (known.of.astype(np.int64) << RANGE_BITS) + ends[:, 0]
     order = np.argsort(start, kind="stable")
     last = np.searchsorted(start[order], (namespace << RANGE_BITS) + position, side="right") - 1
-    found = order[np.maximum(last, 0)]
-    lower, upper = ends[found].T
-    holds = (last >= 0) & (known.of[found] == namespace) & (lower >= 0)
+    candidates = order[np.maximum(last, 0)]
+    lower, upper = ends[candidates].T
+    holds = (last >= 0) & (known.of[candidates] == namespace) & (lower >= 0)
     holds &= (lower <= position) & (position < upper + (upper == FULL_RANGE[1]))
-    return np.where(holds, found, -1)
+    return np.where(holds, candidates, -1)
 
 
 def split_into(bundle: str, bundles: Iterable[str]) -> list[str]:

@@ -114,10 +114,10 @@ def gap(turn: TurnRecord) -> float | None:
     return gap_points(broker.score for broker in turn.brokers)
 
 
-def _merge_sentences(said: tuple[Sentence, ...], turn: TurnRecord) -> tuple[Sentence, ...]:
-    if said and _gist(said[-1].sentence) == _gist(turn.sentence):
-        return (*said[:-1], replace(said[-1], sentence=turn.sentence, turns=said[-1].turns + 1))
-    return (*said, Sentence(turn.at, turn.sentence))
+def _merge_sentences(sentences: tuple[Sentence, ...], turn: TurnRecord) -> tuple[Sentence, ...]:
+    if sentences and _gist(sentences[-1].sentence) == _gist(turn.sentence):
+        return (*sentences[:-1], replace(sentences[-1], sentence=turn.sentence, turns=sentences[-1].turns + 1))
+    return (*sentences, Sentence(turn.at, turn.sentence))
 
 
 def _gist(sentence: str) -> str:

@@ -260,10 +260,10 @@ class Snapshot:
     @cached_property
     def segment_brokers(self) -> BoolArray:
         """The brokers that report a bundle whose segments changed, bool (B,)."""
-        found = np.zeros(len(self.brokers), dtype=np.bool_)
+        marked = np.zeros(len(self.brokers), dtype=np.bool_)
         if changed := list(self.positions_of(self.segments_changed).values()):
-            found[self.rows.owner()[np.isin(self.rows.bundle, changed)]] = True
-        return found
+            marked[self.rows.owner()[np.isin(self.rows.bundle, changed)]] = True
+        return marked
 
     def reported_by(self, broker: str) -> set[str]:
         """The bundles that one broker reports."""

@@ -104,3 +104,27 @@ class Reason(Enum):
 
 
 _BY_CODE = {reason.code: reason for reason in Reason}
+
+STATES = {
+    Reason.CHANGED_HANDS: "because bundles changed their owner without lbd",
+    Reason.POLICY_UNKNOWN: "while policies cannot be read",
+    Reason.TOO_FEW_BROKERS: "while too few brokers have a usable report",
+    Reason.MEMBERSHIP_CHANGED: "after a change of brokers",
+    Reason.LEADER_UNREACHABLE: "while the leader broker is unreachable",
+    Reason.ROUND_STOPPED: "because the round was stopped",
+    Reason.PAUSED: "while lbd is paused",
+    Reason.OBSERVE_ONLY: "because lbd only observes",
+    Reason.NO_IMPROVEMENT: "because moves bring no improvement",
+    Reason.NOT_LEADER: "because this lbd does not lead",
+    Reason.STATE_LOST: "because the state directory is lost",
+    Reason.APPROVAL_REQUIRED: "until a person approves the plan",
+    Reason.NOT_SERVED: "while clients of moved bundles are not back",
+}
+"""Reasons that are a state of lbd or of the cluster, as text after ``blocked`` or ``held``."""
+
+_CAUSES = {reason.label: text for reason, text in STATES.items()}
+
+
+def cause(label: str | None) -> str:
+    """What blocks or holds, by the label of its reason: ``by cool-down``, ``while lbd is paused``."""
+    return _CAUSES.get(label or "", f"by {label}")

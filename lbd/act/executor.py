@@ -299,7 +299,7 @@ class Executor:
             threading.Event().wait(RECOVERY_PAUSE_SECONDS)
 
     def _age(self, unload: Unload, waited: float, *, heir: bool) -> float:
-        """Least seconds since the last request for the move; ``waited`` is from a clock that nobody can set."""
+        """Minimum seconds since the last request for the move; ``waited`` is by a clock that cannot be set."""
         if heir:
             return waited - HEIR_WAITS_SECONDS
         return max(self._now() - self._journal.attempted_at.get(unload.bundle, 0.0), waited)
@@ -344,7 +344,7 @@ class Executor:
         return Skip(unload.bundle, Reason.ROUND_STOPPED, why)
 
     def _move(self, run: _PlanRun, unload: Unload) -> Outcome | Skip:
-        """The second attempt starts from where the first one ended: nobody else can unload it."""
+        """The second attempt starts at the broker where the first one ended: only the owner can unload the bundle."""
         outcome = self._attempt(run, unload, 1)
         if run.stop or isinstance(outcome, Skip) or not self._worth_another(run, outcome):
             return outcome

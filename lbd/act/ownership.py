@@ -35,7 +35,7 @@ class Ownership:
         self._clock = clock
 
     def owner(self, bundle: str) -> str | None:
-        """The broker that owns a bundle and confirms it, None when nobody does.
+        """The broker that owns a bundle and confirms it; None if no broker does.
 
         Raises :class:`AdminError` when it cannot be asked, also while ownership changes hands (a 500 then).
         """
@@ -55,7 +55,7 @@ class Ownership:
         return broker
 
     def owner_within(self, bundle: str, seconds: float, patience_seconds: float = 0.0) -> str | None:
-        """The owner as soon as there is one; None when nobody owns the bundle until the time is over.
+        """The owner as soon as there is one; None if no broker owns the bundle until the time is over.
 
         While the owner is not known (ownership changes hands, a dead owner's session still lives) brokers are asked for
         as long as ``patience_seconds``, if that is more. Raises :class:`AdminError` when it is not known then either.

@@ -50,7 +50,7 @@ class Splitter:
             raise ObserveError(f"{namespace}: {error}") from error
 
     def owner(self, bundle: str, boundaries: tuple[int, ...]) -> str:
-        """Who owns the bundle. Raises :class:`UsageError` if it is none (any more), :class:`RefusedError` if nobody."""
+        """Owner of a bundle. Raises :class:`UsageError` if it does not exist, :class:`RefusedError` if it has none."""
         namespace, ends = bundle_namespace(bundle), range_in_name(bundle)
         if ends not in pairwise(boundaries):
             raise UsageError(missing(bundle, [f"{namespace}/{range_name(*one)}" for one in pairwise(boundaries)]))

@@ -42,7 +42,7 @@ class Forbids(Protocol):
 
 
 NUDGE_WAIT_SECONDS = 0.3
-"""A leader's lookup places a bundle within 50 ms; after this, nobody is going to."""
+"""A leader's lookup places a bundle within 50 ms. After this time no broker will take it."""
 
 PROOF_SECONDS = 5.0
 
@@ -182,7 +182,7 @@ class Unloader:
     def _finish_stranded(
         self, move: Unload, owner: str | None, wrong: Skip | None, ready: ReadyMove | Skip, *, waits: bool
     ) -> Outcome | None:
-        """The destination is no longer possible, or nobody leads. None while a broker may still take the bundle."""
+        """The destination is no longer possible, or no broker leads; None while a broker may still take the bundle."""
         flight = self._flight(ready, self._may_note(move)) if isinstance(ready, ReadyMove) else None
         gone = owner is None and missing_reason(self._admin, move.bundle)
         policy = wrong is not None and wrong.reason is not Reason.DESTINATION_FORBIDDEN

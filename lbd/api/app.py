@@ -101,9 +101,9 @@ class _Static(StaticFiles):
     """Browsers ask whether a file has changed, and do not guess how long it may be the same."""
 
     def file_response(self, *args: Any, **changes: Any) -> Response:  # noqa: ANN401 - starlette's signature
-        found = super().file_response(*args, **changes)
-        found.headers["cache-control"] = "no-cache"
-        return found
+        response = super().file_response(*args, **changes)
+        response.headers["cache-control"] = "no-cache"
+        return response
 
 
 async def _page() -> Response:

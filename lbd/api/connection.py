@@ -87,9 +87,9 @@ class LimitedConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP as a problem (RFC 9457). A response that has begun cannot be replaced by one."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            found = problem(400, msg, {"connection": "close"})
-            head = h11.Response(status_code=400, headers=found.raw_headers, reason=b"Bad Request")
-            for event in (head, h11.Data(data=bytes(found.body)), h11.EndOfMessage()):
+            response = problem(400, msg, {"connection": "close"})
+            head = h11.Response(status_code=400, headers=response.raw_headers, reason=b"Bad Request")
+            for event in (head, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
@@ -211,10 +211,10 @@ class LimitedServer(uvicorn.Server):
 
 def network_of(address: str) -> bytes:
     """The network that one client is assumed to have to itself: an IPv4 address, or the /64 of an IPv6 address."""
-    found = ipaddress.ip_address(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        return found.ipv4_mapped.packed if found.ipv4_mapped is not None else found.packed[:8]
-    return found.packed
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return parsed.ipv4_mapped.packed if parsed.ipv4_mapped is not None else parsed.packed[:8]
+    return parsed.packed
 
 
 def user_of(accepted: socket.socket) -> str:

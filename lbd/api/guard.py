@@ -121,10 +121,10 @@ class Guard:
 
     def _place(self, scope: Scope) -> AbstractAsyncContextManager[None]:
         """Where a GET that is expensive waits for its place; others need none."""
-        found = (
+        places = (
             limit.place() for path, limit in self._limits if scope["method"] == "GET" and path.match(scope["path"])
         )
-        return next(found, nullcontext())
+        return next(places, nullcontext())
 
     def _admit(self, scope: Scope) -> None:
         """Raises :class:`ProblemError` for what may not be asked."""
@@ -199,16 +199,16 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > MAX_BODY_BYTES:
         raise ProblemError(413, f"the body has {int(length):,} bytes, at most {MAX_BODY_BYTES:,} are read")
-    found = bytearray()
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return bytes(found)
-        found += message.get("body", b"")
-        if len(found) > MAX_BODY_BYTES:
+            return bytes(body)
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
             raise ProblemError(413, f"the body is longer than {MAX_BODY_BYTES:,} bytes")
         if not message.get("more_body", False):
-            return bytes(found)
+            return bytes(body)
 
 
 def _once(body: bytes, receive: Receive) -> Receive:

@@ -95,8 +95,8 @@ class _Collector:
             drains = drains_in_force(self._backend.state_dir, self._backend.now())
         except UsageError:
             return
-        seen = last.record.observation if last is not None else None
-        active = dict.fromkeys(seen.active if seen is not None else (), 0.0)
+        observation = last.record.observation if last is not None else None
+        active = dict.fromkeys(observation.active if observation is not None else (), 0.0)
         active |= {drain.broker: 1.0 for drain, _ in drains}
         yield _labelled("lbd_drain_active", "1 for a broker that is drained.", "broker", active)
         left: dict[str, float | None] = {}
@@ -125,8 +125,8 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_bundles_last_hour", "Different bundles of them.", value=hour.bundles)
     yield _gauge("lbd_attempts_last_hour", "Unload requests of them, retries included.", value=hour.attempts)
     yield _gauge("lbd_warnings", "Warnings of lbd; lbd status shows them.", value=len(status.warnings))
-    found = {one: float(one == last.verdict) for one in VERDICTS}
-    yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", found)
+    values = {one: float(one == last.verdict) for one in VERDICTS}
+    yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", values)
     held = {status.hold: 1.0} if status.hold is not None else {}
     yield _labelled("lbd_hold", "1 for what forbids moves in the last turn; none where nothing does.", "reason", held)
     yield _labelled("lbd_skipped_bundles", "Bundles that stayed in the last turn, by reason.", "reason", record.counts)
@@ -140,15 +140,15 @@ def _of_turn(last: Published) -> Iterator[Metric]:
 
 def _of_capacity(last: Published) -> Iterator[Metric]:
     """Left out where the last turn saw no load: an autoscaler then changes nothing."""
-    found = last.record.capacity
-    if found is not None:
+    capacity = last.record.capacity
+    if capacity is not None:
         words = "Brokers of this kind that the peak of the last day needs to stay below capacity.max_score."
-        yield _gauge("lbd_brokers_wanted", words, value=found.wanted)
+        yield _gauge("lbd_brokers_wanted", words, value=capacity.wanted)
 
 
 def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
-    seen, evidence = last.record.observation, last.record.evidence
-    if seen is None or last.record.decision is None:
+    observation, evidence = last.record.observation, last.record.evidence
+    if observation is None or last.record.decision is None:
         return
     rows = last.brokers
     scores = {row.id: row.score for row in rows}
@@ -171,8 +171,12 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
         ages = {row.id: max(now - evidence.samples[row.id].fresh_at, 0.0) for row in rows}
         yield _labelled("lbd_broker_sample_age_seconds", "Since its numbers last changed.", "broker", ages)
         yield from _of_health(evidence.health)
-    yield from _of_live_cpu(seen.snapshot.brokers)
-    states = {"active": len(seen.active), "missing": len(seen.missing), "shedding": len(seen.shedding_on)}
+    yield from _of_live_cpu(observation.snapshot.brokers)
+    states = {
+        "active": len(observation.active),
+        "missing": len(observation.missing),
+        "shedding": len(observation.shedding_on),
+    }
     yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
     yield from _spread([score for score in scores.values() if score is not None], last.status.gap_points)
     known = Counter(row.load.state for row in last.status.brokers if row.load is not None)
@@ -192,11 +196,11 @@ def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
     """Only of brokers that were asked."""
     known = dict(zip(brokers.ids, brokers.shows_live.tolist(), strict=True))
     took = {} if brokers.live is None else dict(zip(brokers.ids, brokers.live.took.tolist(), strict=True))
-    asked = {broker: seconds for broker, seconds in took.items() if np.isfinite(seconds)}
-    counts = {broker: float(known[broker]) for broker in asked}
+    answered = {broker: seconds for broker, seconds in took.items() if np.isfinite(seconds)}
+    counts = {broker: float(known[broker]) for broker in answered}
     words = "1 where the CPU of now counts, 0 where it was asked for and the load report counts."
     yield _labelled("lbd_broker_live_cpu", words, "broker", counts)
-    yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to report it.", "broker", asked)
+    yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to report it.", "broker", answered)
 
 
 def _spread(scores: list[float], gap: float | None) -> Iterator[Metric]:
@@ -234,14 +238,14 @@ def _of_pairs(last: Published) -> Iterator[Metric]:
 
 
 def _gauge(name: str, words: str, labels: Mapping[str, str] | None = None, *, value: float = 1.0) -> Metric:
-    found = GaugeMetricFamily(name, words, labels=list(labels or {}))
-    found.add_metric(list((labels or {}).values()), float(value))
-    return found
+    family = GaugeMetricFamily(name, words, labels=list(labels or {}))
+    family.add_metric(list((labels or {}).values()), float(value))
+    return family
 
 
 def _labelled(name: str, words: str, label: str, values: Mapping[str, float | None]) -> Metric:
-    found = GaugeMetricFamily(name, words, labels=[label])
+    family = GaugeMetricFamily(name, words, labels=[label])
     for key, value in values.items():
         if value is not None:
-            found.add_metric([key], value)
-    return found
+            family.add_metric([key], value)
+    return family

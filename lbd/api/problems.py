@@ -59,8 +59,8 @@ class ProblemError(Exception):
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> Response:
     """The answer."""
-    found: dict[str, Any] = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
-    return Response(json_bytes(found), status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    body: dict[str, Any] = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return Response(json_bytes(body), status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -90,8 +90,8 @@ def _http(_: Request, error: Exception) -> Response:
 def _invalid(_: Request, error: Exception) -> Response:
     """Where and what, without the value: it may be a token in the wrong place."""
     assert isinstance(error, RequestValidationError)
-    found = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()]
-    return problem(422, "; ".join(f"{one['where']}: {one['what']}" for one in found), errors=found)
+    invalid = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()]
+    return problem(422, "; ".join(f"{one['where']}: {one['what']}" for one in invalid), errors=invalid)
 
 
 def _bug(request: Request, error: Exception) -> Response:

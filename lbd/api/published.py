@@ -89,16 +89,16 @@ class Tally:
         if record.observation is not None:
             self._observing.observe(record.observation.seconds)
 
-    def moved(self, ended: Outcome | Skip) -> None:
+    def moved(self, end: Outcome | Skip) -> None:
         """A move has ended, or was not sent; an amended end is counted by itself, as nothing is counted back."""
-        if isinstance(ended, Skip):
+        if isinstance(end, Skip):
             self._unloads.labels(NOT_SENT).inc()
-        elif ended.amended:
-            self._amended.labels(ended.result.value).inc()
+        elif end.amended:
+            self._amended.labels(end.result.value).inc()
         else:
-            self._unloads.labels(ended.result.value).inc()
-            if ended.result is Result.LANDED:
-                self._landing.observe(ended.seconds)
+            self._unloads.labels(end.result.value).inc()
+            if end.result is Result.LANDED:
+                self._landing.observe(end.seconds)
 
     def served(self, service: ServiceResult) -> None:
         """It is told of a move that landed whether its clients are back."""
@@ -270,9 +270,9 @@ class Board:
         self.events.tell("turn", status)
         return self.last
 
-    def moved(self, ended: Outcome | Skip, move: dict[str, Any]) -> None:
+    def moved(self, end: Outcome | Skip, move: dict[str, Any]) -> None:
         """A move has ended; ``move`` is how the log tells it."""
-        self.tally.moved(ended)
+        self.tally.moved(end)
         self.events.tell("move", move)
 
     def served(self, service: ServiceResult, move: dict[str, Any]) -> None:

@@ -58,13 +58,13 @@ def explaining(backend: Backend) -> APIRouter:
     """The route."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
-    def told(what: str | None, last: int, since_seconds: float, *, rows: bool) -> Response:
+    def explained(what: str | None, last: int, since_seconds: float, *, rows: bool) -> Response:
         now = backend.now()
         rest = backend.settings.guardrails.cool_down_minutes * 60
         explainer = Explainer(backend.state_dir, now=now, since=now - since_seconds, last=last, cool_down_seconds=rest)
         try:
-            found = explainer.of(what)
-            return answer(found if rows else named(found))
+            explanation = explainer.of(what)
+            return answer(explanation if rows else named(explanation))
         except UsageError as error:
             raise ProblemError(404, str(error)) from error
 
@@ -76,7 +76,7 @@ def explaining(backend: Backend) -> APIRouter:
         rows: Rows = False,
     ) -> Response:
         """The last turn: the JSON of ``lbd explain``."""
-        return told(None, last, since_seconds, rows=rows)
+        return explained(None, last, since_seconds, rows=rows)
 
     @router.get("/explain/{what:path}")
     def explain(
@@ -89,7 +89,7 @@ def explaining(backend: Backend) -> APIRouter:
         rows: Rows = False,
     ) -> Response:
         """Why it moved or did not: the JSON of ``lbd explain WHAT``."""
-        return told(what or None, last, since_seconds, rows=rows)
+        return explained(what or None, last, since_seconds, rows=rows)
 
     return router
 
@@ -101,10 +101,10 @@ def capacity(backend: Backend) -> APIRouter:
     @router.get("/capacity")
     def wanted_brokers() -> Response:
         """How many brokers the peak of the last day needs: the JSON of ``lbd capacity``."""
-        found = last_turn(backend).record.capacity
-        if found is None:
+        current = last_turn(backend).record.capacity
+        if current is None:
             raise ProblemError(503, "the last turn saw no load", {"retry-after": "15"})
-        return answer(found.report)
+        return answer(current.report)
 
     return router
 
@@ -118,16 +118,16 @@ Part = Annotated[str, Path(min_length=1, max_length=500)]
 def placement(backend: Backend) -> APIRouter:
     """The routes."""
     router = APIRouter(prefix="/v1", tags=["reading"])
-    asking = WorkLimit(at_once=8, waiting=40)
+    limit = WorkLimit(at_once=8, waiting=40)
 
     async def picked(text: str, strategy: str) -> Response:
         """What is known is answered here and now: another thread would be waited for."""
         last = last_turn(backend)
-        found = backend.pick_at_once(text, strategy)
-        if found is None:
-            async with asking.place():  # a broker that does not answer must not take the threads of all other requests
-                found = await run_in_threadpool(backend.pick, last, text, strategy)
-        return answer(found)
+        advice = backend.pick_at_once(text, strategy)
+        if advice is None:
+            async with limit.place():  # a broker that does not answer must not take the threads of all other requests
+                advice = await run_in_threadpool(backend.pick, last, text, strategy)
+        return answer(advice)
 
     @router.get("/placement")
     async def placement_of_topic(
@@ -166,10 +166,10 @@ Name = Annotated[str | None, Query(max_length=1000)]
 
 def last_turn(backend: Backend) -> Published:
     """The turn that is shown. Raises :class:`ProblemError` before the first one has ended."""
-    found = backend.board.last
-    if found is None:
+    published = backend.board.last
+    if published is None:
         raise ProblemError(503, "no turn has ended yet", {"retry-after": "1"})
-    return found
+    return published
 
 
 def probes(backend: Backend) -> APIRouter:
@@ -215,15 +215,15 @@ def reading(backend: Backend, following: Following) -> APIRouter:
     @router.get("/strategy")
     async def strategy() -> Response:
         """Who decides what moves, with its settings: thresholds are points of score."""
-        found = backend.settings
-        settings = getattr(found, strategy_section(found.strategy)).model_dump(mode="json")
-        return answer(StrategyTold(found.strategy, settings))
+        in_force = backend.settings
+        settings = getattr(in_force, strategy_section(in_force.strategy)).model_dump(mode="json")
+        return answer(StrategyTold(in_force.strategy, settings))
 
     @router.get("/decisions")
     def decisions(last: Last = 20) -> Response:
         """Turns as they are kept for ``lbd explain``; quiet ones that said the same count as one."""
-        kept = KeptTurns(backend.state_dir / TURNS_FOLDER)
-        return answer([named(turn) for turn in islice(kept, last)])
+        turns = KeptTurns(backend.state_dir / TURNS_FOLDER)
+        return answer([named(turn) for turn in islice(turns, last)])
 
     @router.get("/moves")
     def moves(last: Last = 100, bundle: Name = None, broker: Name = None) -> Response:
@@ -246,8 +246,8 @@ def reading(backend: Backend, following: Following) -> APIRouter:
     return router
 
 
-def _moves(found: Iterable[MoveRecord], bundle: str | None, broker: str | None) -> Iterator[MoveRecord]:
-    for move in found:
+def _moves(moves: Iterable[MoveRecord], bundle: str | None, broker: str | None) -> Iterator[MoveRecord]:
+    for move in moves:
         if bundle in {None, move.bundle} and broker in {None, move.source, move.destination, move.owner}:
             yield move
 
@@ -268,7 +268,10 @@ def scoring(backend: Backend, following: Following) -> APIRouter:
     def score_history(
         range_: Annotated[Literal["1h", "24h", "7d"], Query(alias="range")] = "1h", broker: Name = None
     ) -> Response:
-        """Scores over time, thinned to a few hundred points, with the moves: of all brokers, and of one."""
+        """Scores over time, thinned to a few hundred points, with the moves: of all brokers, and of one.
+
+        404 for a broker that is not in the cluster and has no score and no move within the range.
+        """
         until = backend.now()
         since = until - RANGES_SECONDS[range_]
         moves = [
@@ -277,11 +280,25 @@ def scoring(backend: Backend, following: Following) -> APIRouter:
             if move.at >= since
         ]
         try:
-            return answer(_score_history(backend, since, until, broker, moves))
+            lines = _score_history(backend, since, until, broker, moves)
         except UsageError as error:
             raise ProblemError(503, str(error)) from error
+        if broker is not None and not _is_known(backend, broker, lines):
+            raise ProblemError(404, f"{broker}: no broker of the cluster, and no score or move of it in {range_}")
+        return answer(lines)
 
     return router
+
+
+def _is_known(backend: Backend, broker: str, history: ScoreHistory) -> bool:
+    """Whether there is such a broker, or was within the range; true where the last turn could not see the cluster.
+
+    Raises :class:`ProblemError` where no turn has ended that could say so.
+    """
+    if history.moves or (history.broker is not None and any(point is not None for point in history.broker.points)):
+        return True
+    observation = last_turn(backend).record.observation
+    return observation is None or broker in observation.active
 
 
 def _score_history(
@@ -289,12 +306,12 @@ def _score_history(
 ) -> ScoreHistory:
     """From the files of history, and from memory where the turns of this process begin. Raises :class:`UsageError`."""
     own = backend.board.scores(since - WARM_SECONDS)
-    begun, root = min([until, *own.at[:1].tolist()]), backend.state_dir / HISTORY_FOLDER
+    memory_since, root = min([until, *own.at[:1].tolist()]), backend.state_dir / HISTORY_FOLDER
     stored: Iterable[Scores] = ()
-    if begun > since and root.is_dir():
+    if memory_since > since and root.is_dir():
         from lbd.store.history import scores  # noqa: PLC0415 - pyarrow is loaded where it is needed
 
-        stored = scores(root, since - WARM_SECONDS, begun)
+        stored = scores(root, since - WARM_SECONDS, memory_since)
     lines = [(one.at, one.gap(), one.mean(), one.of(broker or "")) for one in chain(stored, (own,))]
     at, gap, mean, score = (np.concatenate(values) for values in zip(*lines, strict=True))
     order = np.argsort(at, kind="stable")  # a clock may have been set back
@@ -320,51 +337,53 @@ def snapshot(published: Published, broker: str | None, namespace: str | None, la
     record = published.record
     if record.observation is None or record.decision is None:
         return SnapshotTold(None, published.status.cluster, [], [], 0)
-    seen = record.observation.snapshot
-    chosen = _selected_rows(seen, broker, namespace)
+    observed = record.observation.snapshot
+    chosen = _selected_rows(observed, broker, namespace)
     return SnapshotTold(
-        taken_at=seen.taken_at,
+        taken_at=observed.taken_at,
         cluster=record.observation.cluster,
         brokers=[derived(SeenBroker, one) for one in published.brokers],
-        bundles=_bundles(seen, _largest(seen, chosen, last)),
+        bundles=_bundles(observed, _largest(observed, chosen, last)),
         bundles_all=int(chosen.sum()),
     )
 
 
-def _selected_rows(seen: Snapshot, broker: str | None, namespace: str | None) -> BoolArray:
+def _selected_rows(observed: Snapshot, broker: str | None, namespace: str | None) -> BoolArray:
     """Rows, bool (R,); where brokers tell of their largest bundles only, the others are there, too."""
-    chosen: BoolArray = seen.rows.reported | (seen.rows.listed if seen.partial else False)
+    chosen: BoolArray = observed.rows.reported | (observed.rows.listed if observed.partial else False)
     if broker is not None:
-        at = seen.brokers.index().get(broker)
+        at = observed.brokers.index().get(broker)
         if at is None:
-            raise UsageError(f"{broker}: no such broker in this round; there are {', '.join(seen.brokers.ids[:5])}")
-        chosen &= seen.rows.owner() == at
+            raise UsageError(f"{broker}: no such broker in this round; there are {', '.join(observed.brokers.ids[:5])}")
+        chosen &= observed.rows.owner() == at
     if namespace is not None:
-        names = np.array([name == namespace for name in seen.namespaces.names], dtype=np.bool_)
-        chosen &= names[seen.namespaces.of[seen.rows.bundle]]
+        names = np.array([name == namespace for name in observed.namespaces.names], dtype=np.bool_)
+        chosen &= names[observed.namespaces.of[observed.rows.bundle]]
     return chosen
 
 
-def _largest(seen: Snapshot, chosen: BoolArray, last: int) -> list[int]:
+def _largest(observed: Snapshot, chosen: BoolArray, last: int) -> list[int]:
     """Rows, at most ``last``, the most bytes/s first; among equals as the brokers report them."""
     rows = np.flatnonzero(chosen)
-    weight = np.nan_to_num(seen.rows.rates[rows, BYTES_IN] + seen.rows.rates[rows, BYTES_OUT])
+    weight = np.nan_to_num(observed.rows.rates[rows, BYTES_IN] + observed.rows.rates[rows, BYTES_OUT])
     if 0 < last < rows.size:  # to sort them all takes thirty times as long
         rows = rows[weight >= np.partition(weight, -last)[-last]]
-        weight = np.nan_to_num(seen.rows.rates[rows, BYTES_IN] + seen.rows.rates[rows, BYTES_OUT])
-    found: list[int] = rows[np.argsort(-weight, kind="stable")][:last].tolist()
-    return found
+        weight = np.nan_to_num(observed.rows.rates[rows, BYTES_IN] + observed.rows.rates[rows, BYTES_OUT])
+    largest: list[int] = rows[np.argsort(-weight, kind="stable")][:last].tolist()
+    return largest
 
 
-def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
-    names, owner = seen.rows.bundle[rows].tolist(), seen.rows.owner()[rows].tolist()
-    told = seen.rows.reported[rows]
-    carried = np.where(told[:, None], seen.rows.rates[rows], np.nan).tolist()
-    counts = [own if known else [None] * 3 for own, known in zip(seen.rows.counts[rows].tolist(), told, strict=True)]
+def _bundles(observed: Snapshot, rows: list[int]) -> list[SeenBundle]:
+    names, owner = observed.rows.bundle[rows].tolist(), observed.rows.owner()[rows].tolist()
+    reported = observed.rows.reported[rows]
+    carried = np.where(reported[:, None], observed.rows.rates[rows], np.nan).tolist()
+    counts = [
+        own if known else [None] * 3 for own, known in zip(observed.rows.counts[rows].tolist(), reported, strict=True)
+    ]
     return [
         SeenBundle(
-            bundle=seen.bundles[name],
-            broker=seen.brokers.ids[broker],
+            bundle=observed.bundles[name],
+            broker=observed.brokers.ids[broker],
             msg_rate_in=number(rates[MSG_IN]),
             msg_rate_out=number(rates[MSG_OUT]),
             throughput_in=number(rates[BYTES_IN]),

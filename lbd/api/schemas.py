@@ -103,20 +103,20 @@ class Documented(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The document."""
         known = self.openapi_schema is not None
-        found = super().openapi()
+        document = super().openapi()
         if not known:
-            _describe(found)
-        return found
+            _describe(document)
+        return document
 
 
 def _describe(document: dict[str, Any]) -> None:
     kinds = [kind for answers in ANSWERS.values() for kind in answers]
     schemas, shared = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     document.setdefault("components", {}).setdefault("schemas", {}).update(shared)
-    told = iter(schemas)
+    remaining = iter(schemas)
     for (method, path), answers in ANSWERS.items():
-        found = [next(told) for _ in answers]
-        schema = found[0] if len(found) == 1 else {"anyOf": found}
+        alternatives = [next(remaining) for _ in answers]
+        schema = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
         responses = document["paths"][path][method]["responses"]
         responses["200"]["content"] = {"application/json": {"schema": schema}}
         if path in PROBES:

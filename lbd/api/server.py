@@ -127,16 +127,16 @@ def listen_on(settings: ApiSettings) -> socket.socket:
     """A TCP socket at ``api.listen``. Raises :class:`UsageError`, also for a certificate that cannot be used."""
     _check_certificate(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections have it from here
-        found.bind((settings.host, settings.port))
-        found.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections have it from here
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
     except OSError as error:
-        found.close()
+        listener.close()
         raise UsageError(f"api.listen {settings.listen}: cannot listen there: {error.strerror or error}") from error
-    return found
+    return listener
 
 
 def _check_certificate(settings: ApiSettings) -> None:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lbd.store.proposal import Proposal
 
 
-def json_bytes(found: object) -> bytes:
+def json_bytes(value: object) -> bytes:
     """What was found, without secrets; a NumPy number is a number, NaN and infinity are null."""
-    return redacted_json(msgspec.json.encode(found, enc_hook=_number))
+    return redacted_json(msgspec.json.encode(value, enc_hook=_number))
 
 
 def _number(value: Any) -> object:  # noqa: ANN401 - anything that msgspec does not know
@@ -38,9 +38,9 @@ def _number(value: Any) -> object:  # noqa: ANN401 - anything that msgspec does 
     raise NotImplementedError(f"{type(value).__name__} has no JSON")
 
 
-def answer(found: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON that nobody may keep: it is out of date with the next turn."""
-    return answer_with(json_bytes(found), status, headers)
+    return answer_with(json_bytes(value), status, headers)
 
 
 def answer_with(content: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -78,19 +78,19 @@ class PlacementResponse(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, found: PlacementAdvice, observation: Observation, age_seconds: float, strategy: str
+        cls, advice: PlacementAdvice, observation: Observation, age_seconds: float, strategy: str
     ) -> PlacementResponse:
         """The picker's answer on the wire."""
-        placed = found.placed
+        placed = advice.placed
         judged = (placed.broker, placed.reason, strategy, observation.snapshot.taken_at, round(age_seconds, 3))
         return cls(
-            found.bundle,
-            found.owner,
+            advice.bundle,
+            advice.owner,
             *judged,
             observation.sample_interval_seconds,
             placed.choices,
-            found.candidates.brokers,
-            tuple(map(left_out, found.candidates.left_out)),
+            advice.candidates.brokers,
+            tuple(map(left_out, advice.candidates.left_out)),
         )
 
 

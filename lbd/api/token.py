@@ -63,13 +63,13 @@ class TokenFiles:
         """
         if not self._files:
             return 403, "this needs a token, and lbd has none: set api.token_file or api.tokens_file"
-        found = [one.read() for one in self._files]
-        scheme, _, given = authorization.partition(" ")
-        sent = given.strip().encode("latin-1")
-        callers = [who for tokens, _ in found for who, token in tokens if hmac.compare_digest(sent, token)]
+        contents = [one.read() for one in self._files]
+        scheme, _, credentials = authorization.partition(" ")
+        sent = credentials.strip().encode("latin-1")
+        callers = [who for tokens, _ in contents for who, token in tokens if hmac.compare_digest(sent, token)]
         if callers and scheme.lower() == "bearer":
             return callers[0]
-        if trouble := next(filter(None, (trouble for _, trouble in found)), ""):
+        if trouble := next(filter(None, (trouble for _, trouble in contents)), ""):
             return 503, trouble
         return 401, "wrong token" if authorization else "this needs a token: Authorization: Bearer TOKEN"
 
@@ -127,7 +127,7 @@ def _one_token(content: bytes) -> _Tokens:
 
 def _named_tokens(content: bytes) -> _Tokens:
     """Raises :class:`ValueError` that names the line, and shows nothing of it."""
-    found: dict[str, tuple[Caller, bytes]] = {}
+    tokens: dict[str, tuple[Caller, bytes]] = {}
     for number, line in enumerate(content.decode("latin-1").splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
@@ -141,7 +141,7 @@ def _named_tokens(content: bytes) -> _Tokens:
             raise ValueError(f"line {number}: the name may have letters, digits and . _ @ - only, at most 100")
         if len(token) < SHORTEST_TOKEN:
             raise ValueError(f"line {number}: the token has {len(token)} characters, wanted {SHORTEST_TOKEN} or more")
-        if name in found or any(token.encode("latin-1") == other for _, other in found.values()):
+        if name in tokens or any(token.encode("latin-1") == other for _, other in tokens.values()):
             raise ValueError(f"line {number} repeats a name or a token of a line before it")
-        found[name] = Caller(name, role), token.encode("latin-1")
-    return tuple(found.values())
+        tokens[name] = Caller(name, role), token.encode("latin-1")
+    return tuple(tokens.values())

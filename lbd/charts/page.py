@@ -20,9 +20,9 @@ MOST_POINTS_OF_A_PAGE = 40_000
 
 def page(title: str, parts: Iterable[str | Chart]) -> str:
     """The page; ``parts`` are HTML and charts, in their order."""
-    found = list(parts)
-    most = MOST_POINTS_OF_A_PAGE // max(sum(isinstance(part, Chart) for part in found), 1)
-    body = "\n".join(part.html(most) if isinstance(part, Chart) else part for part in found)
+    lines = list(parts)
+    most = MOST_POINTS_OF_A_PAGE // max(sum(isinstance(part, Chart) for part in lines), 1)
+    body = "\n".join(part.html(most) if isinstance(part, Chart) else part for part in lines)
     return Template(_file("page.html")).substitute(
         title=escape(title),
         style=_file("static/uplot/uPlot.min.css") + _file("static/charts.css"),
@@ -47,8 +47,8 @@ def table(
 
 def _row(kind: str, cells: Sequence[str], words: int, best: Collection[int]) -> str:
     def classes(column: int) -> str:
-        found = " ".join(filter(None, ("number" * (column >= words), "best" * (column in best))))
-        return f' class="{found}"' if found else ""
+        names = " ".join(filter(None, ("number" * (column >= words), "best" * (column in best))))
+        return f' class="{names}"' if names else ""
 
     inner = (f"<{kind}{classes(column)}>{escape(cell)}</{kind}>" for column, cell in enumerate(cells))
     return f"<tr>{''.join(inner)}</tr>"

@@ -161,8 +161,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name])
-        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return found
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""

@@ -98,9 +98,9 @@ def calibrate(
         from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415 - needs PySpark
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
 
-        with stages(lambda: parts(spark)) as tell:
-            found = run(spark, Asked(history, settings, candidates, seeds, tell, strategies))
-        lines = written.write(found, out, time.time())
+        with stages(lambda: parts(spark)) as show_stage:
+            calibration = run(spark, Asked(history, settings, candidates, seeds, show_stage, strategies))
+        lines = written.write(calibration, out, time.time())
     for line in lines if explained else lines[-1:]:
         click.echo(line)
     click.echo(f"{', '.join(FILES)} in {out}", err=True)
@@ -108,13 +108,13 @@ def calibrate(
 
 def _show(settings: Settings, history: Path) -> None:
     """The newest scheduled proposal: its gain, what it changes, its figures, and once it is in force, its drift."""
-    found = newest(settings.state_dir)
-    if found is None:
+    calibration = newest(settings.state_dir)
+    if calibration is None:
         folder = settings.state_dir / CALIBRATION_FOLDER
         raise UsageError(
             f"{folder}: no calibration has ended there; its unit or CronJob writes there (docs/calibrate.md)"
         )
-    run, summary = found
+    run, summary = calibration
     out = console()
     gain = summary.gain()
     out.print(plain(f"{gain[0].upper()}{gain[1:]}."))

@@ -44,38 +44,39 @@ def capacity(read: Read, form: str, api_url: str | None) -> None:
     client = lbd_client(settings, api_url)
     if client is None:
         raise ObserveError(f"{settings.state_dir}: no lbd runs there, and the load of a day is known to none; run one")
-    found: CapacityReport = read_response(client.get("capacity"), CapacityReport)
+    report: CapacityReport = read_response(client.get("capacity"), CapacityReport)
     if form == "json":
-        json_out(found)
+        json_out(report)
         return
-    show(found)
-    if found.easiest is not None:
-        click.echo(plain(_drain_text(client, found.easiest)))
+    show(report)
+    if report.easiest is not None:
+        click.echo(plain(_drain_text(client, report.easiest)))
 
 
-def show(found: CapacityReport) -> None:
+def show(report: CapacityReport) -> None:
     """Print the brokers, the scores with one less and one more, the peaks, and what is not known."""
-    if found.brokers:
+    if report.brokers:
         rows = table(("broker", "left"), ("score now", "right"), ("peak without it", "right"), ("", "left"))
-        for one in sorted(found.brokers, key=lambda one: (not one.can_go, one.without, one.id)):
-            style = "green" if one.can_go else "red" if one.without > found.max_score else "yellow"
+        for one in sorted(report.brokers, key=lambda one: (not one.can_go, one.without, one.id)):
+            style = "green" if one.can_go else "red" if one.without > report.max_score else "yellow"
             scores = amount(one.score, digits=1), amount(one.without, digits=1)
             rows.add_row(Text(plain(one.id)), *scores, bar(one.without, style))
         console().print(rows)
-    for line in lines(found):
+    for line in lines(report):
         click.echo(plain(line))
 
 
-def lines(found: CapacityReport) -> Iterator[str]:
+def lines(report: CapacityReport) -> Iterator[str]:
     """The sentences of the answer."""
-    yield f"{found.summary}."
-    if found.score is not None:
-        less = f"{found.one_less:.1f} with {found.active - 1}, " if found.one_less is not None else ""
-        then = f"{found.score:.1f} with {counted(found.active, 'broker')}, {found.one_more:.1f} with {found.active + 1}"
+    yield f"{report.summary}."
+    if report.score is not None:
+        less = f"{report.one_less:.1f} with {report.active - 1}, " if report.one_less is not None else ""
+        now, more = counted(report.active, "broker"), report.active + 1
+        then = f"{report.score:.1f} with {now}, {report.one_more:.1f} with {more}"
         yield f"The highest score at that peak: {less}{then}."
-    if found.week is not None and found.day is not None and found.week.needed > found.day.needed:
-        yield f"The peak of the last week: {_peak_text(found.week)}."
-    yield from (f"Note: {note}." for note in found.notes)
+    if report.week is not None and report.day is not None and report.week.needed > report.day.needed:
+        yield f"The peak of the last week: {_peak_text(report.week)}."
+    yield from (f"Note: {note}." for note in report.notes)
 
 
 def _peak_text(peak: PeakReport) -> str:

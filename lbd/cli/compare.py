@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from lbd.model import Snapshot
 
 
-def document(found: Compared) -> dict[str, Any]:
+def document(comparison: Compared) -> dict[str, Any]:
     """The result as JSON: each run's scorecard and moves, and the load model with its error."""
-    low, high = found.thresholds
+    low, high = comparison.thresholds
     return {
-        "over": found.name,
+        "over": comparison.name,
         "low_threshold": low,
         "high_threshold": high,
         "runs": [
@@ -49,23 +49,23 @@ def document(found: Compared) -> dict[str, Any]:
                 "moves": [asdict(move) for move in run.trace.moves],
                 "sentence": run.sentence,
             }
-            for run in found.runs
+            for run in comparison.runs
         ],
-        "recommended": None if (best := recommended(found)) is None else asdict(best),
-        "model": None if found.model is None else _model(found.model),
-        "model_error": None if found.error is None else _finite(asdict(found.error)),
+        "recommended": None if (best := recommended(comparison)) is None else asdict(best),
+        "model": None if comparison.model is None else _model(comparison.model),
+        "model_error": None if comparison.error is None else _finite(asdict(comparison.error)),
     }
 
 
-def as_text(found: Compared) -> None:
+def as_text(comparison: Compared) -> None:
     """Print a column for each run, and the basis of the comparison."""
     console = Console(highlight=False, soft_wrap=True, width=render.WIDE)
-    console.print(Text(summary.title(found), "bold"))
-    table = render.table(("", "left"), *((_head(run.label), "right") for run in found.runs))
-    for row in summary.rows(found):
+    console.print(Text(summary.title(comparison), "bold"))
+    table = render.table(("", "left"), *((_head(run.label), "right") for run in comparison.runs))
+    for row in summary.rows(comparison):
         table.add_row(row.figure.label, *row.cells)
     console.print(table)
-    for line in (*summary.sentences(found), *summary.advice(found), *summary.rests_on(found)):
+    for line in (*summary.sentences(comparison), *summary.advice(comparison), *summary.rests_on(comparison)):
         console.print(Text(line))
 
 
@@ -166,32 +166,34 @@ def compare(
     with passing(TaskProgressColumn()) as progress:
         task = progress.add_task("", total=1)
 
-        def tell(label: str, done: float) -> None:
+        def show_progress(label: str, done: float) -> None:
             progress.update(task, description=label, completed=done)
 
-        asked = ComparisonRequest(chosen, settings, dict(map(assignment, overrides)), time.perf_counter, tell)
-        found = [one for name in over for one in _compared(asked, name, seed, hours, points_per_mib)]
+        request = ComparisonRequest(
+            chosen, settings, dict(map(assignment, overrides)), time.perf_counter, show_progress
+        )
+        comparisons = [one for name in over for one in _compared(request, name, seed, hours, points_per_mib)]
     if report is not None:
         from lbd.compare.report import page  # noqa: PLC0415 - only a report needs it
 
-        write_page(report / "index.html", page(found))
+        write_page(report / "index.html", page(comparisons))
     if form == "json":
-        render.json_out([document(one) for one in found])
+        render.json_out([document(one) for one in comparisons])
         return
-    for one in found:
+    for one in comparisons:
         as_text(one)
 
 
 def _compared(
-    asked: ComparisonRequest, name: str, seed: int, hours: float | None, points_per_mib: float | None
+    request: ComparisonRequest, name: str, seed: int, hours: float | None, points_per_mib: float | None
 ) -> Iterator[Compared]:
     if name.endswith(RECORDINGS):
         for header, rounds in recordings(Path(name)):
-            yield over_recording(asked, header, rounds, _fixed_model(rounds, points_per_mib))
+            yield over_recording(request, header, rounds, _fixed_model(rounds, points_per_mib))
         return
     changes = {"hours": hours, "points_per_mib": points_per_mib}
     scenario = load(name).model_copy(update={key: value for key, value in changes.items() if value is not None})
-    yield over_scenario(asked, name, scenario, seed)
+    yield over_scenario(request, name, scenario, seed)
 
 
 def _fixed_model(rounds: list[Snapshot], points_per_mib: float | None) -> LoadModel | None:

@@ -35,8 +35,8 @@ def config() -> None:
 @settings_options
 def check(read: Read) -> None:
     """Report every problem at once. Exit code 2 if there is one."""
-    found = read()
-    set_values = f"{counted(len(found.origins), 'value')} set" if found.origins else "all defaults"
+    loaded = read()
+    set_values = f"{counted(len(loaded.origins), 'value')} set" if loaded.origins else "all defaults"
     click.echo(f"ok: {set_values}", err=True)
 
 
@@ -45,12 +45,12 @@ def check(read: Read) -> None:
 @settings_options
 def show(read: Read, form: str) -> None:
     """Print the effective values and their origin."""
-    found = read()
+    loaded = read()
     if form == "json":
-        values = {"settings": found.settings.model_dump(mode="json"), "origins": dict(found.origins)}
+        values = {"settings": loaded.settings.model_dump(mode="json"), "origins": dict(loaded.origins)}
         click.echo(json.dumps(values, indent=2))
         return
-    for line in _annotated(found.settings.model_dump(mode="json"), found.origins):
+    for line in _annotated(loaded.settings.model_dump(mode="json"), loaded.origins):
         click.echo(line)
 
 
@@ -126,8 +126,8 @@ def from_broker(read: Read, broker_conf: Path | None) -> None:
         settings = read().settings
         values = broker_configuration(settings)
         source = ", ".join(settings.pulsar.admin_urls)
-        given = settings.pulsar.model_dump(mode="json", exclude_unset=True)
-        reached = {"pulsar": {**given, "admin_urls": broker_addresses(settings)}}
+        connection = settings.pulsar.model_dump(mode="json", exclude_unset=True)
+        reached = {"pulsar": {**connection, "admin_urls": broker_addresses(settings)}}
     taken = from_broker_conf(values)
     left_out = [f"left out: {one}" for one in taken.left_out]
     todo = [f"to do: {one}" for one in taken.todo]
@@ -154,7 +154,7 @@ def _read(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: broker.conf cannot be read: {getattr(error, 'strerror', None) or error}") from error
     pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
-    found = {key.strip(): value.strip() for key, _, value in pairs}
-    if not any(map(str.isidentifier, found)):
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    if not any(map(str.isidentifier, values)):
         raise UsageError(f"{path}: no setting in it; wanted a broker.conf, lines of KEY=VALUE")
-    return found
+    return values

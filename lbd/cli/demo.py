@@ -137,8 +137,8 @@ def _end_only_once() -> None:
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
     """Ctrl-C while the demo starts or stops is no error, and leaves nothing behind."""
-    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup leaves it
-    before = [(number, signal.signal(number, signal.default_int_handler)) for number in heard]
+    handled = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup leaves it
+    before = [(number, signal.signal(number, signal.default_int_handler)) for number in handled]
     try:
         yield
     except KeyboardInterrupt:

@@ -40,33 +40,33 @@ def doctor(ctx: click.Context, read: Read, form: str, *, notify: bool) -> None:
     \b
     Example: lbd doctor --admin-url http://127.0.0.1:8080
     """
-    found = examine(read().settings, notify=notify)
+    checkup = examine(read().settings, notify=notify)
     if form == "json":
-        counts = {level: found.count(level) for level in LEVELS}
-        json_out({"findings": [asdict(one) for one in found.findings], "summary": {**counts, **_cost(found)}})
+        counts = {level: checkup.count(level) for level in LEVELS}
+        json_out({"findings": [asdict(one) for one in checkup.findings], "summary": {**counts, **_cost(checkup)}})
     else:
-        _show(console(), found)
-    if not found.observed:
+        _show(console(), checkup)
+    if not checkup.observed:
         ctx.exit(ObserveError.exit_code)
-    if found.count("problem"):
+    if checkup.count("problem"):
         ctx.exit(RefusedError.exit_code)
 
 
-def _cost(found: Checkup) -> dict[str, object]:
-    return {"observed": found.observed, "requests": found.requests}
+def _cost(checkup: Checkup) -> dict[str, object]:
+    return {"observed": checkup.observed, "requests": checkup.requests}
 
 
-def _show(out: Console, found: Checkup) -> None:
+def _show(out: Console, checkup: Checkup) -> None:
     """Print problems and warnings in full, the rest in one line each, and a summary line."""
-    for one in found.findings:
-        told = f"{one.check}: {plain(one.seen)}"
-        first = told if one.level == "ok" else "\n".join(_folded(told)).lstrip()
+    for one in checkup.findings:
+        line = f"{one.check}: {plain(one.seen)}"
+        first = line if one.level == "ok" else "\n".join(_folded(line)).lstrip()
         out.print(Text(f"{one.level:<8} ", STYLES[one.level]).append(first, "default"))
         if one.level != "ok":
             out.print(Text("\n".join(_folded(f"why: {plain(one.why)}", f"do: {plain(one.todo)}")), "dim"))
-    counts = ", ".join(_counted(found.count(level), level) for level in LEVELS)
-    style = next(STYLES[level] for level in LEVELS if found.count(level) or level == "ok")
-    out.print(Text(f"{counts}; {counted(found.requests, 'request')}, nothing changed.", style))
+    counts = ", ".join(_counted(checkup.count(level), level) for level in LEVELS)
+    style = next(STYLES[level] for level in LEVELS if checkup.count(level) or level == "ok")
+    out.print(Text(f"{counts}; {counted(checkup.requests, 'request')}, nothing changed.", style))
 
 
 def _counted(number: int, level: str) -> str:

@@ -37,20 +37,20 @@ Line = tuple[str, str, str]
 """Label, text, style; a line without a label continues the one before."""
 
 
-def show(found: Answer, now: float) -> None:
+def show(answer: Answer, now: float) -> None:
     """Print the whole answer."""
     out = console()
-    end = common_end(_brokers(found)) if room() < NARROW else ""
-    if isinstance(found, TurnAnswer):
-        _show_turn(out, found, now, end)
-    elif isinstance(found, BrokerAnswer):
-        _show_broker(out, found, now, end)
-    elif isinstance(found, NamespaceAnswer):
-        _show_namespace(out, found, now, end)
+    end = common_end(_brokers(answer)) if room() < NARROW else ""
+    if isinstance(answer, TurnAnswer):
+        _show_turn(out, answer, now, end)
+    elif isinstance(answer, BrokerAnswer):
+        _show_broker(out, answer, now, end)
+    elif isinstance(answer, NamespaceAnswer):
+        _show_namespace(out, answer, now, end)
     else:
-        _print(out, _bundle_lines(found, now), end)
-        _print(out, _move_lines(found.moves), end)
-        _print(out, _split_lines(found.splits), end)
+        _print(out, _bundle_lines(answer, now), end)
+        _print(out, _move_lines(answer.moves), end)
+        _print(out, _split_lines(answer.splits), end)
     if end:
         out.print(Text(f"brokers are named without {end}", "dim"))
 
@@ -61,15 +61,15 @@ def _print(out: Console, lines: Iterable[Line], end: str) -> None:
         out.print(Text(f"{label:<{LABEL_WIDTH}} ", "dim").append(short, style))
 
 
-def _brokers(found: Answer) -> set[str]:
-    turn = found.turn if isinstance(found, TurnAnswer) else None
-    ends = {end for move in found.moves for end in (move.source, move.destination or move.source)}
-    own = {found.broker} if isinstance(found, BrokerAnswer) else set[str]()
+def _brokers(answer: Answer) -> set[str]:
+    turn = answer.turn if isinstance(answer, TurnAnswer) else None
+    ends = {end for move in answer.moves for end in (move.source, move.destination or move.source)}
+    own = {answer.broker} if isinstance(answer, BrokerAnswer) else set[str]()
     return ends | own | ({broker.id for broker in turn.brokers} if turn is not None else set())
 
 
-def _show_turn(out: Console, found: TurnAnswer, now: float, end: str) -> None:
-    turn = found.turn
+def _show_turn(out: Console, answer: TurnAnswer, now: float, end: str) -> None:
+    turn = answer.turn
     _print(out, _turn_lines(turn, now), end)
     if turn.brokers:
         out.print()
@@ -83,15 +83,15 @@ def _show_turn(out: Console, found: TurnAnswer, now: float, end: str) -> None:
             shown.add(pair.source)
             _show_candidates(out, [one for one in turn.candidates if one.broker == pair.source], turn.unloads, end)
             _print(out, _rest_line(turn.rest.get(pair.source, {})), end)
-    _print(out, _move_lines(found.moves), end)
-    _print(out, _split_lines(found.splits), end)
+    _print(out, _move_lines(answer.moves), end)
+    _print(out, _split_lines(answer.splits), end)
 
 
 def _turn_lines(turn: TurnRecord, now: float) -> Iterator[Line]:
     number = f"{turn.turn}" if not turn.repeated else f"{turn.turn} to {turn.last}, which all said the same"
     yield "turn", f"{number}, {_ago(turn.ended_at, now)}", "bold"
-    told_below = turn.verdict.kind in {"waiting", "not-fixable"}
-    yield "verdict", turn.verdict.head if told_below else turn.verdict.words, ""
+    detail_below = turn.verdict.kind in {"waiting", "not-fixable"}
+    yield "verdict", turn.verdict.head if detail_below else turn.verdict.words, ""
     if not (turn.pairs and turn.sentence.startswith("No move")):
         yield "said", turn.sentence, ""
     if turn.hold is not None:
@@ -125,8 +125,10 @@ def _pair_lines(turn: TurnRecord, pair: PairSeen) -> Iterator[Line]:
     if pair.fired and taking & set(turn.expected):
         names = (pair.source, *sorted(taking))
         ends = [(name, turn.broker(name), turn.expected.get(name)) for name in names]
-        told = "; ".join(f"{name} {_points(seen.score if seen else None)} -> {_points(to)}" for name, seen, to in ends)
-        yield "", f"guardrails foresee: {told}", ""
+        scores = "; ".join(
+            f"{name} {_points(facts.score if facts else None)} -> {_points(to)}" for name, facts, to in ends
+        )
+        yield "", f"guardrails foresee: {scores}", ""
 
 
 def _destinations(turn: TurnRecord, source: str) -> set[str]:
@@ -155,17 +157,17 @@ def _show_candidates(out: Console, candidates: Sequence[CandidateLine], unloads:
         return
     to = {one.bundle: one.destination for one in unloads if one.destination is not None}
     several = len({to.get(one.bundle) for one in candidates} - {None}) > 1
-    found = table((" " * LABEL_WIDTH + " bundle", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    rows = table((" " * LABEL_WIDTH + " bundle", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
     for one in candidates:
         taken = f"taken, to {to[one.bundle].removesuffix(end)}" if several and one.bundle in to else "taken"
         words = taken if one.reason == "moves" else f"passed over: {one.reason}"
-        found.add_row(
+        rows.add_row(
             Text(" " * LABEL_WIDTH + f" {plain(one.bundle)}"),
             amount(one.msg_rate),
             amount(one.throughput, 1e6, 1),
             Text(plain(f"{words}{one.detail and f', {one.detail}'}"), "cyan" if one.reason == "moves" else ""),
         )
-    out.print(found)
+    out.print(rows)
 
 
 def _rest_line(rest: dict[str, int]) -> Iterator[Line]:
@@ -174,40 +176,40 @@ def _rest_line(rest: dict[str, int]) -> Iterator[Line]:
         yield "", f"and {sum(rest.values()):,} smaller ones: {reasons}", "dim"
 
 
-def _show_broker(out: Console, found: BrokerAnswer, now: float, end: str) -> None:
-    _print(out, _broker_lines(found, now), end)
-    if found.fired is not None:
+def _show_broker(out: Console, answer: BrokerAnswer, now: float, end: str) -> None:
+    _print(out, _broker_lines(answer, now), end)
+    if answer.fired is not None:
         out.print()
-        _print(out, _fired_lines(found.fired, now), end)
-        _show_candidates(out, found.fired.candidates, found.fired.unloads, end)
-        _print(out, _rest_line(found.fired.rest), end)
+        _print(out, _fired_lines(answer.fired, now), end)
+        _show_candidates(out, answer.fired.candidates, answer.fired.unloads, end)
+        _print(out, _rest_line(answer.fired.rest), end)
     else:
         _print(out, [("last fired", "not in the time looked at (--since)", "")], end)
-    if found.moves:
+    if answer.moves:
         out.print()
-    _print(out, _move_lines(found.moves), end)
+    _print(out, _move_lines(answer.moves), end)
 
 
-def _broker_lines(found: BrokerAnswer, now: float) -> Iterator[Line]:
-    seen = found.seen
-    told = "no usable load report"
-    if seen is not None:
-        by = f" by {seen.binding.replace('_', ' ')}" if seen.binding else ""
-        load = f"{amount(seen.msg_rate)} msg/s, {amount(seen.throughput, 1e6, 1)} MB/s, {seen.bundles:,} bundles"
-        told = f"{_points(seen.score)} points{by}, {load}"
-    yield "broker", found.broker, "bold"
-    yield "seen", f"{told}, in turn {found.turn}, {_ago(found.at, now)}", ""
-    for number, one in enumerate(found.because):
+def _broker_lines(answer: BrokerAnswer, now: float) -> Iterator[Line]:
+    facts = answer.seen
+    report = "no usable load report"
+    if facts is not None:
+        by = f" by {facts.binding.replace('_', ' ')}" if facts.binding else ""
+        load = f"{amount(facts.msg_rate)} msg/s, {amount(facts.throughput, 1e6, 1)} MB/s, {facts.bundles:,} bundles"
+        report = f"{_points(facts.score)} points{by}, {load}"
+    yield "broker", answer.broker, "bold"
+    yield "seen", f"{report}, in turn {answer.turn}, {_ago(answer.at, now)}", ""
+    for number, one in enumerate(answer.because):
         yield "" if number else "because", one, ""
-    if found.load is not None:
-        yield "load", found.load.words, ""
-        if found.load.neighbour:
-            yield "", found.load.neighbour, "yellow"
-    reasons = Counter(one.because[0].partition(":")[0] for one in found.bundles if one.because)
+    if answer.load is not None:
+        yield "load", answer.load.words, ""
+        if answer.load.neighbour:
+            yield "", answer.load.neighbour, "yellow"
+    reasons = Counter(one.because[0].partition(":")[0] for one in answer.bundles if one.because)
     if reasons:
-        told = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
-        yield "bundles", f"{len(found.bundles):,}, of which stay for a reason of their own: {told}", ""
-    yield "cluster", found.verdict.head if found.pairs else found.verdict.words, ""
+        report = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
+        yield "bundles", f"{len(answer.bundles):,}, of which stay for a reason of their own: {report}", ""
+    yield "cluster", answer.verdict.head if answer.pairs else answer.verdict.words, ""
 
 
 def _fired_lines(fired: Fired, now: float) -> Iterator[Line]:
@@ -220,40 +222,44 @@ def _fired_lines(fired: Fired, now: float) -> Iterator[Line]:
             yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
 
 
-def _show_namespace(out: Console, found: NamespaceAnswer, now: float, end: str) -> None:
-    load = f"{amount(found.msg_rate)} msg/s, {amount(found.throughput, 1e6, 1)} MB/s"
-    told = f"{found.namespace}: {counted(found.number, 'bundle')}, {load}, {_ago(found.at, now)}"
-    owners = ", ".join(f"{number} on {broker}" for broker, number in found.owners.items())
-    reasons = ", ".join(f"{number} {reason}" for reason, number in found.reasons.items())
-    lines = [("namespace", told, "bold"), ("owners", owners, ""), ("reasons", reasons or "none of them is barred", "")]
+def _show_namespace(out: Console, answer: NamespaceAnswer, now: float, end: str) -> None:
+    load = f"{amount(answer.msg_rate)} msg/s, {amount(answer.throughput, 1e6, 1)} MB/s"
+    summary = f"{answer.namespace}: {counted(answer.number, 'bundle')}, {load}, {_ago(answer.at, now)}"
+    owners = ", ".join(f"{number} on {broker}" for broker, number in answer.owners.items())
+    reasons = ", ".join(f"{number} {reason}" for reason, number in answer.reasons.items())
+    lines = [
+        ("namespace", summary, "bold"),
+        ("owners", owners, ""),
+        ("reasons", reasons or "none of them is barred", ""),
+    ]
     _print(out, lines, end)
     rows = table(("bundle", "left"), ("broker", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
-    for one in found.bundles:
+    for one in answer.bundles:
         carried = amount(one.msg_rate), amount(one.throughput, 1e6, 1)
         rows.add_row(plain(one.bundle), plain(one.broker.removesuffix(end)), *carried, one.reason)
     out.print()
     out.print(rows)
-    if (more := found.number - len(found.bundles)) > 0:
+    if (more := answer.number - len(answer.bundles)) > 0:
         out.print(Text(f"and {counted(more, 'smaller bundle')}", "dim"))
-    _print(out, _move_lines(found.moves), end)
-    _print(out, _split_lines(found.splits), end)
+    _print(out, _move_lines(answer.moves), end)
+    _print(out, _split_lines(answer.splits), end)
 
 
-def _bundle_lines(found: BundleAnswer, now: float) -> Iterator[Line]:
-    yield "bundle", found.bundle, "bold"
-    where = found.owner or "nobody's, as far as is known"
-    seen = f", {_ago(found.at, now)}" if found.at is not None else ""
-    yield "owner", f"{where}{seen}", ""
-    if found.msg_rate is not None:
-        yield "carries", f"{amount(found.msg_rate)} msg/s, {amount(found.throughput, 1e6, 1)} MB/s", ""
-    for number, one in enumerate(found.because):
+def _bundle_lines(answer: BundleAnswer, now: float) -> Iterator[Line]:
+    yield "bundle", answer.bundle, "bold"
+    where = answer.owner or "nobody's, as far as is known"
+    age = f", {_ago(answer.at, now)}" if answer.at is not None else ""
+    yield "owner", f"{where}{age}", ""
+    if answer.msg_rate is not None:
+        yield "carries", f"{amount(answer.msg_rate)} msg/s, {amount(answer.throughput, 1e6, 1)} MB/s", ""
+    for number, one in enumerate(answer.because):
         yield "" if number else "because", one, ""
-    if found.passed_over is not None:
-        over = found.passed_over
+    if answer.passed_over is not None:
+        over = answer.passed_over
         words = "chosen" if over.reason == "moves" else f"passed over{over.reason and f': {over.reason}'}"
-        told = f"when its broker last fired, in turn {over.turn}, {_ago(over.at, now)}, it was {words}"
-        yield "", f"{told}{over.detail and f' ({over.detail})'}", ""
-    if not found.moves:
+        text = f"when its broker last fired, in turn {over.turn}, {_ago(over.at, now)}, it was {words}"
+        yield "", f"{text}{over.detail and f' ({over.detail})'}", ""
+    if not answer.moves:
         yield "moves", "none is known", ""
 
 
@@ -279,8 +285,8 @@ def _service_lines(move: MoveStory) -> Iterator[Line]:
     before, after = (one.words if one is not None else "" for one in (move.clients_before, move.clients_after))
     counts = f"before: {before}; after: {after or 'not reported'}" if before else ""
     service = served_text(move.served, move.reconnect_seconds, move.clients_before, move.clients_after)
-    told = (service, move.served_detail, counts)
-    yield "", "; ".join(filter(None, told)), "bold red" if move.served == "no" else "dim"
+    parts = (service, move.served_detail, counts)
+    yield "", "; ".join(filter(None, parts)), "bold red" if move.served == "no" else "dim"
 
 
 def _split_lines(splits: Iterable[SplitStory]) -> Iterator[Line]:
@@ -305,9 +311,9 @@ def _plan(move: MoveStory) -> tuple[int | None, str, str | None]:
 def _course(move: MoveStory, end: str) -> str:
     """A score before the turn's moves, predicted after all of them, and as measured."""
     before, expected, came = (_end_value(ends, end) for ends in (move.before, move.expected, move.came))
-    told = f"{_points(before)} points, {_points(expected)} predicted"
+    text = f"{_points(before)} points, {_points(expected)} predicted"
     return (
-        f"{told}, {_points(came)} came (turn {move.seen_in})" if move.came is not None else f"{told}, not settled since"
+        f"{text}, {_points(came)} came (turn {move.seen_in})" if move.came is not None else f"{text}, not settled since"
     )
 
 
@@ -383,16 +389,16 @@ def _print_explanation(
 ) -> None:
     """Print one answer, or one for each segment: as JSON a list of them, each with the segment's name."""
     if not segments:
-        found = explained(what)
+        answer = explained(what)
         if form == "json":
-            json_out(named(found))
+            json_out(named(answer))
         else:
-            show(found, now)
+            show(answer, now)
         return
     answers = {name: explained(name) for name in segments}
     if form == "json":
-        json_out([{"segment": name, **named(found)} for name, found in answers.items()])
+        json_out([{"segment": name, **named(answer)} for name, answer in answers.items()])
         return
-    for name, found in answers.items():
+    for name, answer in answers.items():
         _print(console(), [("segment", name, "bold")], "")
-        show(found, now)
+        show(answer, now)

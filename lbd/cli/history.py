@@ -61,10 +61,10 @@ def export(read: Read, file: Path, since_seconds: float | None, root: Path | Non
 
     now = time.time()
     settings = read().settings
-    kept = exported(
+    rounds = exported(
         root or settings.state_dir / HISTORY_FOLDER, file, settings, now - (since_seconds or ALL_SECONDS), now
     )
-    click.echo(f"{counted(kept, 'round')} in {file}", err=True)
+    click.echo(f"{counted(rounds, 'round')} in {file}", err=True)
 
 
 @click.command("import")
@@ -80,8 +80,8 @@ def import_(read: Read, files: tuple[Path, ...], root: Path | None) -> None:
     from lbd.operations.exchange import imported  # noqa: PLC0415 - see export
 
     settings = read().settings
-    kept = imported(files, root or settings.state_dir / HISTORY_FOLDER, settings)
-    click.echo(f"{counted(kept, 'round')} in {root or settings.state_dir / HISTORY_FOLDER}", err=True)
+    rounds = imported(files, root or settings.state_dir / HISTORY_FOLDER, settings)
+    click.echo(f"{counted(rounds, 'round')} in {root or settings.state_dir / HISTORY_FOLDER}", err=True)
 
 
 # --- moves and splits
@@ -123,16 +123,16 @@ def history(
     if ctx.invoked_subcommand is not None:
         return
     state_dir = read().settings.state_dir
-    if told := nothing_there(state_dir):
-        click.echo(told, err=True)
+    if message := nothing_there(state_dir):
+        click.echo(message, err=True)
     earliest = time.time() - since_seconds if since_seconds is not None else 0.0
     if splits:
-        found = [
+        moves = [
             one
             for one in read_splits(state_dir)
             if one.at >= earliest and _of_bundle(one.cut.bundle, bundle) and _of_broker((one.cut.owner,), broker)
         ]
-        show_splits(found[-last:], form)
+        show_splits(moves[-last:], form)
         return
     shown: deque[MoveRecord] = deque(maxlen=last)
     counts: Counter[str] = Counter()
@@ -270,5 +270,5 @@ def moves_summary(counts: Counter[str], shown: int) -> str:
     if total == 0:
         return "No moves."
     order = [*(result.value for result in Result), "open"]
-    told = ", ".join(f"{counts[label]:,} {label}" for label in order if counts[label])
-    return f"{counted(total, 'move')}: {told}" + (f"; the last {shown} are shown (--last N)" if shown < total else "")
+    text = ", ".join(f"{counts[label]:,} {label}" for label in order if counts[label])
+    return f"{counted(total, 'move')}: {text}" + (f"; the last {shown} are shown (--last N)" if shown < total else "")

@@ -124,12 +124,12 @@ def new_directory(directory: Path, option: str, *, parents: bool = False) -> Non
     """Make a directory, or accept an empty one. Raises :class:`UsageError` if it cannot be made or is not empty."""
     try:
         directory.mkdir(parents=parents, exist_ok=True)
-        kept = any(directory.iterdir())
+        occupied = any(directory.iterdir())
     except OSError as error:
         raise UsageError(
             f"{option} {directory}: cannot be written: {error.strerror}; wanted a new directory"
         ) from error
-    if kept:
+    if occupied:
         raise UsageError(f"{option} {directory}: exists already and is not empty; name a new directory")
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UsageError(f"{option} {directory}: not yours to write to; name a new directory")
@@ -157,8 +157,8 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     """A click callback: seconds of ``90s``, ``15m``, ``2h``, ``1d`` or ``1h30m``; anything else is a usage error."""
     if value is None:
         return None
-    found = _DURATION.fullmatch(value)
-    parts = found.groupdict("0") if found else {}
+    match = _DURATION.fullmatch(value)
+    parts = match.groupdict("0") if match else {}
     seconds = sum(int(number) * _UNITS_SECONDS[unit] for unit, number in parts.items())
     if not 0 < seconds <= LONGEST_SECONDS:
         wanted = "wanted 90s, 15m, 2h, 1d, 1h30m or the like, above 0 and up to 3650d"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +24,8 @@ from lbd.text import counted, zoned
 from lbd.turn.record import PlanDocument, plan_document, proposal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbd.cli.options import Read
     from lbd.config import Settings
 
@@ -54,19 +57,24 @@ def plan(read: Read, form: str, api_url: str | None) -> None:
     if form == "json":
         json_out(shown)
     else:
-        _show(shown)
+        print_plan(shown)
 
 
-def _show(plan: PlanDocument) -> None:
-    out = console()
+def print_plan(plan: PlanDocument) -> None:
+    """Print a plan as text; the notes that several reasons share stand once below the moves."""
+    out, shared = console(), shared_notes(move.reason for move in plan.unloads)
     for source, destination in dict.fromkeys((move.source, move.destination) for move in plan.unloads):
         out.print(Text(plain(f"{source} -> {destination}"), "bold"))
         rows = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("clients", "right"), ("", "left"))
         for move in plan.unloads:
             if (move.source, move.destination) == (source, destination):
                 rates = (amount(move.msg_rate), amount(move.throughput, 1e6, 1))
-                rows.add_row(f"  {plain(move.bundle)}", *rates, f"{move.clients:,}", Text(plain(move.reason), "dim"))
+                first, *notes = move.reason.split("; ")
+                reason = "; ".join((first, *(note for note in notes if note not in shared)))
+                rows.add_row(f"  {plain(move.bundle)}", *rates, f"{move.clients:,}", Text(plain(reason), "dim"))
         out.print(rows)
+    for note, number in shared.items():
+        out.print(Text(plain(f"{number} of {counted(len(plan.unloads), 'bundle')}: {note}"), "dim"))
     if plan.unloads:
         scores = table(("broker", "left"), ("score", "right"), ("after", "right"))
         for broker in sorted(plan.brokers, key=lambda one: -(one.score or 0.0)):
@@ -74,6 +82,12 @@ def _show(plan: PlanDocument) -> None:
             scores.add_row(plain(broker.id), amount(broker.score, digits=1), amount(after, digits=1))
         out.print(scores)
     out.print(Text(plain(_sentence(plan)), "bold"))
+
+
+def shared_notes(reasons: Iterable[str]) -> dict[str, int]:
+    """The notes that follow several reasons, each with the number of these reasons: the text says them once."""
+    notes = Counter(note for reason in reasons for note in dict.fromkeys(reason.split("; ")[1:]))
+    return {note: number for note, number in notes.items() if number > 1}
 
 
 def _sentence(plan: PlanDocument) -> str:

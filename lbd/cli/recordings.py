@@ -48,27 +48,27 @@ def record(read: Read, file: Path, rounds: int | None, interval_seconds: float |
         first = observer.observe()
         with recording.create(file, header) as writer:
             writer.round(first.snapshot.taken_at, first.raw)
-            kept = 1 + _further(observer, writer, interval, rounds)
-    click.echo(f"{counted(kept, 'round')} of {counted(len(first.raw), 'broker')} in {file}", err=True)
+            written = 1 + _further(observer, writer, interval, rounds)
+    click.echo(f"{counted(written, 'round')} of {counted(len(first.raw), 'broker')} in {file}", err=True)
 
 
 def _further(observer: Any, writer: recording.RecordingWriter, interval: float, rounds: int | None) -> int:  # noqa: ANN401
     """Rounds after the first. A failed round is reported and skipped; Ctrl-C is the normal end."""
-    kept, planned = 0, time.monotonic()
+    written, planned = 0, time.monotonic()
     try:
-        while rounds is None or kept < rounds - 1:
+        while rounds is None or written < rounds - 1:
             planned += interval
             time.sleep(max(0.0, planned - time.monotonic()))
             try:
-                seen = observer.observe()
+                observation = observer.observe()
             except ObserveError as error:
                 click.echo(f"round left out: {error}", err=True)
                 continue
-            writer.round(seen.snapshot.taken_at, seen.raw)
-            kept += 1
+            writer.round(observation.snapshot.taken_at, observation.raw)
+            written += 1
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
-    return kept
+    return written
 
 
 @click.command()
@@ -127,5 +127,5 @@ def _print_replay(replayed: Replayed, form: str) -> None:
         sys.stdout.write(line.decode() + "\n")
         return
     for unload in unloads:
-        told = f"{unload.bundle} {unload.source} -> {unload.destination or '(the broker chooses)'} ({unload.reason})"
-        click.echo(f"{replayed.id} round {replayed.round}: {told}")
+        move = f"{unload.bundle} {unload.source} -> {unload.destination or '(the broker chooses)'} ({unload.reason})"
+        click.echo(f"{replayed.id} round {replayed.round}: {move}")

@@ -37,9 +37,9 @@ WIDE = 500
 """Width outside a terminal; wide enough that long names (Kubernetes) are not cut."""
 
 
-def json_out(found: object) -> None:
+def json_out(value: object) -> None:
     """Print JSON on stdout."""
-    sys.stdout.write(msgspec.json.format(redacted_json(msgspec.json.encode(found)), indent=2).decode() + "\n")
+    sys.stdout.write(msgspec.json.format(redacted_json(msgspec.json.encode(value)), indent=2).decode() + "\n")
 
 
 def plain(text: str) -> str:
@@ -60,8 +60,8 @@ def as_text(record: TurnResult, *, everything: bool) -> None:
     for (source, destination), unloads in _by_pair(record.unloads).items():
         console.print(Text(f"{source} -> {destination or '(the broker chooses)'}", "bold"))
         console.print(_unload_table(record, unloads))
-        for told in _reasons(record, unloads) if everything else _reasons(record, unloads)[-1:]:
-            console.print(Text(f"  {told}", "dim"))
+        for reason in _reasons(record, unloads) if everything else _reasons(record, unloads)[-1:]:
+            console.print(Text(f"  {reason}", "dim"))
     _print_skips(console, record, everything=everything)
     if record.slopes is not None and record.observation is not None and not record.acts:
         known = loads(record.observation.snapshot.brokers.ids, record.slopes, {})
@@ -75,23 +75,23 @@ def _reasons(record: TurnResult, unloads: Sequence[Unload]) -> list[str]:
 
 
 def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[Unload]]:
-    found: dict[tuple[str, str | None], list[Unload]] = {}
+    by_pair: dict[tuple[str, str | None], list[Unload]] = {}
     for unload in unloads:
-        found.setdefault((unload.source, unload.destination), []).append(unload)
-    return found
+        by_pair.setdefault((unload.source, unload.destination), []).append(unload)
+    return by_pair
 
 
 def table(*columns: tuple[str, JustifyMethod]) -> Table:
     """An empty table with these columns."""
-    found = Table(box=None, pad_edge=False, header_style="dim")
+    rows = Table(box=None, pad_edge=False, header_style="dim")
     for name, justify in columns:
-        found.add_column(name, justify=justify, no_wrap=True)
-    return found
+        rows.add_column(name, justify=justify, no_wrap=True)
+    return rows
 
 
 def broker_table(shown: Iterable[BrokerRow | BrokerSeen | BrokerStatus], hot: Container[str], end: str = "") -> Table:
     """A row for each broker, the most loaded first; ``hot`` ones are highlighted, ``end`` is cut from names."""
-    found = table(
+    rows = table(
         ("broker", "left"),
         ("score", "right"),
         ("", "left"),
@@ -102,7 +102,7 @@ def broker_table(shown: Iterable[BrokerRow | BrokerSeen | BrokerStatus], hot: Co
     )
     for row in sorted(shown, key=lambda row: -(row.score or 0.0)):
         style = "bold red" if row.id in hot else ""
-        found.add_row(
+        rows.add_row(
             Text(plain(row.id.removesuffix(end)), style),
             Text("?" if row.score is None else f"{row.score:.1f}", style),
             bar(row.score or 0.0, style or "green"),
@@ -111,7 +111,7 @@ def broker_table(shown: Iterable[BrokerRow | BrokerSeen | BrokerStatus], hot: Co
             amount(row.throughput, 1e6, 1),
             str(row.bundles),
         )
-    return found
+    return rows
 
 
 def yaml_text(value: object) -> str:
@@ -121,10 +121,10 @@ def yaml_text(value: object) -> str:
 
 def change_table(changes: Iterable[tuple[str, object, object]]) -> Table:
     """A row for each setting that would change: its key, its value now, and the proposed one; ``-`` for none."""
-    found = table(("setting", "left"), ("now", "left"), ("proposed", "left"))
+    rows = table(("setting", "left"), ("now", "left"), ("proposed", "left"))
     for key, *values in changes:
-        found.add_row(Text(plain(key)), *(Text("-" if one is None else plain(yaml_text(one))) for one in values))
-    return found
+        rows.add_row(Text(plain(key)), *(Text("-" if one is None else plain(yaml_text(one))) for one in values))
+    return rows
 
 
 def bar(score: float, style: str) -> Text:
@@ -140,21 +140,21 @@ def amount(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
 
 def pair_table(pairs: Iterable[PairStatus], hits_title: str, end: str = "") -> Table:
     """A row for each pair of two brokers; ``end`` is cut from names."""
-    found = table(("pair", "left"), ("apart", "right"), (hits_title, "left"))
+    rows = table(("pair", "left"), ("apart", "right"), (hits_title, "left"))
     for pair in pairs:
         if pair.destination is not None:
             ends = f"{pair.source.removesuffix(end)} -> {pair.destination.removesuffix(end)}"
-            found.add_row(Text(plain(ends)), amount(pair.difference, digits=1), _hits_text(pair.hits))
-    return found
+            rows.add_row(Text(plain(ends)), amount(pair.difference, digits=1), _hits_text(pair.hits))
+    return rows
 
 
 def _relieved_table(pairs: Iterable[Pair]) -> Table:
     """The brokers that a strategy without pairs would relieve."""
-    found = table(("to be relieved", "left"), ("because it has", "left"))
+    rows = table(("to be relieved", "left"), ("because it has", "left"))
     for pair in pairs:
         if pair.destination is None:
-            found.add_row(pair.source, pair.why)
-    return found
+            rows.add_row(pair.source, pair.why)
+    return rows
 
 
 def _hits_text(hits: HitStatus) -> str:
@@ -165,15 +165,15 @@ def _hits_text(hits: HitStatus) -> str:
 
 def _unload_table(record: TurnResult, unloads: list[Unload]) -> Table:
     results = {outcome.unload.bundle: outcome for outcome in record.outcomes}
-    found = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    rows = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
     for unload in unloads:
-        found.add_row(
+        rows.add_row(
             f"  {unload.bundle}",
             amount(unload.msg_rate),
             amount(unload.throughput, 1e6, 1),
             _result(results.get(unload.bundle), acted=bool(results)),
         )
-    return found
+    return rows
 
 
 def _result(outcome: Outcome | None, *, acted: bool) -> Text:
@@ -183,18 +183,18 @@ def _result(outcome: Outcome | None, *, acted: bool) -> Text:
 
 
 def _print_skips(console: Console, record: TurnResult, *, everything: bool) -> None:
-    told = list(skips(record, everything=everything)) if everything else _gathered(record.skips)
-    for skip in told:
+    lines = list(skips(record, everything=everything)) if everything else _gathered(record.skips)
+    for skip in lines:
         detail = f", {skip.detail}" if skip.detail else ""
         console.print(Text(f"not moved: {skip.what}: {skip.reason.label}{detail}", "dim"))
 
 
-def _gathered(told: tuple[Skip, ...]) -> list[Skip]:
+def _gathered(skips: tuple[Skip, ...]) -> list[Skip]:
     """Skips with one line per reason; ``--all`` lists each bundle."""
-    found: dict[Reason, list[Skip]] = {}
-    for skip in told:
-        found.setdefault(skip.reason, []).append(skip)
-    return [line for reason, group in found.items() for line in _lines(reason, group)]
+    by_reason: dict[Reason, list[Skip]] = {}
+    for skip in skips:
+        by_reason.setdefault(skip.reason, []).append(skip)
+    return [line for reason, group in by_reason.items() for line in _lines(reason, group)]
 
 
 def _lines(reason: Reason, group: list[Skip]) -> list[Skip]:
@@ -217,16 +217,16 @@ class Show:
         if unloads:
             self._task = self._progress.add_task("unloading", total=len(unloads))
 
-    def ended(self, ended: Outcome | Skip) -> None:
+    def ended(self, end: Outcome | Skip) -> None:
         """One unload ended, or was not sent; an inherited one may end before there is a plan."""
         if self._task is not None:
-            self._progress.update(self._task, advance=1, description=_result_text(ended))
+            self._progress.update(self._task, advance=1, description=_result_text(end))
 
 
-def _result_text(ended: Outcome | Skip) -> str:
-    if isinstance(ended, Skip):
-        return f"{ended.what} not sent"
-    return f"{ended.unload.bundle} {ended.result.value}"
+def _result_text(end: Outcome | Skip) -> str:
+    if isinstance(end, Skip):
+        return f"{end.what} not sent"
+    return f"{end.unload.bundle} {end.result.value}"
 
 
 @contextmanager

@@ -84,13 +84,13 @@ def recorder(
 
         def keep(turned: Turned) -> None:
             assert turned.record.observation is not None
-            seen = turned.record.observation.snapshot
+            snapshot = turned.record.observation.snapshot
             if turned.seconds == 0:
                 packed = path.suffix == ".gz"
-                size = _amount(estimated_bytes(seen, rounds, packed=packed))
+                size = _amount(estimated_bytes(snapshot, rounds, packed=packed))
                 less = " or less" if packed else ""
                 click.echo(f"recording {counted(rounds, 'round')} in {path}: about {size}{less}", err=True)
-            writer.round(seen.taken_at, load_reports(seen))
+            writer.round(snapshot.taken_at, load_reports(snapshot))
 
         yield keep
 
@@ -127,38 +127,38 @@ def _one(console: Console, runs: Sequence[Finished]) -> None:
 
 
 def _several(console: Console, runs: Sequence[Finished]) -> None:
-    found = render.table(
+    rows = render.table(
         (f"of {len(runs)} runs", "left"), ("median", "right"), ("lowest", "right"), ("highest", "right"), ("", "left")
     )
     spreads = spread([run.card for run in runs])
     for figure in FIGURES:
         one = spreads[figure.name]
         rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
-        found.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
-    console.print(found)
+        rows.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
+    console.print(rows)
 
 
 def _moves(trace: Trace) -> object:
-    found = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
+    rows = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
     for one in transfers(trace):
         ends = (render.plain(one.source), render.plain(one.destination))
-        found.add_row(one.clock, *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
-    return found
+        rows.add_row(one.clock, *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
+    return rows
 
 
 def _splits(trace: Trace) -> object:
-    found = render.table(("at", "right"), ("split", "left"), ("on", "left"), ("parts", "right"), ("by", "left"))
+    rows = render.table(("at", "right"), ("split", "left"), ("on", "left"), ("parts", "right"), ("by", "left"))
     for one in trace.splits:
-        found.add_row(clock(one.seconds), render.plain(one.bundle), render.plain(one.owner), str(one.parts), one.by)
-    return found
+        rows.add_row(clock(one.seconds), render.plain(one.bundle), render.plain(one.owner), str(one.parts), one.by)
+    return rows
 
 
 def _evenness(card: Scorecard) -> object:
-    found = render.table(("true scores", "left"), *((when, "right") for when in WHEN.values()))
+    rows = render.table(("true scores", "left"), *((when, "right") for when in WHEN.values()))
     known = figures(card)
     for figure in EVENNESS:
-        found.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))
-    return found
+        rows.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))
+    return rows
 
 
 def _moving(card: Scorecard) -> Iterator[str]:
@@ -176,8 +176,8 @@ def _moving(card: Scorecard) -> Iterator[str]:
         yield f"bundles split: {card.splits}"
     if card.peak_points is not None and card.moves:
         best = card.best_peak_points
-        told = "" if best is None else f"; no plan of as many moves gets below {best:.1f}"
-        yield f"peak since the last move: {card.peak_points:.1f} points{told}"
+        text = "" if best is None else f"; no plan of as many moves gets below {best:.1f}"
+        yield f"peak since the last move: {card.peak_points:.1f} points{text}"
 
 
 def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
@@ -279,16 +279,16 @@ def _run(name: str, scenario: Scenario, settings: Settings, seed: int, keep: Cal
 
 def _as_json(runs: list[Finished]) -> None:
     first = runs[0]
-    found = {"scenario": first.name, "turn_seconds": sum(run.turn_seconds for run in runs)}
+    document = {"scenario": first.name, "turn_seconds": sum(run.turn_seconds for run in runs)}
     if len(runs) == 1:
         trace = {
             "moves": [asdict(move) for move in first.trace.moves],
             "splits": [asdict(one) for one in first.trace.splits],
         }
         render.json_out(
-            {**found, "seed": first.seed, **trace, "scorecard": asdict(first.card), "sentence": first.sentence}
+            {**document, "seed": first.seed, **trace, "scorecard": asdict(first.card), "sentence": first.sentence}
         )
         return
     cards = [{"seed": run.seed, "scorecard": asdict(run.card), "sentence": run.sentence} for run in runs]
     figures = spread([run.card for run in runs])
-    render.json_out({**found, "runs": cards, "spread": {name: asdict(one) for name, one in figures.items()}})
+    render.json_out({**document, "runs": cards, "spread": {name: asdict(one) for name, one in figures.items()}})

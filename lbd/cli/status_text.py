@@ -109,14 +109,14 @@ def freshness(status: Status, pid: int | None, now: float) -> str:
     age = now - status.at
     if age < -1:
         return f"last turn {duration_text(-age)} ahead of this clock: was the clock set back?"
-    told = f"last turn {duration_text(age)} ago"
+    text = f"last turn {duration_text(age)} ago"
     if pid is None:
-        return f"{told}, by process {status.pid}"
+        return f"{text}, by process {status.pid}"
     if pid != status.pid:
-        told += f", by process {status.pid}: process {pid or '?'} has ended none yet"
+        text += f", by process {status.pid}: process {pid or '?'} has ended none yet"
     if status.late(now):
-        return f"{told}, wanted every {duration_text(status.interval_seconds)}"
-    return told + (f", next in {duration_text(status.next_turn_at - now)}" if status.next_turn_at is not None else "")
+        return f"{text}, wanted every {duration_text(status.interval_seconds)}"
+    return text + (f", next in {duration_text(status.next_turn_at - now)}" if status.next_turn_at is not None else "")
 
 
 def show_status(
@@ -215,11 +215,11 @@ def _under_way(status: Status, pid: int | None, now: float) -> Iterator[tuple[st
 
 
 def _life(status: Status, pid: int | None, now: float) -> tuple[str, str]:
-    told = f"cluster {status.cluster or '?'}: {freshness(status, pid, now)}"
+    text = f"cluster {status.cluster or '?'}: {freshness(status, pid, now)}"
     if pid is None:
-        return f"NOT RUNNING; {told} (version {status.version})", "bold red"
+        return f"NOT RUNNING; {text} (version {status.version})", "bold red"
     style = "bold red" if status.late(now) else "green"
-    return f"running, process {pid or '?'}, version {status.version}, {told}", style
+    return f"running, process {pid or '?'}, version {status.version}, {text}", style
 
 
 def budget_text(budget: BudgetStatus) -> str:

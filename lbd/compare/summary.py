@@ -108,8 +108,8 @@ def _moved(best: Run, even: Sequence[Run]) -> str:
     others = [f"{run.label} {run.card.moves} and {run.card.traffic_moved:.0%}" for run in even if run is not best]
     as_even = f"; as even: {', '.join(others)}" if others else ""
     fewer = [run.label for run in even if run.card.moves < card.moves]
-    kept = f"; not enough moves saved to leave the default: {', '.join(fewer)}" if fewer else ""
-    return f"{moves}{as_even}{kept}"
+    rejected = f"; not enough moves saved to leave the default: {', '.join(fewer)}" if fewer else ""
+    return f"{moves}{as_even}{rejected}"
 
 
 # --- rows and words, for a terminal and for a page

@@ -100,12 +100,12 @@ class Planner:
         if waiting is not None and published.record.observation is not None:
             return PlanResponse(waiting, plan_document(published.record, waiting, proposed=True))
         record = self._planned(published)
-        found = proposal(record)
-        self._known.pop(found.id, None)
-        self._known[found.id] = found
+        plan = proposal(record)
+        self._known.pop(plan.id, None)
+        self._known[plan.id] = plan
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
-        return PlanResponse(found, plan_document(record, found, proposed=False))
+        return PlanResponse(plan, plan_document(record, plan, proposed=False))
 
     def _planned(self, published: Published) -> TurnResult:
         record, settings = published.record, published.settings
@@ -113,11 +113,11 @@ class Planner:
             raise ObserveError(f"the last turn says nothing to plan by: {record.sentence}")
         self._admin.active_brokers()
         looked, policies = Fixed(record.observation), PolicyReader(self._admin)
-        kept, journal = unsampled(record.turn_memory), self._engine.journal
-        found = turn(parts_of_known(settings, looked, policies, kept, record.averages, journal, lambda: None))
-        if found.error is not None:
-            raise found.error
-        return found
+        memory, journal = unsampled(record.turn_memory), self._engine.journal
+        planned = turn(parts_of_known(settings, looked, policies, memory, record.averages, journal, lambda: None))
+        if planned.error is not None:
+            raise planned.error
+        return planned
 
 
 # --- the picker, from the last turn's round; brokers are contacted only for what is unknown
@@ -177,9 +177,9 @@ class _PublishedRound:
     def owner(self) -> IntArray:
         """Broker position of each bundle, int32 (N,)."""
         rows = self.snapshot.rows
-        found: IntArray = np.full(len(self.snapshot.bundles), -1, dtype=np.int32)
-        found[rows.bundle] = rows.owner()
-        return found
+        owners: IntArray = np.full(len(self.snapshot.bundles), -1, dtype=np.int32)
+        owners[rows.bundle] = rows.owner()
+        return owners
 
     def owner_of(self, bundle: str) -> str | None:
         """As brokers reported it."""
@@ -270,9 +270,9 @@ class Picker:
         most_topics = known.published.settings.guardrails.max_topics_per_broker
         standing = RunningLoads(known.snapshot, policies, known.doubted, most_topics)
         age = max(self._now() - known.snapshot.taken_at, 0.0)
-        seen = replace(known.seen, age_seconds=age, bundle_rates=known.rate_of(bundle))
+        loads = replace(known.seen, age_seconds=age, bundle_rates=known.rate_of(bundle))
         with self._lock:
-            (answer,), self._memory = answer_all({bundle: known.owner_of(bundle)}, standing, place, seen, self._memory)
+            (answer,), self._memory = answer_all({bundle: known.owner_of(bundle)}, standing, place, loads, self._memory)
         return PlacementResponse.of(answer, known.observation, age, strategy)
 
     def _lay_out(self, published: Published) -> _PublishedRound | None:
@@ -285,13 +285,13 @@ class Picker:
             self._admin.active_brokers()
             drained = frozenset(Drains(published.settings.state_dir).in_force(self._now()))
             drained |= slow_brokers(record.evidence, record.observation.snapshot)
-            seen = broker_loads(record.observation.snapshot, record.averages, published.settings.weights)
-            found = _PublishedRound(
-                published, self._policies.isolation(), drained, without_doubted(seen, record.evidence.paired)
+            loads = broker_loads(record.observation.snapshot, record.averages, published.settings.weights)
+            layout = _PublishedRound(
+                published, self._policies.isolation(), drained, without_doubted(loads, record.evidence.paired)
             )
-            _ = found.position, found.owner, found.snapshot.namespaces
-            self._look = found
-            return found
+            _ = layout.position, layout.owner, layout.snapshot.namespaces
+            self._look = layout
+            return layout
 
     def _bundle(self, known: _PublishedRound, wanted: Target) -> str:
         """The bundle meant: of those that brokers report, else as the cluster has cut the namespace."""
@@ -303,23 +303,23 @@ class Picker:
 
     def _cut(self, namespace: str) -> list[str]:
         """The bundles of a namespace that brokers may not report, as nobody owns them."""
-        at, found = self._bundles.get(namespace, (0.0, []))
+        at, bundles = self._bundles.get(namespace, (0.0, []))
         if not 0 <= self._now() - at < POLICIES_SECONDS:
             self._admin.active_brokers()
-            found = live_bundles(self._admin)(namespace)
-            _keep(self._bundles, namespace, (self._now(), found))
-        return found
+            bundles = live_bundles(self._admin)(namespace)
+            _keep(self._bundles, namespace, (self._now(), bundles))
+        return bundles
 
     def _remembered(self, known: _PublishedRound, namespace: str) -> Groups | None:
         """What is known of a namespace, and is not old; what has begun to be is asked for beside the answers."""
-        at, found = self._groups.get(namespace, (0.0, None))
+        at, groups = self._groups.get(namespace, (0.0, None))
         age = self._now() - at
-        if found is None or not 0 <= age < LATEST_SECONDS:
+        if groups is None or not 0 <= age < LATEST_SECONDS:
             return None
         if age >= POLICIES_SECONDS and namespace not in self._asking:
             self._asking.add(namespace)
             self._beside(self._ask_groups, known, namespace)
-        return found
+        return groups
 
     def _beside(self, work: Callable[..., object], *args: object) -> None:
         """Work that no answer waits for; what it fails of is told."""
@@ -330,11 +330,11 @@ class Picker:
         names = (*known.snapshot.namespaces.names, namespace)
         try:
             with self._laying:
-                found = self._policies.groups((namespace,), frozenset(name.partition("/")[0] for name in names))
+                groups = self._policies.groups((namespace,), frozenset(name.partition("/")[0] for name in names))
         finally:
             self._asking.discard(namespace)
-        _keep(self._groups, namespace, (self._now(), found))
-        return found
+        _keep(self._groups, namespace, (self._now(), groups))
+        return groups
 
 
 def _log_stale(work: Future[object]) -> None:
@@ -346,10 +346,10 @@ def _log_stale(work: Future[object]) -> None:
         )
 
 
-def _keep(kept: dict[str, Kind], namespace: str, found: Kind) -> None:
-    if len(kept) >= NAMESPACES:
-        kept.clear()
-    kept[namespace] = found
+def _keep(cache: dict[str, Kind], namespace: str, value: Kind) -> None:
+    if len(cache) >= NAMESPACES:
+        cache.clear()
+    cache[namespace] = value
 
 
 # --- published state and requests
@@ -510,10 +510,10 @@ class Serving:
         last = self.board.last
         return None if last is None else self.board.again(with_leader(last.status, self._engine.leading)).status
 
-    def moved(self, ended: Outcome | Skip) -> None:
+    def moved(self, end: Outcome | Skip) -> None:
         """A move has ended."""
-        sentence, facts = move_line(ended)
-        self.board.moved(ended, {"sentence": sentence, **facts})
+        sentence, facts = move_line(end)
+        self.board.moved(end, {"sentence": sentence, **facts})
 
     def served(self, landing: Landing, service: ServiceResult) -> None:
         """It is told whether a move's clients are back."""

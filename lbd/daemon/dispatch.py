@@ -53,8 +53,8 @@ class _UnderWay:
     def answer(self) -> RequestResult | None:
         """Once all have ended."""
         done = [self.ended.get(move.bundle) for move in self.request.moves]
-        ended_moves = [one for one in done if one is not None]
-        return _moves_result(ended_moves) if len(ended_moves) == len(done) else None
+        finished = [one for one in done if one is not None]
+        return _moves_result(finished) if len(finished) == len(done) else None
 
 
 class Applying:

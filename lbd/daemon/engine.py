@@ -250,8 +250,8 @@ class Engine:
 
     def since(self, unload: Unload) -> float:
         """When a move was begun, epoch seconds; 0 while it waits for its turn."""
-        begun = any(unload.bundle == flying.bundle for _, flying in self._real.journal.open)
-        return self._real.journal.attempted_at.get(unload.bundle, 0.0) if begun else 0.0
+        is_open = any(unload.bundle == flying.bundle for _, flying in self._real.journal.open)
+        return self._real.journal.attempted_at.get(unload.bundle, 0.0) if is_open else 0.0
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
@@ -262,14 +262,14 @@ class Engine:
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
-        found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
-        found += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
-        found += [self._real.learned.trouble, self._real.peaks.trouble]
-        found += self._real.policies.warnings
-        found += [self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
-        found += [self._real.health_checks.trouble] if self.settings.guardrails.avoid_slow_brokers else []
-        found += [self._real.topics.trouble] if self._real.settings.spread_in_force.by == "topic" else []
-        return tuple(one for one in (*found, *self._keeper.warnings) if one)
+        messages = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
+        messages += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
+        messages += [self._real.learned.trouble, self._real.peaks.trouble]
+        messages += self._real.policies.warnings
+        messages += [self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
+        messages += [self._real.health_checks.trouble] if self.settings.guardrails.avoid_slow_brokers else []
+        messages += [self._real.topics.trouble] if self._real.settings.spread_in_force.by == "topic" else []
+        return tuple(one for one in (*messages, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
@@ -306,13 +306,13 @@ class Engine:
         self._keeper.close()
         self._real.close()
 
-    def _ended(self, ended: Outcome | Skip) -> None:
-        self.draining.ended(ended)
+    def _ended(self, end: Outcome | Skip) -> None:
+        self.draining.ended(end)
         try:
-            self.on_end(ended)
+            self.on_end(end)
         finally:
-            if isinstance(ended, Skip) or not ended.amended:  # who asked by hand has had the answer
-                self._asked.ended(ended)
+            if isinstance(end, Skip) or not end.amended:  # who asked by hand has had the answer
+                self._asked.ended(end)
 
 
 @contextmanager
@@ -329,8 +329,8 @@ def engine(settings: Settings, *, timebase: Timebase = SYSTEM, new_journal: bool
             state.forget_journal()
         state.begin_journal()
         joined = open_role(settings, state, timebase)
-        found = Engine(settings, state, joined, timebase)
+        running = Engine(settings, state, joined, timebase)
         try:
-            yield found
+            yield running
         finally:
-            found.close()
+            running.close()

@@ -53,11 +53,11 @@ class Proposals:
         if record.hold is not None and record.hold[0] is Reason.NOT_LEADER:
             self.drop()
         elif record.hold is None and record.decision is not None:
-            found = proposal(record, self._made[-1] if self._made else None)
-            names = next((one.approved_by for one in self._made if one.id == found.id), [])
-            found = msgspec.structs.replace(found, approved_by=names)
-            before = [one for one in self._made if one.id != found.id][1 - KEPT :]
-            self._made = (*before, found) if record.unloads else ()
+            renewed = proposal(record, self._made[-1] if self._made else None)
+            names = next((one.approved_by for one in self._made if one.id == renewed.id), [])
+            renewed = msgspec.structs.replace(renewed, approved_by=names)
+            before = [one for one in self._made if one.id != renewed.id][1 - KEPT :]
+            self._made = (*before, renewed) if record.unloads else ()
 
     def approve(self, name: str, by: str, now: float) -> Proposal | None:
         """The proposal of this name, approved by one person more; None if it cannot be applied now."""

@@ -162,9 +162,9 @@ class Historian:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pools keep tens of MB for the next file
         from lbd.store.history import HistoryWriter as Writer  # noqa: PLC0415 - pyarrow is loaded where it is needed, beside turns
 
-        writer, begun_at = Writer(self._root, self._settings.history), time.monotonic()
+        writer, started_at = Writer(self._root, self._settings.history), time.monotonic()
         while (queued := self._turns.get()) is not None:
-            if time.thread_time() > SHARE * (time.monotonic() - begun_at) + ALLOWANCE_SECONDS:
+            if time.thread_time() > SHARE * (time.monotonic() - started_at) + ALLOWANCE_SECONDS:
                 self._written.left_out += 1
                 continue
             try:

@@ -50,11 +50,11 @@ class Rereading:
         """The settings now. Raises :class:`UsageError` as reading them does, and for a file that has said something and
         is gone, or empty, by now: that is a mishap, and would take guardrails away that nobody meant to give up.
         """
-        found = self._read()
-        for file in sorted(self._files - found.files):
+        loaded = self._read()
+        for file in sorted(self._files - loaded.files):
             raise UsageError(f"{file}: gone, or without settings by now; only a restart goes on with defaults instead")
-        self._files = found.files
-        return found.settings
+        self._files = loaded.files
+        return loaded.settings
 
 
 # --- service
@@ -146,9 +146,9 @@ class Service:
         self._scheduler.shutdown(wait=False)
         with self._busy:
             self._engine.halt()
-            ended = self._engine.wait(STOP_SECONDS)
+            finished = self._engine.wait(STOP_SECONDS)
             self._serving.stop()  # after the results of what was under way
-            if ended:
+            if finished:
                 self._restore()
             self._flush()
         last.cancel()
@@ -156,12 +156,12 @@ class Service:
 
     def _restore(self) -> None:
         try:
-            told = self._engine.restore()
+            message = self._engine.restore()
         except LbdError as error:
             self._log.error("in-broker shedding was not given back; lbd release tries again", why=str(error))
         else:
-            if told:
-                self._log.info(told)
+            if message:
+                self._log.info(message)
 
     def _flush(self) -> None:
         try:
@@ -260,13 +260,13 @@ class Service:
             if not self._done.is_set():
                 self._engine.serve()
 
-    def _moved(self, ended: Outcome | Skip) -> None:
+    def _moved(self, end: Outcome | Skip) -> None:
         """A move has ended, in a thread of its own."""
         self._alive()
-        event, facts = move_line(ended)
+        event, facts = move_line(end)
         self._log.info(event, **facts)
-        self._serving.moved(ended)
-        self.on_move(ended)
+        self._serving.moved(end)
+        self.on_move(end)
 
     def _served(self, landing: Landing, service: ServiceResult) -> None:
         """It is told whether a move's clients are back, in a turn or in a thread of its own."""
@@ -274,10 +274,10 @@ class Service:
         self._log.log(logging.WARNING if service.served == "no" else logging.INFO, event, **facts)
         self._serving.served(landing, service)
 
-    def _split(self, ended: CutOutcome | LbdError) -> None:
+    def _split(self, end: CutOutcome | LbdError) -> None:
         """A split has ended, in a thread of its own, or could not be tried."""
         self._alive()
-        event, facts = split_line(ended)
+        event, facts = split_line(end)
         self._log.info(event, **facts)
 
     def _alive(self) -> None:

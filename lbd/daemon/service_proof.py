@@ -101,8 +101,8 @@ class ServiceProof:
     def ended(self) -> tuple[tuple[Landing, ServiceResult], ...]:
         """The results since the last call."""
         with self._changed:
-            ended_now, self._ended = tuple(self._ended), []
-        return ended_now
+            results, self._ended = tuple(self._ended), []
+        return results
 
     def wait(self, seconds: float | None = None) -> bool:
         """Whether all topics that were to be asked for have been, within that time."""

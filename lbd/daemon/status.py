@@ -45,29 +45,29 @@ def log_level(record: TurnResult) -> int:
 
 def turn_line(record: TurnResult) -> dict[str, Any]:
     """What a search in the log would look for."""
-    seen = record.observation
+    observation = record.observation
     return {
-        "verdict": (found := verdict(record)).kind,
-        "why": found.reason,
+        "verdict": (judged := verdict(record)).kind,
+        "why": judged.reason,
         "planned": len(record.unloads),
         "outcomes": [f"{one.unload.bundle} {one.result.value} {one.owner}" for one in record.outcomes],
         "unfinished": len(record.unfinished),
         "hold": record.hold[0].label if record.hold is not None else None,
-        "brokers": len(seen.active) if seen is not None else None,
-        "requests": seen.requests if seen is not None else None,
-        "seconds": round(seen.seconds, 3) if seen is not None else None,
+        "brokers": len(observation.active) if observation is not None else None,
+        "requests": observation.requests if observation is not None else None,
+        "seconds": round(observation.seconds, 3) if observation is not None else None,
         "skips": [f"{one.what}: {one.reason.label}: {one.detail}" for one in record.skips if "/0x" not in one.what],
     }
 
 
-def move_line(ended: Outcome | Skip) -> tuple[str, dict[str, Any]]:
+def move_line(end: Outcome | Skip) -> tuple[str, dict[str, Any]]:
     """One move's end, or what it is by now where it was told otherwise before."""
-    if isinstance(ended, Skip):
-        return f"not sent: {ended.what}: {ended.reason.label}", {"bundle": ended.what, "detail": ended.detail}
-    found = named(outcome_record(ended))
-    result, detail = found.pop("result"), found.pop("detail")
-    amended = "amended, " if ended.amended else ""
-    return f"{amended}{result}: {found['bundle']}", {**found, "noted": ended.noted, "detail": detail}
+    if isinstance(end, Skip):
+        return f"not sent: {end.what}: {end.reason.label}", {"bundle": end.what, "detail": end.detail}
+    fields = named(outcome_record(end))
+    result, detail = fields.pop("result"), fields.pop("detail")
+    amended = "amended, " if end.amended else ""
+    return f"{amended}{result}: {fields['bundle']}", {**fields, "noted": end.noted, "detail": detail}
 
 
 def served_line(landing: Landing, service: ServiceResult) -> tuple[str, dict[str, Any]]:
@@ -79,25 +79,25 @@ def served_line(landing: Landing, service: ServiceResult) -> tuple[str, dict[str
     return f"{words}: {landing.bundle}", {**ends, **facts}
 
 
-def split_line(ended: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
+def split_line(end: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
     """One split's end, or why none was tried."""
-    if not isinstance(ended, CutOutcome):
-        return f"not split: {ended}", {}
-    cut = ended.cut
-    return f"{ended.result.value}: {cut.bundle}", {
+    if not isinstance(end, CutOutcome):
+        return f"not split: {end}", {}
+    cut = end.cut
+    return f"{end.result.value}: {cut.bundle}", {
         "bundle": cut.bundle,
         "algorithm": cut.algorithm,
-        "parts": list(ended.parts),
-        "owner": ended.owner,
-        "seconds": round(ended.seconds, 3),
+        "parts": list(end.parts),
+        "owner": end.owner,
+        "seconds": round(end.seconds, 3),
         "reason": cut.reason,
-        "detail": ended.detail,
+        "detail": end.detail,
     }
 
 
 def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
     """What ``lbd status`` shows."""
-    seen, found = record.observation, _brokers(record, engine.settings)
+    observation, rows = record.observation, _brokers(record, engine.settings)
     calibration, unread = _calibration(engine.settings)
     return Status(
         pid=os.getpid(),
@@ -106,25 +106,25 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         interval_seconds=engine.settings.interval_seconds,
         next_turn_at=next_turn_at,
         turns=turns,
-        cluster=seen.cluster if seen is not None else engine.cluster,
+        cluster=observation.cluster if observation is not None else engine.cluster,
         turn=record.number,
         sentence=record.sentence,
         verdict=verdict(record),
         hold=record.hold[0].label if record.hold is not None else None,
         observe_only=engine.observe_only,
         leader=engine.leading.words or None,
-        brokers=found,
+        brokers=rows,
         pairs=pair_statuses(record),
         unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
         proposal=engine.proposal,
         calibration=calibration,
-        gap_points=gap_points(row.score for row in found),
+        gap_points=gap_points(row.score for row in rows),
         last_hour=engine.last_hour,
         canary=_canary(engine.settings.guardrails.canary, record),
         budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
-        requests=seen.requests if seen is not None else 0,
-        seconds=round(seen.seconds, 3) if seen is not None else 0.0,
-        warnings=[*engine.warnings, *_unreported(seen), *unread],
+        requests=observation.requests if observation is not None else 0,
+        seconds=round(observation.seconds, 3) if observation is not None else 0.0,
+        warnings=[*engine.warnings, *_unreported(observation), *unread],
         error=str(record.error) if record.error is not None else None,
     )
 
@@ -144,9 +144,13 @@ def _canary(canary: Canary | None, record: TurnResult) -> CanaryStatus | None:
     return CanaryStatus(canary.namespaces, canary.max_moves_per_hour, held.planned, held.total)
 
 
-def _unreported(seen: Observation | None) -> Iterator[str]:
+def _unreported(observation: Observation | None) -> Iterator[str]:
     """Brokers that answer, and give no report that can be used; of those that answer nothing the sentence tells."""
-    missing = {} if seen is None else {broker: why for broker, why in seen.missing.items() if broker not in seen.silent}
+    missing = (
+        {}
+        if observation is None
+        else {broker: why for broker, why in observation.missing.items() if broker not in observation.silent}
+    )
     for broker, why in list(missing.items())[:1]:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         yield f"{broker} gives no report{more}: {why}"
@@ -156,15 +160,15 @@ def turn_end(engine: Engine, record: TurnResult, status: Status) -> TurnEnd:
     """What people may have to be notified of."""
     state_dir, now = engine.settings.state_dir, status.at
     plan = proposal(record) if engine.observe_only and record.unloads else status.proposal
-    ended = [derived(EndedMove, outcome_record(one)) for one in record.outcomes]
+    ends = [derived(EndedMove, outcome_record(one)) for one in record.outcomes]
     refused = [one for one in record.refused if one.reason.label not in ORDERED]
-    ended += [EndedMove(one.what, NOT_SENT, detail=one.reason.told(one.detail)) for one in refused]
+    ends += [EndedMove(one.what, NOT_SENT, detail=one.reason.told(one.detail)) for one in refused]
     try:
         works = tuple(work for _, work in drains_in_force(state_dir, now) if work is not None)
         pause = Control(state_dir).paused(now)
     except LbdError:  # the turn tells of files that cannot be read
         works, pause = (), None
-    return TurnEnd(status, engine.leading.leading, plan, tuple(ended), works, pause)
+    return TurnEnd(status, engine.leading.leading, plan, tuple(ends), works, pause)
 
 
 def with_leader(status: Status, leading: Role) -> Status:
@@ -179,8 +183,8 @@ def with_leader(status: Status, leading: Role) -> Status:
 
 def _brokers(record: TurnResult, settings: Settings) -> list[BrokerStatus]:
     """Each broker with what was learned of it."""
-    found = brokers(record)
-    if record.observation is None or not found:
+    rows = brokers(record)
+    if record.observation is None or not rows:
         return []
     known = broker_loads(record.observation.snapshot, record.slopes, settings)
-    return [derived(BrokerStatus, row, load=one) for row, one in zip(found, known, strict=True)]
+    return [derived(BrokerStatus, row, load=one) for row, one in zip(rows, known, strict=True)]

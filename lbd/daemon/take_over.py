@@ -67,21 +67,21 @@ class TakingOver:
 
         A take-over that fails is told in ``shedding_note``, and ``shedding_on`` keeps the turn from moving anything.
         """
-        seen = self._observer.observe()
+        observation = self._observer.observe()
         try:
-            if not (self._may() and self._wanted(seen)):
-                return seen
+            if not (self._may() and self._wanted(observation)):
+                return observation
             self._switch.take_over()
         except LbdError as error:
-            doubtful = seen.shedding_on or tuple(seen.missing) or seen.active
-            return replace(seen, shedding_on=doubtful, shedding_note=f"take-over failed: {error}")
+            doubtful = observation.shedding_on or tuple(observation.missing) or observation.active
+            return replace(observation, shedding_on=doubtful, shedding_note=f"take-over failed: {error}")
         return self._observer.observe()
 
-    def _wanted(self, seen: Observation) -> bool:
+    def _wanted(self, observation: Observation) -> bool:
         note = self._switch.note
-        if seen.shedding_on or (note is not None and note.phase != "taken"):
+        if observation.shedding_on or (note is not None and note.phase != "taken"):
             return True
-        if not seen.missing:
+        if not observation.missing:
             self._switch.confirm_off()
         return False
 
@@ -114,5 +114,5 @@ def release(settings: Settings) -> str:
 
 def release_at_stop(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> str:
     """The same at a plain stop of a daemon, which holds the lock itself; empty where ``restore_on_stop`` is not set."""
-    asked = settings.restore_on_stop and settings.in_broker_shedding == "take-over"
-    return shedding_switch(settings, admin, now).release() if asked else ""
+    wanted = settings.restore_on_stop and settings.in_broker_shedding == "take-over"
+    return shedding_switch(settings, admin, now).release() if wanted else ""

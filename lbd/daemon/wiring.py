@@ -124,7 +124,7 @@ OBSERVED_BESIDE = frozenset({Reason.IN_BROKER_SHEDDING})
 class Assembled:
     """Parts on a state directory that is held, and what keeps them from acting.
 
-    ``ended`` hears of each move as it ends, from the thread that made it.
+    ``on_end`` is called with the outcome of each move, in the thread that made it.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Assembled:
         state: StateDir,
         joined: tuple[Journal, Role],
         timebase: Timebase,
-        ended: Callable[[Outcome | Skip], None],
+        on_end: Callable[[Outcome | Skip], None],
     ) -> None:
         self.settings, self.timebase = settings, timebase
         self.journal, self.leading = joined
@@ -141,7 +141,7 @@ class Assembled:
         self.observing = Observing() if settings.mode == "observe" else None
         self.proposals = Proposals()
         self.memory = Remembered(state)
-        self.executor = Executor(journal, timebase.now, ended)
+        self.executor = Executor(journal, timebase.now, on_end)
         self.control = Control(settings.state_dir)
         self.silences = BrokerHealth()
         self.looking = self._look(settings)
@@ -151,7 +151,7 @@ class Assembled:
         self.policies = PolicyReader(self.observer.admin)
         self.topics = TopicNames(self._topics, timebase.now)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
-        self.placing = LivePicker(journal, ended)
+        self.placing = LivePicker(journal, on_end)
         self.learned = Learned(settings, timebase.now())
         self.peaks = PeakKeeper(settings, timebase.now())
         self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
@@ -225,9 +225,9 @@ class Assembled:
 
     def hold(self) -> Hold | None:
         """What keeps a turn from firing."""
-        said = self.observing.hold() if self.observing else None
+        announced = self.observing.hold() if self.observing else None
         ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self.paused() or self.proof.hold()
-        return ordered or said or self.rolling.hold() or self.draining.hold()
+        return ordered or announced or self.rolling.hold() or self.draining.hold()
 
     def _leads(self) -> bool:
         return self.leading.leading
@@ -315,10 +315,10 @@ class Assembled:
 
     def beside(self, request: UnloadRequest | None) -> Parts:
         """Beside the turns: counters, samples and what has ended are left to them, and so they know less of moves."""
-        kept = self.memory.load()
-        touched = touched_since(kept.written_at, self.journal.sent)
-        kept = replace_fields(kept, samples=unsettle(kept.samples, touched))
-        store = Scratch(kept, self.memory.load_averages(self.timebase.now()))
+        memory = self.memory.load()
+        touched = touched_since(memory.written_at, self.journal.sent)
+        memory = replace_fields(memory, samples=unsettle(memory.samples, touched))
+        store = Scratch(memory, self.memory.load_averages(self.timebase.now()))
         acts = BesideTurn(self.executor, self._orders(request))
         parts = replace(self.parts(), actuator=acts, store=store, learn=self.learned.known, live=reports_alone)
         return replace(parts, watch=OwnershipWatch())

@@ -81,8 +81,8 @@ def check_extensible(survey: Survey) -> Iterator[Finding]:
             "no load data came", "see observation; lbd's role must be a superuser's to read the topics"
         )
     else:
-        heard = counted(len(survey.observation.snapshot.brokers), "broker")
-        yield SOURCE.ok(f"heard of {heard} at pulsar.service_url")
+        reporting = counted(len(survey.observation.snapshot.brokers), "broker")
+        yield SOURCE.ok(f"heard of {reporting} at pulsar.service_url")
     yield _often(survey)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lbd import __version__
@@ -28,11 +29,12 @@ from lbd.store.drains import drains_in_force
 from lbd.store.journal import KEEP_SECONDS, read
 from lbd.store.state import StateDir
 from lbd.store.status import read_status, running
+from lbd.store.turns import TURNS_FOLDER, KeptTurns
 from lbd.text import counted, utc
 from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from lbd.config import Settings
@@ -160,6 +162,10 @@ OF_CANARY = {Reason.CANARY.label, Reason.CANARY_UNLOADS.label}
 BLOCKED = Check("blocked", "brokers stay too far apart until that limit or hold ends")
 PAUSED = Check("pause", "while paused lbd observes and counts, and moves nothing")
 DRAINED = Check("drains", "a drained broker is in no pair, average or destination: the others carry its load")
+LOST_SECONDS = 3600.0
+"""A broker that was there this recently and is not now was perhaps lost; one that left earlier was taken out."""
+
+LOST = Check("lost-brokers", "the others carry the load of a broker that left")
 TAKE_OVER = Check("take-over", "while it lasts no broker balances by itself, also when lbd is stopped")
 JOURNAL = Check("journal", "it is the only truth about moves and cool-downs")
 
@@ -179,6 +185,8 @@ def check_state_dir(survey: Survey) -> Iterator[Finding]:
     yield from _guarded(RUNNING, _running(directory, survey.taken_at))
     yield from _guarded(DRAINED, drains(directory, survey.taken_at))
     yield from _guarded(TAKE_OVER, _taken_over(directory))
+    if survey.observation is not None:
+        yield from _guarded(LOST, _lost(directory, survey.observation.active, survey.taken_at))
 
 
 def journal(survey: Survey) -> tuple[Past | None, list[Finding]]:
@@ -250,6 +258,18 @@ def drains(directory: Path, now: float) -> Iterator[Finding]:
             yield DRAINED.warning(f"{message}, for {(now - drain.since) / 3600:.0f} h", todo)
         else:
             yield DRAINED.ok(message)
+
+
+def _lost(directory: Path, active: Collection[str], now: float) -> Iterator[Finding]:
+    """Brokers that lbd had a report of within the last hour, and that are not active now."""
+    reported_at: dict[str, float] = {}
+    for turn in takewhile(lambda turn: turn.ended_at > now - LOST_SECONDS, KeptTurns(directory / TURNS_FOLDER)):
+        for broker in turn.brokers:
+            reported_at.setdefault(broker.id, turn.ended_at)
+    for name, at in reported_at.items():
+        if name not in active:
+            message = f"{name} left after {utc(at)} ({(now - at) / 60:.0f} min ago) and has not come back"
+            yield LOST.warning(message, "start it again and see its log; nothing if it was taken out on purpose")
 
 
 def _life(status: Status, pid: int | None, now: float) -> Finding:

@@ -97,23 +97,23 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
     there.
     """
     with observing(settings, keep_raw=True) as observer:
-        asking = _ErrorKeeper()
+        errors = _ErrorKeeper()
         admin, taken_at = observer.admin, now()
-        observation = asking(OBSERVING, observer.observe)
-        if observation is None and not _answered(asking.failed[OBSERVING]):
-            return Survey(settings, taken_at, None, failed=asking.failed, requests=admin.http.sent)
-        active = list(observation.active) if observation else asking("brokers of the cluster", admin.active_brokers)
+        observation = errors(OBSERVING, observer.observe)
+        if observation is None and not _answered(errors.failed[OBSERVING]):
+            return Survey(settings, taken_at, None, failed=errors.failed, requests=admin.http.sent)
+        active = list(observation.active) if observation else errors("brokers of the cluster", admin.active_brokers)
         with ThreadPoolExecutor(settings.pulsar.concurrency, thread_name_prefix="lbd-doctor") as pool:
-            met = list(pool.map(partial(_meet, asking, admin, now), active or ()))
-            runtime = observation.runtime if observation else _runtime(asking, admin, pool, active or [])
+            met = list(pool.map(partial(_meet, errors, admin, now), active or ()))
+            runtime = observation.runtime if observation else _runtime(errors, admin, pool, active or [])
         if observation is None:
-            _try_alone(asking, admin, active or [])
-        policies = asking("namespaceIsolationPolicies", admin.isolation_policies)
+            _try_alone(errors, admin, active or [])
+        policies = errors("namespaceIsolationPolicies", admin.isolation_policies)
         if observation is not None and (namespace := _a_namespace(observation)):
-            asking("antiAffinity", partial(admin.anti_affinity_group, namespace))
+            errors("antiAffinity", partial(admin.anti_affinity_group, namespace))
         requested_at, live = now(), None
         if observation is not None and settings.asks_live_cpu:
-            live = asking(LIVE_CPU, partial(admin.process_cpu, observation.snapshot.brokers.ids[0]))
+            live = errors(LIVE_CPU, partial(admin.process_cpu, observation.snapshot.brokers.ids[0]))
         live_cpu_seconds = None if live is None else now() - requested_at
         return Survey(
             settings=settings,
@@ -123,11 +123,11 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
             runtime=runtime,
             versions={broker: one.version for broker, one in zip(active or (), met, strict=True) if one.version},
             clocks={broker: one.clock for broker, one in zip(active or (), met, strict=True) if one.clock},
-            dynamic=asking("configuration/values", admin.dynamic_configuration),
+            dynamic=errors("configuration/values", admin.dynamic_configuration),
             isolation=Isolation(known=False) if policies is None else parse_isolation(policies),
             consents=_consents(admin, observation) if settings.guardrails.namespace_properties else None,
             live_cpu_seconds=live_cpu_seconds,
-            failed=asking.failed,
+            failed=errors.failed,
             requests=admin.http.sent,
         )
 
@@ -152,9 +152,9 @@ class _Met:
     clock: ClockOffset | None = None
 
 
-def _meet(asking: _ErrorKeeper, admin: Admin, now: Callable[[], float], broker: str) -> _Met:
+def _meet(errors: _ErrorKeeper, admin: Admin, now: Callable[[], float], broker: str) -> _Met:
     sent_at = now()
-    answer = asking(f"version of {broker}", partial(admin.version_and_date, broker))
+    answer = errors(f"version of {broker}", partial(admin.version_and_date, broker))
     return _Met() if answer is None else _Met(answer[0], _clock(answer[1], sent_at, now()))
 
 
@@ -167,22 +167,22 @@ def _clock(date: str | None, sent_at: float, answered_at: float) -> ClockOffset 
 
 
 def _runtime(
-    asking: _ErrorKeeper, admin: Admin, pool: ThreadPoolExecutor, active: list[str]
+    errors: _ErrorKeeper, admin: Admin, pool: ThreadPoolExecutor, active: list[str]
 ) -> Mapping[str, Mapping[str, str]]:
     """The runtime configuration of each broker, needed where no round could be observed."""
     configurations = pool.map(
-        lambda one: asking("configuration/runtime", partial(admin.runtime_configuration, one)), active
+        lambda one: errors("configuration/runtime", partial(admin.runtime_configuration, one)), active
     )
     return {broker: runtime for broker, runtime in zip(active, configurations, strict=True) if runtime is not None}
 
 
-def _try_alone(asking: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
+def _try_alone(errors: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
     """The calls of a round one by one, to name those that are refused."""
-    asking("leaderBroker", admin.leader)
+    errors("leaderBroker", admin.leader)
     if not active:
-        asking("configuration/runtime", admin.runtime_configuration)
+        errors("configuration/runtime", admin.runtime_configuration)
     else:
-        asking("load-report", partial(admin.load_report, active[0]))
+        errors("load-report", partial(admin.load_report, active[0]))
 
 
 def _a_namespace(observation: Observation) -> str | None:

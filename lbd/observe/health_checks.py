@@ -62,17 +62,17 @@ class HealthChecks:
         never reached the broker.
         """
         listed = set(brokers)
-        ended = {broker: future for broker, future in self._under_way.items() if future.done()}
-        self._under_way = {broker: future for broker, future in self._under_way.items() if broker not in ended}
+        finished = {broker: future for broker, future in self._under_way.items() if future.done()}
+        self._under_way = {broker: future for broker, future in self._under_way.items() if broker not in finished}
         self._asked_at = {broker: at for broker, at in self._asked_at.items() if broker in listed}
         self._refused = {broker: why for broker, why in self._refused.items() if broker in listed}
-        found = {broker: self._seconds(broker, future.result()) for broker, future in ended.items()}
+        answers = {broker: self._seconds(broker, future.result()) for broker, future in finished.items()}
         for broker in sorted(listed - self._under_way.keys()):
             every = REFUSED_SECONDS if broker in self._refused else EVERY_SECONDS
             if not 0 <= now - self._asked_at.get(broker, -every) < every - SLACK_SECONDS:
                 self._asked_at[broker] = now
                 self._under_way[broker] = self._pool.submit(self._check, broker)
-        return {broker: seconds for broker, seconds in found.items() if seconds is not None and broker in listed}
+        return {broker: seconds for broker, seconds in answers.items() if seconds is not None and broker in listed}
 
     @property
     def trouble(self) -> str:

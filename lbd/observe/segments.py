@@ -47,17 +47,17 @@ class SegmentWatch:
         before, self._topics = self._topics, _loaded_topics(snapshot)
         if before is not None:
             self._due |= dict.fromkeys(_namespaces(before, self._topics, partial=snapshot.partial))
-        found, sent = dict[str, set[int]](), self._admin.http.sent
+        positions, sent = dict[str, set[int]](), self._admin.http.sent
         for namespace in list(self._due):
             if self._admin.http.sent - sent >= MOST_REQUESTS:
                 break
             del self._due[namespace]
             try:
-                found[namespace] = self._positions(namespace, snapshot.taken_at - CHANGED_SECONDS)
+                positions[namespace] = self._positions(namespace, snapshot.taken_at - CHANGED_SECONDS)
             except LbdError:
                 self._due[namespace] = None
                 break
-        return frozenset(_holding(found, snapshot))
+        return frozenset(_holding(positions, snapshot))
 
     def _positions(self, namespace: str, since: float) -> set[int]:
         """The hashes of a namespace's segments that changed since then, epoch seconds."""

@@ -43,7 +43,7 @@ def system_topics(
                 created = _created(runtime, f"__transaction_buffer_snapshot{end}")
                 names.setdefault("transaction-buffers", {}).update(dict.fromkeys(created))
     hang = any(parse_version(version) > (0, 0, 0) and not mends_policy_readers(version) for version in versions)
-    return SystemTopics({kind: tuple(found) for kind, found in names.items()}, readers_hang=hang)
+    return SystemTopics({kind: tuple(topics) for kind, topics in names.items()}, readers_hang=hang)
 
 
 def _is_on(runtime: Mapping[str, str], *keys: str) -> bool:

@@ -77,8 +77,8 @@ def _saved_peaks(state_dir: Path) -> tuple[Peaks, str]:
 
 def load_of(record: TurnResult, settings: Settings) -> ClusterLoad | None:
     """The load of the brokers whose reports a turn trusted."""
-    seen, evidence = record.observation, record.evidence
-    if seen is None or evidence is None:
+    observation, evidence = record.observation, record.evidence
+    if observation is None or evidence is None:
         return None
     trusted = np.isin(evidence.paired, TRUSTED)
-    return cluster_load(seen.snapshot, trusted, len(seen.active), record.slopes, settings.weights)
+    return cluster_load(observation.snapshot, trusted, len(observation.active), record.slopes, settings.weights)

@@ -32,12 +32,12 @@ class Situation:
     evidence: Evidence
     policies: Policies
 
-    def seen(self, parts: Parts, asked: int, bundles: tuple[str, ...]) -> BrokerLoads:
+    def loads(self, parts: Parts, asked: int, bundles: tuple[str, ...]) -> BrokerLoads:
         """What placements may look at, for ``asked`` of these bundles."""
-        seen = broker_loads(self.observation.snapshot, self.averages, parts.weights, asked=asked)
+        loads = broker_loads(self.observation.snapshot, self.averages, parts.weights, asked=asked)
         wanted, long = set(bundles), self.averages.long
         rates = {name: float(long[at, :2].sum()) for at, name in enumerate(self.averages.bundles) if name in wanted}
-        return without_doubted(replace(seen, bundle_rates=rates), self.evidence.paired)
+        return without_doubted(replace(loads, bundle_rates=rates), self.evidence.paired)
 
     def standing(self, parts: Parts) -> RunningLoads:
         """How the brokers stand, to be moved along with the answers."""
@@ -47,12 +47,12 @@ class Situation:
 
 def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
     """One round, judged by what is kept of those before. Raises :class:`~lbd.errors.ObserveError` as observing does."""
-    seen = observed(parts)
-    snapshot = seen.observation.snapshot
+    facts = observed(parts)
+    snapshot = facts.observation.snapshot
     isolation = parts.isolation()
     tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
-    policies = Policies(isolation, parts.groups(namespaces, tenants), seen.observation.active, seen.closed)
-    return Situation(seen.observation, seen.averages, seen.evidence, policies)
+    policies = Policies(isolation, parts.groups(namespaces, tenants), facts.observation.active, facts.closed)
+    return Situation(facts.observation, facts.averages, facts.evidence, policies)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class OwnerMap:
 def owners(admin: Admin, busy: Mapping[str, str]) -> OwnerMap:
     """What each active broker says it owns; not what those do that are ``busy``, and why."""
 
-    def asked(broker: str) -> dict[str, bool] | str:
+    def ask(broker: str) -> dict[str, bool] | str:
         if broker in busy:
             return busy[broker]
         try:
@@ -76,6 +76,6 @@ def owners(admin: Admin, busy: Mapping[str, str]) -> OwnerMap:
 
     active = admin.active_brokers()
     with ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-owners") as pool:
-        answers = dict(zip(active, pool.map(asked, active), strict=True))
-    owned = {bundle: broker for broker, found in answers.items() if not isinstance(found, str) for bundle in found}
-    return OwnerMap(owned, {broker: found for broker, found in answers.items() if isinstance(found, str)})
+        answers = dict(zip(active, pool.map(ask, active), strict=True))
+    owned = {bundle: broker for broker, answer in answers.items() if not isinstance(answer, str) for bundle in answer}
+    return OwnerMap(owned, {broker: answer for broker, answer in answers.items() if isinstance(answer, str)})

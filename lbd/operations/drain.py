@@ -219,25 +219,25 @@ class Job:
         with self._lock:
             return [one for one in self._ended.values() if one.owner is None]
 
-    def amend(self, found: Iterable[Outcome]) -> None:
+    def amend(self, outcomes: Iterable[Outcome]) -> None:
         """Who owns the bundles of such moves has been asked once more."""
         with self._lock:
-            self._ended.update((one.unload.bundle, one) for one in found)
+            self._ended.update((one.unload.bundle, one) for one in outcomes)
 
     def hand(self, bundles: Iterable[str]) -> None:
         """The next of its moves are begun."""
         with self._lock:
             self._handed.update(bundles)
 
-    def ended(self, ended: Outcome | Skip) -> None:
+    def ended(self, end: Outcome | Skip) -> None:
         """A move has ended, if it is one of these; what was not sent does not count as moved."""
         with self._lock:
-            if isinstance(ended, Skip):
-                self._skipped[ended.what] = ended
-                if ended.reason in ORDERED:
-                    self._handed.discard(ended.what)
-            elif ended.unload.bundle in self._handed:
-                self._ended[ended.unload.bundle] = ended
+            if isinstance(end, Skip):
+                self._skipped[end.what] = end
+                if end.reason in ORDERED:
+                    self._handed.discard(end.what)
+            elif end.unload.bundle in self._handed:
+                self._ended[end.unload.bundle] = end
 
     @property
     def handed(self) -> frozenset[str]:
@@ -260,11 +260,11 @@ class Job:
     def work(self, now: float) -> Work:
         """How far it has come."""
         with self._lock:
-            ended = list(self._ended.values())
-        landed = sum(one.result is Result.LANDED for one in ended)
-        elsewhere = sum(one.result is Result.ELSEWHERE and one.owner != one.unload.source for one in ended)
-        gone = sum(one.result is Result.GONE for one in ended)
-        counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(ended) - landed - elsewhere - gone}
+            outcomes = list(self._ended.values())
+        landed = sum(one.result is Result.LANDED for one in outcomes)
+        elsewhere = sum(one.result is Result.ELSEWHERE and one.owner != one.unload.source for one in outcomes)
+        gone = sum(one.result is Result.GONE for one in outcomes)
+        counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(outcomes) - landed - elsewhere - gone}
         return msgspec.structs.replace(self._work, **counts, eta_seconds=self._eta(now))
 
     def _eta(self, now: float) -> float | None:
@@ -288,9 +288,9 @@ class Job:
         known, system = {one.bundle for one in left}, {skip.what for skip in alone}
         left += [RemainingBundle(skip.what, skip.reason.label, skip.detail) for skip in stay if skip.what not in known]
         owns = None if owned is None else sum(bundle not in system for bundle in owned)
-        found = msgspec.structs.replace(self.work(now), ended_at=now, left=left, held="", eta_seconds=None, owned=owns)
-        code, sentence = drain_result(found, missed=len(missed), system=len(system))
-        return msgspec.structs.replace(found, exit_code=code, sentence=sentence)
+        final = msgspec.structs.replace(self.work(now), ended_at=now, left=left, held="", eta_seconds=None, owned=owns)
+        code, sentence = drain_result(final, missed=len(missed), system=len(system))
+        return msgspec.structs.replace(final, exit_code=code, sentence=sentence)
 
     def _missed(self, one: Outcome, owned: Collection[str]) -> bool:
         """A drained broker that is rid of a bundle is rid of it, whichever healthy broker has it."""
@@ -358,8 +358,8 @@ def order_drain(
 ) -> tuple[Drain, RequestResult]:
     """The order to be written, and the answer. Raises :class:`LbdError` for what is refused."""
     rest = request.respect_rest
-    asked = first_pass(request.broker, before, now, request.override, respect_rest=rest, guide=guide)
-    look = plan_drain_now(tools.parts, tools.admin, asked)
+    first = first_pass(request.broker, before, now, request.override, respect_rest=rest, guide=guide)
+    look = plan_drain_now(tools.parts, tools.admin, first)
     if look.hold is not None:
         raise HeldError(look.hold)
     refusal = cannot_spare(request.broker, look) if look.unshown is None or not look.before else ""
@@ -367,7 +367,7 @@ def order_drain(
         raise RefusedError(f"{refusal}; --override REASON moves the rest")
     drain = Drain(
         request.broker,
-        asked.since,
+        first.since,
         _ends(request, before, now),
         request.by,
         request.reason or (before.reason if before is not None else ""),
@@ -378,7 +378,7 @@ def order_drain(
         now,
         request.rollout,
     )
-    verb = "has begun" if asked.since == now else "goes on"
+    verb = "has begun" if first.since == now else "goes on"
     return drain, RequestResult(0, f"The drain of {request.broker} {verb}: {_planned(look, tools, 'stay')}.")
 
 
@@ -411,8 +411,8 @@ def cannot_spare(broker: str, look: DrainView) -> str:
     if not beyond:
         return ""
     number = counted(len(beyond), "bundle")
-    told = f"no other broker can bear {number}; the first: {beyond[0].what}: {beyond[0].detail}"
-    return f"the cluster cannot do without {broker}: {told}"
+    text = f"no other broker can bear {number}; the first: {beyond[0].what}: {beyond[0].detail}"
+    return f"the cluster cannot do without {broker}: {text}"
 
 
 def order_fill(request: FillRequest, tools: Tools, guide: Guide) -> tuple[DrainView, RequestResult]:
@@ -421,8 +421,8 @@ def order_fill(request: FillRequest, tools: Tools, guide: Guide) -> tuple[DrainV
     look = plan_fill_now(tools.parts, tools.admin, request.broker, **passes, guide=guide)
     if look.hold is not None:
         raise HeldError(look.hold)
-    told = _planned(look, tools, "that would help may not move")
-    return look, RequestResult(0, f"The filling of {request.broker} has begun: {told}.")
+    refusal = _planned(look, tools, "that would help may not move")
+    return look, RequestResult(0, f"The filling of {request.broker} has begun: {refusal}.")
 
 
 # --- batching: what is sent next, and how fast
@@ -448,9 +448,9 @@ def within_hour(
     most = most_per_hour(look.bundles)
     ends = ((one.at, one.source if kind == "drain" else one.destination) for one in sent if one.order == kind)
     used = sum(at > now - HOUR_SECONDS and end == broker for at, end in ends)
-    told, room = f"{used} of {most} used within the hour; --override REASON passes this", max(most - used, 0)
+    text, room = f"{used} of {most} used within the hour; --override REASON passes this", max(most - used, 0)
     reason = Reason.SOURCE_UNLOADS if kind == "drain" else Reason.DESTINATION_UNLOADS
-    return plan[:room], tuple(Skip(one.bundle, reason, told) for one in plan[room:])
+    return plan[:room], tuple(Skip(one.bundle, reason, text) for one in plan[room:])
 
 
 def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold | None]) -> Orders:
@@ -513,8 +513,8 @@ def _present_outcome(one: Outcome, ownership: Ownership) -> Outcome:
         owner = ownership.owner(one.unload.bundle)
     except AdminError as error:
         return replace(one, detail=f"{one.detail}; at the end: {error}")
-    told = f"{one.detail}; at the end: {owner or 'nobody'} owns it"
-    return replace(one, result=judged(one.unload, owner), owner=owner, detail=told)
+    detail = f"{one.detail}; at the end: {owner or 'nobody'} owns it"
+    return replace(one, result=judged(one.unload, owner), owner=owner, detail=detail)
 
 
 # --- drains and fills of a live lbd
@@ -582,9 +582,9 @@ class Draining:
     def works(self) -> Works:
         """How far each has come."""
         if not self._known:
-            found = self._drains.works()
-            self._works, self._known = without_orphan(found, self._now()), True
-            self._untold = self._works != found
+            current = self._drains.works()
+            self._works, self._known = without_orphan(current, self._now()), True
+            self._untold = self._works != current
         return self._works
 
     @property
@@ -592,11 +592,11 @@ class Draining:
         """What keeps drains from being read, told, or gone on with."""
         return tuple(filter(None, self._trouble.values()))
 
-    def ended(self, ended: Outcome | Skip) -> None:
+    def ended(self, end: Outcome | Skip) -> None:
         """A move has ended, in a thread of its own."""
         job = self._job
         if job is not None:
-            job.ended(ended)
+            job.ended(end)
 
     def begin(self, request: DrainRequest | FillRequest, tools: Tools) -> RequestResult:
         """Begin what a person asked for. Raises :class:`LbdError` for what is refused; then nothing is changed."""
@@ -644,10 +644,10 @@ class Draining:
             self._write()
             self._released_before_begun()
             if self._job is not None or self.in_force():
-                found = tools()
-                self._job = self._job or self._due(found)
+                current = tools()
+                self._job = self._job or self._due(current)
                 if self._job is not None:
-                    self._step(self._job, found)
+                    self._step(self._job, current)
             self._trouble["going on"] = ""
         except LbdError as error:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
@@ -714,8 +714,8 @@ class Draining:
             return
         passes = job.override is not None, job.respect_rest, job.asked
         guide = self._guide(drain.rollout)
-        asked = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide)
-        look = plan_drain_now(tools.parts, tools.admin, asked)
+        drain_pass = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide)
+        look = plan_drain_now(tools.parts, tools.admin, drain_pass)
         job.untold_since = None
         if self._waits(job, look.hold or look.unshown):
             return
@@ -761,9 +761,9 @@ class Draining:
             if self._waits(job, self._ordered(job)):
                 return
             again, guide = {"override": passes, "respect_rest": job.respect_rest}, self._guide(job.rollout)
-            self._fill = found = plan_fill_now(tools.parts, tools.admin, job.broker, **again, guide=guide)
-            if not self._waits(job, found.hold or (found.unshown if not handed else None)):
-                self._fill = replace(found, shown_in_seconds=0.0)
+            self._fill = plan = plan_fill_now(tools.parts, tools.admin, job.broker, **again, guide=guide)
+            if not self._waits(job, plan.hold or (plan.unshown if not handed else None)):
+                self._fill = replace(plan, shown_in_seconds=0.0)
                 job.looked(self._fill, tools.paced(self._fill))
         elif part:
             guide = self._guide(job.rollout)
@@ -792,9 +792,9 @@ class Draining:
         else:
             drains = {broker: one for broker, one in drains.items() if broker in self.in_force()}
             drains[work.broker] = work
-        found = Works(drains=drains, fill=fill)
-        if found != self._works:
-            self._works, self._untold = found, True
+        current = Works(drains=drains, fill=fill)
+        if current != self._works:
+            self._works, self._untold = current, True
             self._write()
             self.on_work(work)
 
@@ -834,9 +834,9 @@ def show_drain(settings: Settings, broker: str, daemons: Observer | None = None)
         why = taking_over(settings, observer.admin).get(broker)
         if why is not None:
             raise RefusedError(f"{broker}: what it owns is not known: {why}; ask again once it has landed")
-        asked = first_pass(broker, drain, time.time())
+        first = first_pass(broker, drain, time.time())
         parts = live_parts(settings, observer)
-        look = _hourly("drain", broker, plan_drain_now(parts, observer.admin, asked), parts)
+        look = _hourly("drain", broker, plan_drain_now(parts, observer.admin, first), parts)
     return _build_preview(look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
 
 
@@ -861,9 +861,9 @@ def _build_preview(look: DrainView, at_once: int, refusal: str = "", drain: Drai
     return DrainPreview(look, estimate([one.bundle for one in look.plan.unloads], pacing), at_once, refusal, drain)
 
 
-def plan_json(found: DrainPreview) -> DrainPlan:
+def plan_json(preview: DrainPreview) -> DrainPlan:
     """The same as it is told, here and over the API."""
-    look = found.look
+    look = preview.look
     return DrainPlan(
         taken_at=look.observation.snapshot.taken_at,
         brokers=[Predicted(one, round(score, 3), round(look.after[one], 3)) for one, score in look.before.items()],
@@ -874,10 +874,10 @@ def plan_json(found: DrainPreview) -> DrainPlan:
         stay=[RemainingBundle(one.what, one.reason.label, one.detail) for one in look.plan.stay],
         left_to_pulsar=[one.what for one in look.alone],
         hold=None if look.hold is None else Held(look.hold[0].label, look.hold[1]),
-        cannot_spare=found.cannot_spare or None,
-        eta_seconds=round(found.eta_seconds, 1),
-        at_once=found.at_once,
-        drain=found.drain,
+        cannot_spare=preview.cannot_spare or None,
+        eta_seconds=round(preview.eta_seconds, 1),
+        at_once=preview.at_once,
+        drain=preview.drain,
         shown_in_seconds=round(look.shown_in_seconds, 1),
         last=list(look.last),
     )

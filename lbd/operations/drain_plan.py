@@ -50,7 +50,7 @@ AGAIN_SECONDS = 600.0
 and would give it back at once."""
 
 
-def resting(bundle: str, parts: Parts, asked: Pass, seen: Observation) -> Skip | None:
+def resting(bundle: str, parts: Parts, drain_pass: Pass, observation: Observation) -> Skip | None:
     """Why a bundle stays; None where it may move.
 
     One that the drain moved off before, and that Pulsar has placed there again, rests for ten minutes, unless a person
@@ -61,20 +61,20 @@ def resting(bundle: str, parts: Parts, asked: Pass, seen: Observation) -> Skip |
     if alone is not None:
         return Skip(bundle, alone, "")
     at = parts.attempted_at().get(bundle, 0.0)
-    if at >= asked.begun_at:
+    if at >= drain_pass.begun_at:
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
-    ago = seen.snapshot.taken_at - at
-    if at >= asked.since:
-        if asked.ordered:
+    ago = observation.snapshot.taken_at - at
+    if at >= drain_pass.since:
+        if drain_pass.ordered:
             return None
         left = AGAIN_SECONDS - ago
-        told = f"it was moved off {ago / 60:.0f} min ago; again in {left / 60:.0f} min"
-        return Skip(bundle, Reason.COOL_DOWN, told) if left > 0 else None
+        text = f"it was moved off {ago / 60:.0f} min ago; again in {left / 60:.0f} min"
+        return Skip(bundle, Reason.COOL_DOWN, text) if left > 0 else None
     left = parts.guardrails.cool_down_minutes * 60 - ago
-    if left <= 0 or not asked.respect_rest:
+    if left <= 0 or not drain_pass.respect_rest:
         return None
-    told = f"it rests {left / 60:.0f} min more (guardrails.cool_down_minutes; without --respect-rest it would go)"
-    return Skip(bundle, Reason.COOL_DOWN, told)
+    text = f"it rests {left / 60:.0f} min more (guardrails.cool_down_minutes; without --respect-rest it would go)"
+    return Skip(bundle, Reason.COOL_DOWN, text)
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,18 @@ class Unshown:
     @classmethod
     def of(cls, now: Situation, sent: Iterable[Sent]) -> Unshown:
         """By what was sent lately."""
-        seen, samples = now.observation, now.evidence.samples
-        span = UNSHOWN_SAMPLES * seen.sample_interval_seconds
+        observation, samples = now.observation, now.evidence.samples
+        span = UNSHOWN_SAMPLES * observation.sample_interval_seconds
         last: dict[str, float] = {}
         ordered: set[str] = set()
         for one in sent:
-            if one.failed or one.at + span <= seen.snapshot.taken_at:
+            if one.failed or one.at + span <= observation.snapshot.taken_at:
                 continue
             for broker in filter(None, {one.source, one.destination, one.owner}):
                 last[broker] = max(one.at, last.get(broker, 0.0))
                 ordered |= {broker} if one.order else set()
         left = {
-            broker: at + span - seen.snapshot.taken_at
+            broker: at + span - observation.snapshot.taken_at
             for broker, at in last.items()
             if not ((sample := samples.get(broker)) and sample.to_settle == 0 and sample.touched_at >= at)
         }
@@ -178,11 +178,11 @@ class Judge:
 
     def hold(self) -> Hold | None:
         """What keeps everything from moving now; that brokers came or went is noted, where no turn has seen it yet."""
-        parts, seen, policies = self._parts, self._now.observation, self._now.policies
-        kept = with_members(parts.store.load(), seen)
-        parts.store.save(kept)
-        known = kept.at(seen.snapshot.taken_at, parts.gap_seconds)
-        holds = current_holds(parts, seen, self._now.evidence, known, policies, ())
+        parts, observation, policies = self._parts, self._now.observation, self._now.policies
+        memory = with_members(parts.store.load(), observation)
+        parts.store.save(memory)
+        known = memory.at(observation.snapshot.taken_at, parts.gap_seconds)
+        holds = current_holds(parts, observation, self._now.evidence, known, policies, ())
         return next((hold for hold in holds if hold[0] not in self._passes), None)
 
     def ledger(
@@ -292,30 +292,32 @@ class DrainView:
         return len(self.observation.snapshot.bundles)
 
 
-def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
+def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     """Where what a broker owns would go. Raises :class:`UsageError` for one that is not there, and
     :class:`UntoldError` where it does not tell what it owns or carries.
     """
-    owned = tuple(bundle for bundle in _owned(admin, asked.broker) if not BROKER_BUNDLE.match(bundle))
-    now = _situation(parts, asked.broker, owned)
-    drained = parts.drained() | {asked.broker}
-    held, passes = {"override": asked.override, "respect_rest": asked.respect_rest}, asked.guide.passes
+    owned = tuple(bundle for bundle in _owned(admin, drain_pass.broker) if not BROKER_BUNDLE.match(bundle))
+    now = _situation(parts, drain_pass.broker, owned)
+    drained = parts.drained() | {drain_pass.broker}
+    held, passes = {"override": drain_pass.override, "respect_rest": drain_pass.respect_rest}, drain_pass.guide.passes
     judge = Judge(parts, now, drained, {}, **held, passes=passes, owned=True)  # all of it has to go
-    carried = asked.carried or carried_by(judge.snapshot, judge.scores, asked.broker, len(owned))
-    seen, scores = as_it_was(judge.snapshot, judge.scores, asked.broker, carried)
+    carried = drain_pass.carried or carried_by(judge.snapshot, judge.scores, drain_pass.broker, len(owned))
+    seen, scores = as_it_was(judge.snapshot, judge.scores, drain_pass.broker, carried)
     unshown = Unshown.of(now, parts.sent())
-    scores = _worst_scores(scores, seen, parts, asked, now, unshown)
-    staying = {bundle: skip for bundle in owned if (skip := resting(bundle, parts, asked, now.observation)) is not None}
+    scores = _worst_scores(scores, seen, parts, drain_pass, now, unshown)
+    staying = {
+        bundle: skip for bundle in owned if (skip := resting(bundle, parts, drain_pass, now.observation)) is not None
+    }
     movable = [bundle for bundle in owned if bundle not in staying]
-    unloads = emptying.drain_unloads(movable, asked.broker, seen, now.averages, carried)
+    unloads = emptying.drain_unloads(movable, drain_pass.broker, seen, now.averages, carried)
     ledger = judge.ledger(seen, scores, unloads, emptying.NOT_ITS_RULES)
-    others = [broker for broker in judge.index if broker != asked.broker and broker not in judge.drained]
+    others = [broker for broker in judge.index if broker != drain_pass.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
-    placed = emptying.plan_drain(unloads, others, ledger, asked.guide.restarted, asked.guide.bound)
+    placed = emptying.plan_drain(unloads, others, ledger, drain_pass.guide.restarted, drain_pass.guide.bound)
     plan = replace(placed, unloads=tuple(sorted(placed.unloads, key=lambda one: judge.costs.get(one.bundle, 0.0))))
     alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
     stay = tuple(skip for skip in staying.values() if skip.reason is not Reason.SYSTEM_NAMESPACE)
-    started = float(judge.snapshot.brokers.started_at[judge.index[asked.broker]])
+    started = float(judge.snapshot.brokers.started_at[judge.index[drain_pass.broker]])
     return DrainView(
         now.observation,
         judge.hold(),
@@ -329,7 +331,9 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
         alone,
         tuple(one.bundle for one in plan.unloads if isinf(judge.costs.get(one.bundle, 0.0))),
         started if np.isfinite(started) else None,
-        unshown.wait_seconds(asked.broker) if asked.carried is None and unloads and not asked.override else 0.0,
+        unshown.wait_seconds(drain_pass.broker)
+        if drain_pass.carried is None and unloads and not drain_pass.override
+        else 0.0,
     )
 
 
@@ -412,30 +416,30 @@ def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
     return now
 
 
-def _borne_lately(scores: FloatArray, seen: Snapshot, parts: Parts, now: Situation, unshown: Unshown) -> FloatArray:
+def _borne_lately(scores: FloatArray, snapshot: Snapshot, parts: Parts, now: Situation, unshown: Unshown) -> FloatArray:
     """Points of moves that reports do not show yet, float64 (B,)."""
     interval = now.observation.sample_interval_seconds
-    return borne_lately(parts.sent(), seen, scores, interval) * unshown.mask(seen)
+    return borne_lately(parts.sent(), snapshot, scores, interval) * unshown.mask(snapshot)
 
 
 def _worst_scores(
-    scores: FloatArray, seen: Snapshot, parts: Parts, asked: Pass, now: Situation, unshown: Unshown
+    scores: FloatArray, snapshot: Snapshot, parts: Parts, drain_pass: Pass, now: Situation, unshown: Unshown
 ) -> FloatArray:
     """Scores as reported or as predicted from those of the beginning, whichever is higher: reports lag behind."""
-    if asked.scores is None:
-        return scores + _borne_lately(scores, seen, parts, now, unshown)
-    begun = np.array([asked.scores.get(broker, -np.inf) for broker in seen.brokers.ids])
-    return np.fmax(scores, begun + borne(parts.sent(), asked.begun_at, seen, scores))
+    if drain_pass.scores is None:
+        return scores + _borne_lately(scores, snapshot, parts, now, unshown)
+    initial = np.array([drain_pass.scores.get(broker, -np.inf) for broker in snapshot.brokers.ids])
+    return np.fmax(scores, initial + borne(parts.sent(), drain_pass.begun_at, snapshot, scores))
 
 
 def _candidates(judge: Judge, now: Situation, there: Sequence[int]) -> list[Unload]:
     """Each bundle that may move, from the trusted broker that reports it, to nobody yet."""
     rows, short = judge.snapshot.rows, now.averages.short.tolist()
-    found = []
+    candidates = []
     for at in there:
         for bundle in rows.bundle[rows.of(at)].tolist():
             if judge.barred[bundle] == 0 and now.averages.samples[bundle] > 0:
                 ends = judge.snapshot.bundles[bundle], judge.snapshot.brokers.ids[at], None
                 inwards, outwards, bytes_in, bytes_out = short[bundle]
-                found.append(Unload(*ends, inwards + outwards, bytes_in + bytes_out))
-    return found
+                candidates.append(Unload(*ends, inwards + outwards, bytes_in + bytes_out))
+    return candidates

@@ -33,8 +33,8 @@ def exported(root: Path, file: Path, settings: Settings, since: float, until: fl
 
     Raises :class:`UsageError` where there are none, and for a file that exists or cannot be written.
     """
-    found = rounds(root, since, until)
-    first = next(found, None)
+    stored = rounds(root, since, until)
+    first = next(stored, None)
     if first is None:
         raise UsageError(f"{root}: no history between these times; lbd run keeps it where history.enabled is true")
     header = {
@@ -46,7 +46,7 @@ def exported(root: Path, file: Path, settings: Settings, since: float, until: fl
     }
     count = 0
     with recording.create(file, header) as writer:
-        for at, reports in chain([first], found):
+        for at, reports in chain([first], stored):
             writer.round(at, reports)
             count += 1
     return count
@@ -65,8 +65,8 @@ def imported(files: Sequence[Path], root: Path, settings: Settings) -> int:
                 root.mkdir(parents=True, exist_ok=True)
         writer = HistoryWriter(root, settings.history)
         for file in files:
-            for found in _rounds(file):
-                writer.add(found)
+            for recorded in _rounds(file):
+                writer.add(recorded)
                 count += 1
         writer.flush()
     if writer.trouble or writer.lost:
@@ -91,11 +91,11 @@ def _rounds(file: Path) -> Iterator[HistoryRound]:
 
 def _fresh(snapshot: Snapshot, before: dict[str, tuple[float, ...]]) -> BoolArray:
     """Which brokers say something else than in the round before; ``before`` is brought up to date."""
-    seen = dict(zip(snapshot.brokers.ids, map(tuple, snapshot.brokers.usage.tolist()), strict=True))
-    found = np.array([before.get(broker) != usage for broker, usage in seen.items()], dtype=np.bool_)
+    usages = dict(zip(snapshot.brokers.ids, map(tuple, snapshot.brokers.usage.tolist()), strict=True))
+    fresh = np.array([before.get(broker) != usage for broker, usage in usages.items()], dtype=np.bool_)
     before.clear()
-    before.update(seen)
-    return found
+    before.update(usages)
+    return fresh
 
 
 def _decision(strategy: str, settings: str, file: Path) -> dict[str, object]:

@@ -92,15 +92,15 @@ def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> Conve
     return ConvertedSettings(found, tuple(left_out), tuple(_todo(values)), differences)
 
 
-def _together(found: dict[str, dict[str, Any]], left_out: list[str], *, stock: bool) -> Settings:
+def _together(sections: dict[str, dict[str, Any]], left_out: list[str], *, stock: bool) -> Settings:
     """The settings; a section whose values lbd takes one by one, and not together, is left out."""
     try:
-        return Settings.model_validate({**found, "profile": "stock"} if stock else found)
+        return Settings.model_validate({**sections, "profile": "stock"} if stock else sections)
     except ValidationError as error:
         left_out.extend(f"avg_shedder and weights: {complaint(item)}" for item in error.errors())
     for section in ("avg_shedder", "weights"):
-        found.pop(section, None)
-    return Settings.model_validate(found)
+        sections.pop(section, None)
+    return Settings.model_validate(sections)
 
 
 def _own_section(values: Mapping[str, str]) -> dict[str, type[BaseModel]]:
@@ -116,8 +116,8 @@ def _broker_key(field: FieldInfo, values: Mapping[str, str]) -> str | None:
     return next((name for name in (key, key.replace("Bandwidth", "Bandwith")) if name and name in values), None)
 
 
-def _take(section: dict[str, Any], model: type[BaseModel], name: str, found: tuple[str, str], notes: list[str]) -> None:
-    key, text = found
+def _take(section: dict[str, Any], model: type[BaseModel], name: str, entry: tuple[str, str], notes: list[str]) -> None:
+    key, text = entry
     value: Any = text
     if name == "excluded_namespaces":
         value = [part.strip() for part in text.strip("[]").split(",") if part.strip()]

@@ -298,11 +298,13 @@ def print_wait(words: str) -> None:
 
 def broker_addresses(settings: Settings) -> list[str]:
     """Web addresses of the configured brokers and, where they can be told, of some others: any may be down."""
-    admin, given = Admin(settings.pulsar), list(settings.pulsar.admin_urls)
+    admin, addresses = Admin(settings.pulsar), list(settings.pulsar.admin_urls)
     try:
-        return list(dict.fromkeys([*given, *map(admin.base, admin.active_brokers())]))[: max(ADDRESSES, len(given))]
+        return list(dict.fromkeys([*addresses, *map(admin.base, admin.active_brokers())]))[
+            : max(ADDRESSES, len(addresses))
+        ]
     except LbdError:
-        return given
+        return addresses
 
 
 def broker_configuration(settings: Settings) -> dict[str, str]:

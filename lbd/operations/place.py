@@ -315,7 +315,7 @@ def _answered(
     of = {bundle: owned.of.get(bundle) for bundle in wanted.topics}
     unowned = sum(owner is None for owner in of.values())
     age = None if clock is None else max(clock() - observation.snapshot.taken_at, 0.0)
-    loads = replace(now.seen(parts, max(unowned, 1), tuple(of)), age_seconds=age or 0.0)
+    loads = replace(now.loads(parts, max(unowned, 1), tuple(of)), age_seconds=age or 0.0)
     answers, memory = answer_all(of, now.standing(parts), place, loads, memory)
     return Report(
         observation.cluster,
@@ -453,7 +453,7 @@ def _picked(unload: Unload, parts: Parts, now: Situation, memory: PlaceMemory) -
     if not may:
         reasons = [refusal for refusal in refusals.values() if refusal is not None]
         raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(reasons)}")
-    return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), memory)
+    return build(DEFAULT)(unload.bundle, may, now.loads(parts, 1, (unload.bundle,)), memory)
 
 
 def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Observer | None = None) -> RequestResult:

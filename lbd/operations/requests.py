@@ -98,8 +98,8 @@ def request_reason(record: TurnResult, bundle: str) -> str:
     """Why a request came to nothing, in words."""
     if record.hold is not None:
         return record.hold[0].told(record.hold[1])
-    found = next((skip for skip in record.skips if skip.what == bundle), None)
-    return record.sentence if found is None else found.reason.told(found.detail)
+    refusal = next((skip for skip in record.skips if skip.what == bundle), None)
+    return record.sentence if refusal is None else refusal.reason.told(refusal.detail)
 
 
 def _key(request: Request) -> str:
@@ -229,12 +229,12 @@ class Requests:
         """It has ended."""
         self._answer(_key(request), answer)
 
-    def ended(self, ended: Outcome | Skip) -> None:
+    def ended(self, end: Outcome | Skip) -> None:
         """A move has ended; if it was asked for by hand, that is its answer."""
-        if isinstance(ended, Skip):
-            self._answer(ended.what, RequestResult(REFUSED, f"Refused: {ended.reason.told(ended.detail)}."))
+        if isinstance(end, Skip):
+            self._answer(end.what, RequestResult(REFUSED, f"Refused: {end.reason.told(end.detail)}."))
         else:
-            self._answer(ended.unload.bundle, _answer(ended))
+            self._answer(end.unload.bundle, _answer(end))
 
     def _answer(self, key: str, answer: RequestResult) -> None:
         with self._lock:
@@ -247,6 +247,6 @@ def _answer(outcome: Outcome) -> RequestResult:
     unload = outcome.unload
     landed = outcome.result is Result.LANDED
     detail = f": {outcome.detail}" if outcome.detail else ""
-    told = f"{unload.bundle}: {unload.source} -> {unload.destination}: {outcome.result.value}"
-    sentence = f"{told} in {outcome.seconds:.2f} s{detail}."
+    text = f"{unload.bundle}: {unload.source} -> {unload.destination}: {outcome.result.value}"
+    sentence = f"{text} in {outcome.seconds:.2f} s{detail}."
     return RequestResult(0 if landed else FAILED, sentence, outcome.result, outcome.owner)

@@ -120,7 +120,7 @@ class LiveSplitView:
 
 # --- splits of a live lbd
 
-Told: TypeAlias = "Callable[[CutOutcome | LbdError], None]"
+OnCut: TypeAlias = "Callable[[CutOutcome | LbdError], None]"
 
 
 class Splitting:
@@ -139,7 +139,7 @@ class Splitting:
         self._under_way = ""
         self._inherited = dict(journal.open_splits)
         self._heir_since: float | None = None
-        self.on_end: Told = lambda _: None
+        self.on_end: OnCut = lambda _: None
         self.warnings: tuple[str, ...] = ()
 
     def hold(self) -> Hold | None:
@@ -157,14 +157,14 @@ class Splitting:
         """Begin nothing that the rule chooses; the split that was asked for is brought to its end."""
         self._halted.set()
 
-    def inherit(self, found: Mapping[str, SplitRecord]) -> None:
+    def inherit(self, splits: Mapping[str, SplitRecord]) -> None:
         """Take over these open splits of other processes, by id, and no others; not while one is made here.
 
         Another process may still be at them, until its fence has ended.
         """
         with self._changed:
             if not self._under_way:
-                self._inherited, self._heir_since = dict(found), CLOCK.boot()
+                self._inherited, self._heir_since = dict(splits), CLOCK.boot()
 
     def recover(self) -> None:
         """Give the splits of a killed process their outcome, those that can be told by now."""
@@ -234,10 +234,10 @@ class Splitting:
 
         A split that is done is returned even when its outcome cannot be written; the next start closes its record then.
         """
-        splitter, begun_at = Splitter(self._admin(), CLOCK), CLOCK.boot()
+        splitter, started_at = Splitter(self._admin(), CLOCK), CLOCK.boot()
         splitter.check(cut)
         name = self._journal.intend_split(cut)
-        outcome = splitter.send(cut, Fence(begun_at, leads=partial(self._journal.confirm, name), held=held))
+        outcome = splitter.send(cut, Fence(started_at, leads=partial(self._journal.confirm, name), held=held))
         try:
             self._journal.conclude_split(name, outcome)
         except LbdError as error:

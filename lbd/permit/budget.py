@@ -68,8 +68,8 @@ class LastHour:
 
 def last_hour(sent: Iterable[Sent], now: float) -> LastHour:
     """Counted from the requests of a journal; ``now`` is epoch seconds."""
-    found = [one for one in sent if one.at > now - HOUR_SECONDS]
-    return LastHour(sum(one.attempt == 1 for one in found), len({one.bundle for one in found}), len(found))
+    recent = [one for one in sent if one.at > now - HOUR_SECONDS]
+    return LastHour(sum(one.attempt == 1 for one in recent), len({one.bundle for one in recent}), len(recent))
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Budget:
             cap.count(unload, self._now)
 
     def usage(self) -> tuple[Used, ...]:
-        """Each budget, and of those for brokers the one that is used most."""
+        """Each budget; of the budgets for single brokers the most used one."""
         return tuple(used for cap in self._caps for used in cap.most_used())
 
 
@@ -214,7 +214,7 @@ def _fixed(chosen: int | None, default: int) -> tuple[Callable[[str], int], int]
 
 
 def _half(chosen: int | None, size: Callable[[str], int]) -> tuple[Callable[[str], int], int]:
-    """The chosen number, else half of a size that is only asked for when the least one is reached."""
+    """The chosen number, else half of a size. The size is only computed once the least number is reached."""
     if chosen is not None:
         return _fixed(chosen, chosen)
     return (lambda key: max(LEAST_OF_EACH, size(key) // 2)), LEAST_OF_EACH

@@ -39,12 +39,12 @@ def cold_brokers(snapshot: Snapshot) -> frozenset[str]:
 
 def one_bundle_each(plan: Sequence[Unload], cold: Collection[str]) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
     """A plan with one bundle for each cold broker, the first of the plan, and what is left for later waves."""
-    now, later, given = list[Unload](), list[Skip](), set[str | None]()
+    now, later, used = list[Unload](), list[Skip](), set[str | None]()
     for unload in plan:
-        if unload.destination in given:
+        if unload.destination in used:
             why = f"one bundle at a time for {unload.destination}, which has just started"
             later.append(Skip(unload.bundle, Reason.TURN_UNLOADS, why))
         else:
             now.append(unload)
-            given |= {unload.destination} & {*cold}
+            used |= {unload.destination} & {*cold}
     return tuple(now), tuple(later)

@@ -88,8 +88,8 @@ class Consents:
     @cached_property
     def bars(self) -> dict[str, Reason]:
         """The namespaces whose bundles stay, and why."""
-        found = ((name, consent.refusal(self.at)) for name, consent in self.known.items())
-        return {name: refusal[0] for name, refusal in found if refusal is not None}
+        refusals = ((name, consent.refusal(self.at)) for name, consent in self.known.items())
+        return {name: refusal[0] for name, refusal in refusals if refusal is not None}
 
     @cached_property
     def low(self) -> frozenset[str]:

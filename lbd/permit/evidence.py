@@ -304,7 +304,7 @@ AWAY_SECONDS = 15 * 60.0
 
 
 UNSEEN, GONE = -1, -2
-"""In a column of former owners: the bundle was never seen; its broker is on no report now."""
+"""Codes in a column of former owners: the bundle was in no earlier round; its broker gives no report now."""
 
 
 @dataclass(frozen=True, eq=False)

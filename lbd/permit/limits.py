@@ -143,7 +143,7 @@ class Ledger:
         return self._predictor.rise(unload, float(self._predicted[at]) if at is not None else None)
 
     def _not_permitted(self, unload: Unload) -> Skip | None:
-        """What is known before a strategy is asked; a strategy that heeds its permission never gets here."""
+        """What was known before the strategy decided; a strategy that respects its permission is never refused here."""
         at, known = self._at.get(unload.bundle), self._permission
         if known is not None and known.hold is not None:
             return Skip(unload.bundle, known.hold)

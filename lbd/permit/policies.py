@@ -272,7 +272,7 @@ class Groups:
 
     @property
     def asked(self) -> int:
-        """How many namespaces were asked about."""
+        """Number of namespaces whose group was requested."""
         return len(self.free) + len(self.grouped) + len(self.unread)
 
     def and_those(self, others: Groups) -> Groups:
@@ -286,7 +286,7 @@ class Groups:
         )
 
     def unknown(self, namespace: str) -> tuple[Reason, str] | None:
-        """Why bundles of a namespace stay, whatever their destination; None when everything is known of it."""
+        """Why bundles of a namespace stay, whatever their destination; None if its policies are known."""
         group = self.grouped.get(namespace)
         if namespace in self.free or namespace in self.members.get(group or "", ()):
             return None
@@ -327,7 +327,7 @@ class Policies:
         return self.consents.low if self.consents is not None else frozenset()
 
     def forbids(self, namespace: str, broker: str) -> tuple[Reason, str] | None:
-        """Why a namespace may not be on a broker, seen from isolation policies; None when it may."""
+        """Why isolation policies forbid a namespace on a broker; None if they allow it."""
         if not self.isolation.known:
             return Reason.POLICY_UNKNOWN, self.isolation.problem
         if broker in self.brokers(namespace):
@@ -396,7 +396,7 @@ class GroupSpread:
         self.take(replace(unload, source=unload.destination or "", destination=unload.source))
 
     def _uncounted(self, namespace: str) -> str | None:
-        """A broker that may have more of a group than is seen: without domains it takes nobody's place by that."""
+        """A broker may have more of a group than is known: without domains this does not exclude another broker."""
         unheard = self._unheard & self._policies.brokers(namespace) if self._groups.domains else frozenset[str]()
         return min(unheard, default=None)
 

@@ -120,7 +120,7 @@ class Predictor:
         return self._most(unload, steep) if np.isfinite(steep[CPU]) else None
 
     def _by_moves(self, unload: Unload, otherwise: float) -> float | None:
-        """What the 95 % interval of what moves did to the destination leaves of ``otherwise``; None where all of it."""
+        """``otherwise``, limited to the 95 % interval of what moves added to the destination; None if not limited."""
         known, at = self._slopes, self._position[unload.destination or ""]
         if known is None or known.effect is None or not np.isfinite(known.effect[at]).all():
             return None

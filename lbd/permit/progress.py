@@ -20,10 +20,10 @@ CLOSER_POINTS = 3.0
 """Scores of brokers at rest vary by two points or so; a levelled pair closes by 7 and more."""
 
 PART_OF_PREDICTED = 0.25
-"""Predictions take a source's whole score for its traffic's: with half of it background, half of them comes."""
+"""Predictions attribute a source's whole score to its traffic. If half of it is background load, half comes true."""
 
 JUDGED_WITHIN_SECONDS = 15 * 60.0
-"""Brokers settle within three minutes; of one that is away for longer nothing can be said."""
+"""Brokers settle within three minutes. Nothing is concluded about a broker that is away for longer."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class QuietHours(BaseModel):
         return f"{days}{_clock(self.begins)}-{_clock(self.ends)} {self.zone}"
 
     def end(self, at: float) -> float | None:
-        """When the window that holds ``at`` ends (both epoch seconds); None outside of it.
+        """End of the window that contains ``at`` (both epoch seconds); None outside of a window.
 
         Where a clock is set back or forward, the window is the longer one of those that can be meant.
         """

@@ -33,7 +33,7 @@ TOO_LATE_SECONDS = 3600.0
 """After so long without lbd, the effect of a move cannot be separated from later events."""
 
 SAMPLED = 3
-"""Topics of a bundle that are asked for themselves: each is a request, and one that hangs takes its time-out."""
+"""Number of topics of a bundle whose statistics are requested: each request may hang for its whole timeout."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ class Canary(BaseModel):
         1,
         ge=1,
         le=1_000_000,
-        description="Unloads within the last hour while the canary is in force. Retries and moves by hand count",
+        description="Unloads requested within the last hour while the canary is in force. Each request counts, "
+        "whatever came of it: it may have disconnected clients. Retries and moves by hand count",
     )
 
     _names = field_validator("namespaces")(_checked_names)

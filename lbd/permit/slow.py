@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 
 FAILED_SECONDS = 10.0
-"""How long a health check may take; one that fails, or takes longer, counts as one that took this long."""
+"""Time limit of a health check. A check that fails or takes longer counts with this time."""
 
 TYPICAL_CHECKS = 5
-"""A broker's typical time is the median of so many: three checks must be slow, so one pause of a JVM is not enough."""
+"""A broker's typical time is the median of this many checks: one pause of a JVM does not make it slow."""
 
 KEPT_CHECKS = 10
-"""A slow broker has recovered once at most one of so many is above the limit: five minutes at least."""
+"""A slow broker has recovered once at most one of this many checks is above the limit: at least five minutes."""
 
 LEAST_SECONDS = 1.0
 """No check below it is slow. A health check takes hundredths of a second on a broker that is well."""
 
 TIMES_USUAL = 5.0
-"""And none below so many times what is usual in this cluster: a slow bookie, or a slow lbd, slows all checks."""
+"""And no broker below this multiple of the cluster's usual time: a slow bookie, or a slow lbd, slows all checks."""
 
 ABOVE_POINTS = 10.0
 """A broker whose score is at most so far above the median carries little enough to be a destination."""
 
 LEAST_BROKERS = 3
-"""Of two brokers nobody can say which is the slow one."""
+"""With two brokers it cannot be decided which one is slow."""
 
 MOST_SLOW = 3
-"""One in so many may look slow. If more do, what they share is slow, and lbd avoids none of them."""
+"""One broker in this many may look slow. If more do, something that they share is slow, and lbd avoids none of them."""
 
 FORGOTTEN_SECONDS = 900.0
-"""What a broker's checks showed longer ago says nothing of it."""
+"""Older checks of a broker are not used."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class HealthRecord:
         return sorted(self.seconds)[-2]
 
     def looks_slow(self, limit_seconds: float) -> bool:
-        """Whether it looks slow; one that did so far has to recover."""
+        """Whether the broker looks slow. A broker that already counts as slow must recover first."""
         if self.slow_since and (len(self.seconds) < KEPT_CHECKS or self.worst_but_one_seconds > limit_seconds):
             return True
         return self.typical_seconds is not None and self.typical_seconds > limit_seconds
@@ -157,5 +157,5 @@ def judged(records: Mapping[str, HealthRecord], points: Mapping[str, float], now
         for broker in typical
         if points[broker] <= most and records[broker].looks_slow(limit)
     }
-    kept = {broker: replace(record, slow_since=slow.get(broker, 0.0)) for broker, record in records.items()}
-    return Health(kept, typical, usual, limit, slow)
+    updated = {broker: replace(record, slow_since=slow.get(broker, 0.0)) for broker, record in records.items()}
+    return Health(updated, typical, usual, limit, slow)

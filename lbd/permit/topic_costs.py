@@ -84,13 +84,13 @@ def dear_kinds(topics: SystemTopics, costs: Mapping[TopicKind, float | str] | No
     """What makes bundles dear in a round. ``costs`` are those set; None: nothing does."""
     if costs is None:
         return ()
-    found = []
+    kinds = []
     for kind, names in topics.names.items():
         hangs = kind == "change-events" and topics.readers_hang
         cost = costs.get(kind, "never" if hangs else KINDS[kind].points)
         if cost:
-            found.append(DearKind(kind, names, None if isinstance(cost, str) else cost))
-    return tuple(found)
+            kinds.append(DearKind(kind, names, None if isinstance(cost, str) else cost))
+    return tuple(kinds)
 
 
 class TopicCosts(NamedTuple):

@@ -12,6 +12,7 @@ import msgspec
 
 from lbd.files import At
 from lbd.permit.topic_costs import DearKind
+from lbd.reason import cause
 from lbd.redaction import redacted_json
 from lbd.spread import Crowded
 from lbd.text import counted
@@ -46,7 +47,7 @@ class Verdict(msgspec.Struct, frozen=True):
         if self.samples is not None:
             return f"waiting for {counted(self.samples, 'more fresh sample')}"
         if self.kind in {"blocked", "held"}:
-            return f"{self.kind} by {self.reason}"
+            return f"{self.kind} {cause(self.reason)}"
         if self.kind == "not-fixable":
             return f"not fixable by moving, {self.reason}"
         return self.kind

@@ -84,7 +84,7 @@ def with_members(turn_memory: TurnMemory, observation: Observation) -> TurnMemor
 
 
 def _who_changed(turn_memory: TurnMemory) -> str:
-    """The brokers of the last change, as text; an lbd of before kept none."""
+    """The brokers of the last change, as text; the memory of an older lbd has no names."""
     changes = (turn_memory.members_left, "left"), (turn_memory.members_joined, "joined")
     return ", ".join(f"{first_names(brokers)} {what}" for brokers, what in changes if brokers) or "brokers came or went"
 
@@ -134,7 +134,7 @@ def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
 
 
 def _leaderless(observation: Observation) -> str:
-    """A leader that has died is replaced; one that hangs keeps its session."""
+    """Brokers replace a leader that has died; a leader that hangs keeps its session."""
     message = "no broker leads, or the leader does not answer or does not report whether it sheds"
     if observation.silent:
         return f"{message}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"

@@ -31,7 +31,7 @@ SAMPLES_PER_BROKER = 240
 """Samples of a broker: four hours of them."""
 
 MORE = 1.1
-"""A new fit is made at so many times the samples of the last one, and each hour, since a full buffer does not grow."""
+"""A new fit is made at this multiple of the last fit's samples, and each hour, since a full buffer does not grow."""
 
 HOUR_SECONDS = 3600.0
 

@@ -301,7 +301,7 @@ def plan_document(record: TurnResult, plan: Proposal, *, proposed: bool) -> dict
 # --- the kept turn of ``lbd explain``
 
 CANDIDATES = 20
-"""Bundles named for each source that fired, the largest; a broker may have thousands, and nobody reads so far."""
+"""Number of bundles that are named for each source that fired, the largest first; a broker may have thousands."""
 
 SKIPS = 200
 """Skips recorded with text; bundles that a cool-down bars are counts, so more than this is a cluster in trouble."""
@@ -336,7 +336,7 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
 
 
 def _expected(record: TurnResult) -> dict[str, float]:
-    """Points of each broker that the plan touches, once all of it has landed."""
+    """Score of each broker that the plan touches, once all its moves have landed."""
     return {broker: round(score, 3) for broker, score in record.expected.items() if np.isfinite(score)}
 
 

@@ -129,7 +129,7 @@ def _permitted(
 
 
 def _bundles(cluster: SplitView, due: Sequence[Due]) -> dict[str, int]:
-    """How many bundles each namespace has; one that cannot be read is left out, and not split then."""
+    """Number of bundles of each namespace. One that cannot be read is left out, and its bundles are not split."""
     counts: dict[str, int] = {}
     for namespace in dict.fromkeys(bundle_namespace(one.bundle) for one in due):
         with suppress(LbdError):

@@ -200,7 +200,7 @@ def turn(parts: Parts) -> TurnResult:
 
 
 def finish(parts: Parts, record: TurnResult) -> TurnResult:
-    """The record with the outcomes of its own plan, for a caller who waited for all of them."""
+    """The record with the outcomes of its own plan, for a caller that waited for all of them."""
     finished = parts.actuator.collect()
     try:
         _unsettle(parts, finished)

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from lbd.model import CLUSTER, Result, Skip
-from lbd.reason import Group, Reason
+from lbd.reason import Group, Reason, cause
 from lbd.store.proposal import plan_id
 from lbd.store.turn_record import Verdict
 from lbd.text import counted
@@ -75,7 +75,7 @@ def _sentence(record: TurnResult) -> str:
 
 
 def _widest_first(record: TurnResult) -> list[Pair]:
-    """The strategy's pairs, the one that is furthest apart first, whatever its pool."""
+    """The strategy's pairs of all pools, the largest difference first."""
     pairs = record.decision.facts.pairs if record.decision is not None else ()
     return sorted(pairs, key=lambda pair: -pair.difference)
 
@@ -104,7 +104,7 @@ def _pair_text(record: TurnResult, pair: Pair) -> str:
     skip = pair_skip(record, pair)
     if skip.reason.group is not Group.LIMIT:
         return _skip_text(skip)
-    return f"{_at(pair, '')}, blocked by {skip.reason.told(skip.detail)}"
+    return f"{_at(pair, '')}, blocked {cause(skip.reason.label)}{skip.detail and f': {skip.detail}'}"
 
 
 def _blocked_beside(record: TurnResult) -> list[str]:

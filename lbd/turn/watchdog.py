@@ -1,4 +1,4 @@
-"""Problems that nobody handles: gaps that stay while nobody acts, and reports that cannot be true. Pure.
+"""Problems that last: gaps that no broker and no lbd closes, and reports that cannot be true. Pure.
 
 lbd reports these also when it may not act: while brokers shed by themselves, when it only observes, is paused or held.
 Based on users' reports: shedding that stopped for good (apache/pulsar #23125, #13892), usage reported as 0 (#15313),

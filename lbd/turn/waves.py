@@ -120,7 +120,7 @@ class Rest:
         return {**hidden, **first, **busy}
 
     def waits(self, snapshot: Snapshot, scores: Mapping[str, float]) -> str:
-        """Why none of it can go in this turn; empty where some of it can."""
+        """Why no move of the rest can begin in this turn; empty if one can."""
         unready = self.unready(snapshot, scores)
         if not all(unready.keys() & {unload.source, unload.destination} for unload in self.unloads):
             return ""

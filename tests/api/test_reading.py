@@ -88,7 +88,7 @@ class TestHistory:
     """``/v1/history``: memory for the turns of this process, and files for those before."""
 
     def test_the_turns_of_this_process(self, api: Api, pulsar: FakePulsar):
-        """Gap and mean; a broker's line where one is named, and none where it is not known."""
+        """Gap and mean; a broker's line where one is named."""
         pulsar.sample(60.0, 45.0, 10.0)
         api.turn()
         found = api.get("/v1/history").json()
@@ -97,8 +97,25 @@ class TestHistory:
         assert found["until"] - found["since"] == 3600
         hot = api.get("/v1/history", params={"range": "7d", "broker": pulsar.ids[0]}).json()
         assert hot["broker"]["points"] == [80.0, 60.0]
-        assert api.get("/v1/history", params={"broker": "no:1"}).json()["broker"]["points"] == [None, None]
         assert api.get("/v1/history", params={"range": "2d"}).status_code == 422
+
+    def test_an_unknown_broker_is_404(self, api: Api, pulsar: FakePulsar):
+        """One without a score, and not in the cluster; one that gave no report is known."""
+        unknown = api.get("/v1/history", params={"broker": "no:1"})
+        assert unknown.status_code == 404
+        assert unknown.json()["detail"] == "no:1: no broker of the cluster, and no score or move of it in 1h"
+        silent = pulsar.ids[2]
+        pulsar.die(silent)
+        api.turn()
+        assert api.get("/v1/history", params={"broker": silent}).status_code == 200
+
+    def test_a_broker_that_left_keeps_its_line_while_its_scores_are_in_range(self, api: Api, pulsar: FakePulsar):
+        """The dashboard shows the history of a broker that has just left."""
+        gone = pulsar.ids[2]
+        pulsar.gone.add(gone)
+        api.turn()
+        line = api.get("/v1/history", params={"broker": gone})
+        assert (line.status_code, line.json()["broker"]["points"][0]) == (200, 10.0)
 
     def test_an_earlier_process_is_read_from_files(self, pulsar: FakePulsar, tmp_path: Path):
         """What it left is followed by what this one has seen, whether history is written by now or not."""

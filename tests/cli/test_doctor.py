@@ -20,7 +20,8 @@ from lbd.store.control import Control, Pause
 from lbd.store.journal import Journal
 from lbd.store.state import TurnMemory
 from lbd.store.status import Status, write_status
-from lbd.store.turn_record import Verdict
+from lbd.store.turn_record import BrokerSeen, TurnRecord, Verdict
+from lbd.store.turns import Turns
 from tests import fake_pulsar
 from tests.builders import state_begun
 from tests.fake_pulsar import EXTENSIBLE, MODULAR, SIMPLE, FakePulsar
@@ -770,6 +771,26 @@ class TestDaemon:
         write_status(state, status())
         Control(state).pause(Pause(time.time(), None, "upgrade", "ann"))
         assert notable(pulsar, tmp_path)["pause"]["seen"] == "by ann without end: upgrade"
+
+
+class TestLostBrokers:
+    """A broker that lbd's own record has, and the cluster has not."""
+
+    @pytest.mark.parametrize(("minutes", "there", "wanted"), [(5, False, True), (90, False, False), (5, True, False)])
+    def test_one_that_left_within_the_hour(
+        self, minutes: int, there: bool, wanted: bool, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """It is named, with when it had its last report, unless it is back or that is long ago."""
+        broker = pulsar.ids[0] if there else "127.0.1.1:80"
+        state, at = state_begun(tmp_path / "state").path, time.time() - 60 * minutes
+        facts = BrokerSeen(broker, 50.0, "cpu", 1.0, 1.0, 1)
+        turns = Turns(state)
+        turns.keep(TurnRecord(at=at, sentence="No move.", verdict=Verdict("balanced"), brokers=[facts]))
+        finding = notable(pulsar, tmp_path).get("lost-brokers")
+        assert (finding is not None) == wanted
+        if finding is not None:
+            assert finding["level"] == "warning"
+            assert re.fullmatch(rf"{broker} left after \S+ \(5 min ago\) and has not come back", finding["seen"])
 
 
 class TestState:

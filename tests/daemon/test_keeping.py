@@ -92,7 +92,7 @@ def test_an_alarm_is_a_warning_of_the_status(tmp_path: Path):
         number = keeper.keep(replace(told, sentence="No move."), 0.0).number
         seen.append((number, keeper.warnings))
     keeper.close()
-    words = f"{HOT} is 60.0 points above {COLD} for 19 min and nobody acted; lbd: blocked by paused"
+    words = f"{HOT} is 60.0 points above {COLD} for 19 min and nobody acted; lbd: blocked while lbd is paused"
     assert [number for number, _ in seen] == list(range(1, 23))
     assert [bool(warnings) for _, warnings in seen] == [False] * 16 + [True] * 4 + [False] * 2
     assert seen[19][1] == (words,)

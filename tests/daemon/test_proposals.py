@@ -83,7 +83,10 @@ def test_what_is_told_of_it():
     assert (told["proposed"], told["id"], len(told["unloads"])) == (True, found.id, len(seen.unloads))
     number = len(seen.unloads)
     assert sentence(seen) == f"Proposes to move {number} bundles (plan {found.id}): lbd apply {found.id}."
-    assert verdict(seen).words == f"held by approval-required: {number} bundles would move: lbd apply {found.id}"
+    assert (
+        verdict(seen).words
+        == f"held until a person approves the plan: {number} bundles would move: lbd apply {found.id}"
+    )
 
 
 def after(*turns: TurnResult) -> tuple[Proposals, Proposal | None]:

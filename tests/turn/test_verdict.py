@@ -12,6 +12,7 @@ from lbd.errors import ObserveError
 from lbd.model import Hits, Outcome, Result, Skip, Unload
 from lbd.permit.evidence import Sample
 from lbd.reason import Reason
+from lbd.store.turn_record import Verdict
 from lbd.turn.parts import TurnResult
 from lbd.turn.verdict import sentence, verdict
 from tests.builders import bundle, report
@@ -19,7 +20,7 @@ from tests.turn.records import COLD, HOT, record, two
 
 if TYPE_CHECKING:
     from lbd.observe.parse import LoadReport
-    from lbd.store.turn_record import Verdict
+    from lbd.store.turn_record import Kind
 
 
 AT_ONCE = {"hit_count_low": 1, "hit_count_high": 1}
@@ -189,8 +190,26 @@ def test_a_turn_that_saw_nothing_is_unknown_and_says_why():
 def test_the_words_a_person_reads():
     """Head, then detail with names and numbers."""
     held = verdict(record(two(), hold=PAUSED))
-    assert held.words == f"blocked by paused: by alice until lbd resume; {HOT} -> {COLD} are 60.0 points apart"
+    assert (
+        held.words == f"blocked while lbd is paused: by alice until lbd resume; {HOT} -> {COLD} are 60.0 points apart"
+    )
     assert verdict(record(two(30, 20))).words == "balanced: largest difference 10.0 points, low threshold 15"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "wanted"),
+    [
+        ("blocked", Reason.COOL_DOWN, "blocked by cool-down"),
+        ("blocked", Reason.PAUSED, "blocked while lbd is paused"),
+        ("blocked", Reason.MEMBERSHIP_CHANGED, "blocked after a change of brokers"),
+        ("blocked", Reason.STATE_LOST, "blocked because the state directory is lost"),
+        ("held", Reason.NOT_LEADER, "held because this lbd does not lead"),
+        ("held", Reason.APPROVAL_REQUIRED, "held until a person approves the plan"),
+    ],
+)
+def test_a_thing_blocks_and_a_state_is_a_clause(kind: Kind, reason: Reason, wanted: str):
+    """A label such as paused is no noun: ``by paused`` would be no sentence."""
+    assert Verdict(kind, reason.label).words == wanted
 
 
 def test_a_turn_that_was_waited_for_says_how_its_moves_ended():

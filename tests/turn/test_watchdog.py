@@ -69,7 +69,7 @@ class TestGaps:
         found = alarms(gap, 20, hold=PAUSED)
         assert first(found) == {("gap", HOT): 16}
         assert [alarm.text for alarm in found[20]] == [
-            f"{HOT} is 60.0 points above {COLD} for 20 min and nobody acted; lbd: blocked by paused"
+            f"{HOT} is 60.0 points above {COLD} for 20 min and nobody acted; lbd: blocked while lbd is paused"
         ]
 
     @pytest.mark.parametrize(
