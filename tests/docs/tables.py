@@ -130,6 +130,7 @@ EXAMPLES = {
     "grafana/lbd.json": "tests/api/test_grafana.py::test_every_query_finds_what_the_hour_had",
     "kubernetes/apache-chart/*": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
     "kubernetes/pre-stop.sh": "tests/api/test_pre_stop.py::test_what_passes_by_itself_is_waited_for",
+    "kubernetes/restart_pod.py": "tests/helm/test_rollout.py::test_a_pod_is_deleted_until_there_is_another",
     "kubernetes/*.yaml": f"{METRICS}::test_autoscalers_ask_for_the_metric_that_there_is",
     "prometheus/*.yml": f"{METRICS}::test_each_alert_fires_when_it_should",
     "spark-k8s/job.py": f"tests/learn/test_kubernetes.py::{PODS}",
