@@ -56,6 +56,9 @@ ELSEWHERE = {
     "python -m tests.helm.readme": f"{CHART}::test_the_readme_has_the_values",
     "python -m tests.helm.files": f"{CHART}::test_the_chart_has_the_alerts_and_dashboards_of_the_examples",
     "helm upgrade pulsar apache/pulsar ": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
+    "helm upgrade lbd helm/lbd -n pulsar --reuse-values --set api.tokenSecretName=lbd-api --set rollout": (
+        "tests/helm/test_rollout.py::test_its_command_is_one_that_lbd_and_the_script_take"
+    ),
     "helm upgrade lbd helm/lbd ": f"{PRE_STOP}::test_the_names_in_both_charts_meet",
     "python -m tests.e2e.cluster": "tests/e2e/test_cluster.py::test_every_broker_is_listed_and_one_leads",
     "lbd simulate tests/data/hot-broker.yaml ": (
@@ -85,6 +88,9 @@ CANNOT = {
     "tests/soak": "most of a day",
     "pulsar-admin namespaces ": "Pulsar's own command; tests/test_guardrails.py has what lbd makes of them",
     "kubectl -n pulsar create secret ": "no Kubernetes here",
+    "kubectl -n pulsar create job ": "the same",
+    "kubectl -n pulsar logs ": "the same",
+    "kubectl -n pulsar exec lbd-0 -- lbd rollout ": "no rollout is under way",
     "git tag ": "it releases; tests/package/test_release.py has what a tag must be",
     "cosign ": "nothing is released yet; tests/package/test_release.py has the workflow",
     "gh ": "the same",
@@ -124,6 +130,7 @@ EXAMPLES = {
     "grafana/lbd.json": "tests/api/test_grafana.py::test_every_query_finds_what_the_hour_had",
     "kubernetes/apache-chart/*": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
     "kubernetes/pre-stop.sh": "tests/api/test_pre_stop.py::test_what_passes_by_itself_is_waited_for",
+    "kubernetes/restart_pod.py": "tests/helm/test_rollout.py::test_a_pod_is_deleted_until_there_is_another",
     "kubernetes/*.yaml": f"{METRICS}::test_autoscalers_ask_for_the_metric_that_there_is",
     "prometheus/*.yml": f"{METRICS}::test_each_alert_fires_when_it_should",
     "spark-k8s/job.py": f"tests/learn/test_kubernetes.py::{PODS}",

@@ -1,4 +1,4 @@
-"""Alerts, dashboards and the preStop hook of examples/ in the chart, which cannot reach outside its own folder.
+"""Alerts, dashboards and the scripts of examples/kubernetes in the chart, which cannot reach outside its own folder.
 
 ``python -m tests.helm.files`` copies them.
 """
@@ -15,7 +15,8 @@ FILES = CHART / "files"
 
 def wanted() -> dict[str, str]:
     """What should be in the chart, by name."""
-    found = (EXAMPLES.glob(own) for own in ("prometheus/*.rules.yml", "grafana/*.json", "kubernetes/pre-stop.sh"))
+    scripts = ("kubernetes/pre-stop.sh", "kubernetes/restart_pod.py")
+    found = (EXAMPLES.glob(own) for own in ("prometheus/*.rules.yml", "grafana/*.json", *scripts))
     return {path.name: path.read_text() for paths in found for path in paths}
 
 

@@ -18,6 +18,8 @@ from tests.helm.readme import CHART
 from tests.helm.rendering import KUBERNETES, SETUPS, Rejected, one, pods, settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.helm.rendering import Chart, Manifest
 
 OPERATOR = "monitoring.coreos.com/v1"
@@ -76,7 +78,7 @@ def test_lbd_takes_the_settings(chart: Chart, setup: Path, tmp_path: Path):
     """lbd's own parser, on the mounted file and the environment of each pod; the state directory is on the volume."""
     found = chart.of(setup)
 
-    for name, pod in pods(found):
+    for name, pod in with_state(found):
         wanted = yaml.safe_load(setup.read_text())["config"]
         loaded = settings(found, pod, tmp_path)
         state = str(loaded.settings.state_dir)
@@ -87,16 +89,23 @@ def test_lbd_takes_the_settings(chart: Chart, setup: Path, tmp_path: Path):
 
 @setups
 def test_every_pod_may_do_little(chart: Chart, setup: Path):
-    """No token of Kubernetes, no root, nothing to write to but its volumes, no capability, bounded memory."""
-    for name, pod in pods(chart.of(setup)):
+    """No root, nothing to write to but its volumes, no capability, bounded memory; a rollout's alone has a token."""
+    found = chart.of(setup)
+    stateful = dict(with_state(found))
+    for name, pod in pods(found):
         (container,) = pod["spec"]["containers"]
-        assert pod["spec"]["automountServiceAccountToken"] is False, name
+        assert pod["spec"]["automountServiceAccountToken"] is (name not in stateful), name
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True, name
         assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert container["securityContext"] == VALUES["securityContext"], name
         assert container["resources"]["limits"]["memory"], name
         writable = {each["name"] for each in container["volumeMounts"] if not each.get("readOnly")}
-        assert writable - {"more"} == {"state", "tmp"}, name
+        assert writable - {"more"} == ({"state", "tmp"} if name in stateful else set()), name
+
+
+def with_state(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """All pods but that of a rollout, which has no settings and no volume."""
+    return ((name, pod) for name, pod in pods(manifests) if not name.endswith("-rollout"))
 
 
 @setups
@@ -145,6 +154,11 @@ def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
         ({"config": {"state_dir": "/data"}}, "config.state_dir: /data is not on the volume"),
         ({"config": {"api": {"listen": "0.0.0.0:8085"}}}, "config.api.listen: 0.0.0.0:8085 is open to others"),
         ({"podMonitor": {"enabled": True}}, "podMonitor.enabled needs api.tokenSecretName"),
+        ({"rollout": {"enabled": True}}, "rollout.enabled needs api.tokenSecretName"),
+        (
+            {"rollout": {"enabled": True}, "api": {"tokenSecretName": "api"}, "replicaCount": 2, "config": LED},
+            "rollout.enabled needs replicaCount: 1, and it is 2",
+        ),
         (
             {"config": {"in_broker_shedding": "take-over"}, "persistence": {"enabled": False}},
             "take-over needs persistence.enabled: true",

@@ -167,7 +167,6 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 
 {{/* What every pod of this chart has. Arguments: the root. */}}
 {{- define "lbd.podCommon" -}}
-automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
