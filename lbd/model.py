@@ -296,7 +296,9 @@ class Averages:
         much as it should.
         """
         short, reported = self.short.copy(), np.flatnonzero(rows.reported)
-        np.fmax.at(short, rows.bundle[reported], rows.rates[reported])
+        bundles, rates = rows.bundle[reported], rows.rates[reported]
+        for column in range(short.shape[1]):  # of one column NumPy is six times as fast as of all
+            np.fmax.at(short[:, column], bundles, rates[:, column])
         return replace(self, short=short)
 
 

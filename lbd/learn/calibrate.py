@@ -6,7 +6,8 @@ Rows of bundles are shuffled once, by window, all of which are equally long, and
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.errors import UsageError
 from lbd.learn import features as curated
-from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, shortlist
+from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, halving, shortlist
 from lbd.learn.features import collect_features
 from lbd.learn.quality import NOTICED_SHARE, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
 from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
@@ -124,25 +125,25 @@ def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def results(
     spark: SparkSession,
     packed: DataFrame,
-    numbers: Sequence[int],
+    before: Mapping[int, int],
     tried: Sequence[SettingsCandidate],
     settings: Settings,
     model: LoadModel,
     *,
-    seeds: int,
+    seeds: range,
     over_points: float,
 ) -> dict[str, dict[int, list[Figures]]]:
-    """The figures of each candidate in each window but the first, one for each deal of noise.
+    """The figures of each candidate in each of these windows, one for each deal of noise.
 
-    ``numbers`` are the windows'. The hours before a window are replayed, too, and not counted, so that a window begins
-    with the placement that the candidate made. Otherwise every candidate but the one in force would begin each window
-    with the moves that its own start takes.
+    ``before`` has the number of the window before each. Its last hours are replayed, too, and not counted, so that a
+    window begins with the placement that the candidate made. Otherwise every candidate but the one in force would begin
+    each window with the moves that its own start takes.
     """
     begins = range(0, len(tried), CANDIDATES_A_TASK)
     tasks = [(begin, _as_json(tried[begin : begin + CANDIDATES_A_TASK])) for begin in begins]
     chunks = spark.createDataFrame(tasks, "chunk int, candidates string")
-    number = max((len(numbers) - 1) * len(tasks), 1)
-    spread = with_before(spark, packed, numbers).crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
+    number = max(len(before) * len(tasks), 1)
+    spread = with_before(spark, packed, before).crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
     plain = settings.model_dump(mode="json", exclude_unset=True)
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,15 +153,15 @@ def results(
 
     figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [field.name for field in fields(Figures)]
-    for row in spread.mapInArrow(judge, RESULTS).toArrow().to_pylist():
+    for row in spread.mapInArrow(judge, RESULTS).toArrow().sort_by("seed").to_pylist():
         one = Figures(**{name: row[name] for name in names})
         figures_of.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
     return figures_of
 
 
-def with_before(spark: SparkSession, packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
-    """Each window but the first beside the one before it, whatever time lies between."""
-    pairs = spark.createDataFrame([(now, before) for before, now in pairwise(numbers)], "window long, before long")
+def with_before(spark: SparkSession, packed: DataFrame, before: Mapping[int, int]) -> DataFrame:
+    """Each of these windows beside the one before it, whatever time lies between."""
+    pairs = spark.createDataFrame(list(before.items()), "window long, before long")
     earlier = packed.select(F.col("window").alias("before"), F.col("packed").alias("packed_before"))
     return (
         packed.join(F.broadcast(pairs), on="window", how="inner")
@@ -174,12 +175,12 @@ def _as_json(tried: Sequence[SettingsCandidate]) -> str:
 
 
 def _judged(
-    row: Mapping[str, Any], plain: Mapping[str, object], model: LoadModel, seeds: int, over_points: float
+    row: Mapping[str, Any], plain: Mapping[str, object], model: LoadModel, seeds: range, over_points: float
 ) -> Iterator[pa.RecordBatch]:
     own = from_bytes(row["packed"])
     window, begins = after(from_bytes(row["packed_before"]), own), float(own.at[0])
     tried = {name: Settings.model_validate({**plain, **own}) for name, own in json.loads(row["candidates"]).items()}
-    for seed in range(seeds):
+    for seed in seeds:
         drawn = dealt(window, seed)
         for name, settings in tried.items():
             course = replay(drawn, settings, model)
@@ -302,17 +303,22 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
     error = measure(samples, request.settings.weights)
     present = _present(decisions, request.settings)
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
-    request.tell(f"replaying {len(tried)} settings over {counted(len(windows), 'window')}")
-    results_of = _replayed(spark, packed, windows, tried, request, model)
     by_name = {one.name: one for one in tried}
-    finalists = [by_name[name] for name in (PRESENT, *shortlist(results_of, windows[1:]))]
-    again: dict[str, dict[int, Figures]] = {}
-    if len(finalists) > 1:
-        request.tell(f"replaying the best {len(finalists) - 1} again, with noise dealt anew")
-        often = replace(request, seeds=max(DEALS, request.seeds))
-        again = _replayed(spark, packed, windows, finalists, often, model)
+    replays = _Replays(spark, packed, {now: then for then, now in pairwise(windows)}, by_name, request, model)
+
+    def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
+        request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
+        return replays.figures(names, over, request.seeds)
+
+    searched = halving(list(by_name), windows[1:], replayed)
+    again: Mapping[str, Mapping[int, Figures]] = {}
+    if searched:
+        best = shortlist(searched, windows[1:])
+        if best:
+            request.tell(f"replaying the best {len(best)} and the present settings again, with noise dealt anew")
+        again = replays.figures((PRESENT, *best), windows[1:], max(DEALS, request.seeds) if best else request.seeds)
     request.tell("choosing")
-    choice = choose(results_of, again, windows[1:])
+    choice = choose(searched, again, windows[1:])
     unknown = model.unknown(request.settings.weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
@@ -335,20 +341,31 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
     )
 
 
-def _replayed(
-    spark: SparkSession,
-    packed: DataFrame,
-    windows: Sequence[int],
-    tried: Sequence[SettingsCandidate],
-    request: CalibrationRequest,
-    model: LoadModel,
-) -> dict[str, dict[int, Figures]]:
-    """The figures of these settings, the present ones first, in each window but the first, over all deals of noise."""
-    over = _over(tried[0].settings)
-    by_candidate = results(
-        spark, packed, windows, tried, request.settings, model, seeds=request.seeds, over_points=over
-    )
-    return {name: {window: pooled(runs) for window, runs in own.items()} for name, own in by_candidate.items()}
+@dataclass(frozen=True, eq=False)
+class _Replays:
+    """Replays by Spark, none of which is made twice. ``before`` has the number of the window before each."""
+
+    spark: SparkSession
+    packed: DataFrame
+    before: Mapping[int, int]
+    tried: Mapping[str, SettingsCandidate]
+    request: CalibrationRequest
+    model: LoadModel
+    known: defaultdict[str, dict[int, list[Figures]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def figures(self, names: Sequence[str], over: Sequence[int], deals: int) -> dict[str, dict[int, Figures]]:
+        """The figures of these settings in these windows, over so many deals of noise."""
+        tried, settings = [self.tried[name] for name in names], self.request.settings
+        low = _over(self.tried[PRESENT].settings)
+        made = {window: min(len(self.known[name].get(window, ())) for name in names) for window in over}
+        for done in sorted(number for number in set(made.values()) if number < deals):
+            before = {window: self.before[window] for window in over if made[window] == done}
+            seeds = range(done, deals)
+            found = results(self.spark, self.packed, before, tried, settings, self.model, seeds=seeds, over_points=low)
+            for name in names:
+                for window in before:
+                    self.known[name].setdefault(window, [])[done:] = found[name][window]
+        return {name: {window: pooled(self.known[name][window]) for window in over} for name in names}
 
 
 def _over(present: Tunable) -> float:
@@ -440,7 +457,7 @@ def _last(spark: SparkSession, packed: DataFrame, windows: Sequence[int]) -> tup
         row = packed.select("packed").head()
         assert row is not None
         return from_bytes(row["packed"]), from_bytes(row["packed"])
-    row = with_before(spark, packed, windows[-2:]).head()
+    row = with_before(spark, packed, {windows[-1]: windows[-2]}).head()
     assert row is not None
     own = from_bytes(row["packed"])
     return own, after(from_bytes(row["packed_before"]), own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from lbd.learn.replay import pooled
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.config import Settings
     from lbd.learn.replay import Figures
@@ -144,10 +145,11 @@ def _name(strategy: str, values: Mapping[str, float]) -> str:
 
 
 # --- choice: on the first part of the time, evaluated on the rest
-# The moves of one replay are partly chance, and the best of many is partly lucky. So a shortlist of the best in one
-# replay of each window is replayed several times, each with resampled noise (:mod:`lbd.learn.window`). Settings that
-# are then clearly better, in sum and in most windows (:func:`_flaw`), are eligible; the cheapest of them for which the
-# same holds on the part of the time that nothing was chosen on is recommended.
+# The best are searched for by successive halving (:func:`halving`) over the windows of the first part. The moves of one
+# replay are partly chance, and the best of many is partly lucky. So a shortlist of the best in one replay of each
+# window is replayed several times, each with resampled noise (:mod:`lbd.learn.window`). Settings that are then clearly
+# better, in sum and in most windows (:func:`_flaw`), are eligible; the cheapest of them for which the same holds on the
+# part of the time that nothing was chosen on is recommended.
 
 if TYPE_CHECKING:
     Results = Mapping[str, Mapping[int, Figures]]
@@ -197,11 +199,18 @@ NOBODY = (
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate on both parts of the time. ``front``: on the first, none had both fewer moves and less gap."""
+    """A candidate on both parts of the time.
+
+    ``windows`` are those of the first part that ``trained`` is over: figures over other windows do not compare with it.
+    ``held_out`` is None where it was not on the shortlist. ``whole``: ``windows`` are all of the first part.
+    ``front``: of such candidates none had both fewer moves and less gap there.
+    """
 
     name: str
+    windows: tuple[int, ...]
     trained: Figures
-    held_out: Figures
+    held_out: Figures | None
+    whole: bool
     front: bool
 
 
@@ -232,30 +241,91 @@ def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return ordered[:first], ordered[first:]
 
 
+PARTS = (4, 2, 1)
+"""All candidates are replayed in a quarter of the windows to choose on, the better half in half of them, and the better
+half of these in all: half of the replays of all candidates in all windows."""
+
+
+def halving(
+    names: Sequence[str],
+    windows: Sequence[int],
+    replayed: Callable[[Sequence[str], Sequence[int]], Results],
+    parts: Sequence[int] = PARTS,
+) -> dict[str, dict[int, Figures]]:
+    """The figures of each candidate in those windows of the first part for which it was good enough.
+
+    ``replayed`` gives the figures of candidates in windows. The present settings, which must be among ``names``, are
+    replayed in all of them first. Those in which they cost most come first for the others: they make up most of the sum
+    by which is chosen, and where the present settings move nothing, others hardly differ. With too few windows to
+    choose anything, nothing is replayed. With ``parts`` of 1 alone all are replayed in all windows. Source: successive
+    halving (Jamieson, Talwalkar 2016).
+    """
+    if len(windows) < FEWEST_WINDOWS:
+        return {}
+    first = split(windows)[0]
+    results: dict[str, dict[int, Figures]] = {name: {} for name in names}
+    results[PRESENT].update(replayed([PRESENT], first)[PRESENT])
+    ordered = sorted(first, key=lambda window: -cost(results[PRESENT][window]))
+    staying, done = [name for name in names if name != PRESENT], 0
+    for part in parts if staying else ():
+        if done:
+            staying = better_half({name: results[name] for name in (PRESENT, *staying)}, ordered[:done])
+        until = math.ceil(len(ordered) / part)
+        for name, more in replayed(staying, ordered[done:until]).items():
+            results[name].update(more)
+        done = until
+    return results
+
+
+def better_half(results: Results, windows: Sequence[int]) -> list[str]:
+    """Of the settings other than the present ones the better half, rounded up, the best first.
+
+    These are settings that cost less than the present ones and leave brokers no further apart than is allowed, the
+    cheapest first; then those that are further apart, by how much: over few windows that may be chance. Those that cost
+    as much as the present ones come last. Names decide between equals, as on the shortlist.
+    """
+    over = _pooled(results, windows)
+    present = over.pop(PRESENT)
+
+    def rank(name: str) -> tuple[bool, float, float, str]:
+        own = over[name]
+        return cost(own) >= cost(present), max(0.0, *_excesses(own, present)), cost(own), name
+
+    return sorted(over, key=rank)[: math.ceil(len(over) / 2)]
+
+
 def shortlist(results: Results, windows: Sequence[int]) -> tuple[str, ...]:
-    """Those worth a closer look, the cheapest first: clearly better than the present on the first part."""
+    """Those worth a closer look, the cheapest first: clearly better than the present on the whole first part."""
     if len(windows) < FEWEST_WINDOWS:
         return ()
-    trained = _pooled(results, split(windows)[0])
+    first = split(windows)[0]
+    trained = _pooled({name: own for name, own in results.items() if own.keys() >= set(first)}, first)
     present = trained.pop(PRESENT)
     better = (name for name, own in trained.items() if not _gap_excess(own, present) and _clearly(own, present))
     return tuple(sorted(better, key=lambda name: (cost(trained[name]), name))[:FINALISTS])
 
 
 def choose(results: Results, again: Results, windows: Sequence[int]) -> Choice:
-    """The choice out of the figures of each candidate in each window; the present settings must be among them.
+    """The choice out of the figures of each candidate (:func:`halving`); the present settings must be among them.
 
-    ``again`` has the figures of those on the shortlist, and of the present settings, over several deals of noise; it is
-    empty where none is.
+    ``again`` has the figures of those on the shortlist, over several deals of noise, and of the present settings, in
+    every window.
     """
     if len(windows) < FEWEST_WINDOWS:
         shortage = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
         return Choice((), None, None, f"the history is too short: {shortage}")
     first, last = split(windows)
     known = {**results, **again}
-    trained, held_out = _pooled(known, first), _pooled(known, last)
-    alone = _pooled(results, first)
-    judged = tuple(Judged(name, trained[name], held_out[name], _on_front(name, alone)) for name in results)
+    over = {name: tuple(window for window in first if window in own) for name, own in known.items()}
+    trained = {name: pooled([own[window] for window in over[name]]) for name, own in known.items()}
+    held_out = _pooled(again, last)
+    alone = _pooled({name: own for name, own in results.items() if over[name] == first}, first)
+    judged = tuple(
+        Judged(
+            name, over[name], trained[name], held_out.get(name), name in alone, name in alone and _on_front(name, alone)
+        )
+        for name in results
+    )
     finalists = sorted((name for name in again if name != PRESENT), key=lambda name: (cost(trained[name]), name))
     if not finalists:
         return Choice(judged, PRESENT, None, NOBODY)
@@ -316,10 +386,19 @@ def _gap_excess(figures: Figures, present: Figures) -> str:
     )
     excesses = (
         f"left brokers {gap:.1f} points apart {which}, the present {now:.1f}"
-        for gap, now, which in gaps
-        if gap > now * (1 + SLACK_SHARE) + SLACK_POINTS
+        for (gap, now, which), excess in zip(gaps, _excesses(figures, present), strict=True)
+        if excess > 0
     )
     return next(excesses, "")
+
+
+def _excesses(figures: Figures, present: Figures) -> tuple[float, float]:
+    """Points by which the mean gap and its 95th percentile are above what the slack allows; below 0 where they are
+    less.
+    """
+    pairs = ((figures.mean_gap, present.mean_gap), (figures.p95_gap, present.p95_gap))
+    mean, p95 = (gap - (now * (1 + SLACK_SHARE) + SLACK_POINTS) for gap, now in pairs)
+    return mean, p95
 
 
 def _on_front(name: str, trained: Mapping[str, Figures]) -> bool:

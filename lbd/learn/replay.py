@@ -72,7 +72,7 @@ class ReplayCluster:
         self.recorded: IntArray = np.full(size, NOBODY, dtype=np.int32)
         self.owner: IntArray = self.recorded.copy()
         self.home: IntArray = self.recorded.copy()
-        self.rates: FloatArray = np.zeros((size, 4))
+        self.rates: FloatArray = np.zeros((size, 4), order="F")
         self.used: FloatArray = window.used[0]
         self._gained: FloatArray = np.zeros((len(window.brokers), 4))
 
@@ -279,7 +279,7 @@ class _Replay:
         self._names = list(window.bundles)
         size = len(self._names)
         self._index = {name: at for at, name in enumerate(self._names)}
-        self._short, self._long = np.zeros((size, 4)), np.zeros((size, 4))
+        self._short, self._long = (np.zeros((size, 4), order="F") for _ in range(2))
         self._samples: IntArray = np.zeros(size, dtype=np.int32)
         self._since_touched: IntArray = np.full(len(window.brokers), SETTLED_AFTER, dtype=np.int32)
         self._ending: list[int] = []
@@ -308,13 +308,11 @@ class _Replay:
         if self._latest is not None:
             self._latest.take(number, owner, self._cluster.rates, self._cluster.used)
         sampled = (owner >= 0) & fresh[owner]
-        # where all of them have a sample, as often, slices are several times as fast as positions
-        taken = slice(None) if sampled.all() else np.flatnonzero(sampled)
-        count = self._samples[taken] = np.minimum(self._samples[taken] + 1, LONG_SAMPLES)
-        rates = self._cluster.rates[taken]
+        np.minimum(self._samples + sampled, LONG_SAMPLES, out=self._samples)
         for mean, most in ((self._short, SHORT_SAMPLES), (self._long, LONG_SAMPLES)):
-            n = np.minimum(count, most).astype(np.float64)[:, None]
-            mean[taken] += (rates - mean[taken]) / n
+            # divided by infinity where there is no sample: several times as fast as to pick those that have one
+            n = np.where(sampled, np.minimum(self._samples, most), np.inf)
+            mean[:] += (self._cluster.rates - mean) / n[:, None]
         self._since_touched += fresh
         self._since_touched[self._ending] = 0
         self._ending = []

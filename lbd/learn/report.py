@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.fields import derived
 from lbd.files import as_usage_error
 from lbd.learn.choose import PRESENT, cost, moves_per_day
+from lbd.learn.replay import Figures
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
 from lbd.score.scorecard import gaps
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from lbd.charts.chart import Colour
     from lbd.learn.calibrate import Calibration, WindowScores
     from lbd.learn.choose import Judged, SettingsCandidate
-    from lbd.learn.replay import Figures
     from lbd.load.estimate import LoadModel
     from lbd.model import FloatArray
 
@@ -146,8 +146,15 @@ def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> lis
 
 
 def _judged(one: Judged) -> Iterator[str]:
-    for when, figures in (("chosen on", one.trained), ("judged on", one.held_out)):
+    for when, figures in _parts(one):
         yield f"{one.name}, {when} {figures.days:.1f} replayed days: {figures_text(figures)}"
+
+
+def _parts(one: Judged) -> Iterator[tuple[str, Figures]]:
+    """Its figures on both parts of the time, as far as it was replayed there."""
+    yield "chosen on", one.trained
+    if one.held_out is not None:
+        yield "judged on", one.held_out
 
 
 def figures_text(figures: Figures) -> str:
@@ -233,17 +240,24 @@ def day(calibration: Calibration) -> Chart:
 
 
 def front(calibration: Calibration) -> Chart:
-    """Moves against gap of all candidates; the Pareto front, the present and the proposed settings stand out."""
-    choice = calibration.choice
+    """Moves against gap of the candidates that were replayed over all windows to choose on; the Pareto front, the
+    present and the proposed settings stand out.
+    """
+    whole, proposed = _whole(calibration), calibration.choice.recommended
     groups: tuple[tuple[str, Colour, list[Judged]], ...] = (
-        ("others", RECORDED, [one for one in choice.judged if not one.front]),
-        ("none had both fewer moves and a smaller gap", PARETO, [one for one in choice.judged if one.front]),
-        ("present", NOW, [one for one in choice.judged if one.name == PRESENT]),
-        ("proposed", PROPOSED, [one for one in choice.judged if one.name == choice.recommended]),
+        ("others", RECORDED, [one for one in whole if not one.front]),
+        ("none had both fewer moves and a smaller gap", PARETO, [one for one in whole if one.front]),
+        ("present", NOW, [one for one in whole if one.name == PRESENT]),
+        ("proposed", PROPOSED, [one for one in whole if one.name == proposed]),
     )
     marks = (Marks(label, "dot", tuple(_candidate(one, colour) for one in own)) for label, colour, own in groups if own)
-    title = "What was tried, on the time it was chosen on"
+    title = "What was replayed over all of the time to choose on"
     return Chart(title, "moves a day", "p95 gap, points", marks=tuple(marks), x_from_zero=True)
+
+
+def _whole(calibration: Calibration) -> list[Judged]:
+    """The candidates whose figures compare: those that were not dropped after some of the windows."""
+    return [one for one in calibration.choice.judged if one.whole]
 
 
 def _candidate(one: Judged, colour: Colour) -> Mark:
@@ -258,7 +272,7 @@ PAIRS = 5
 """Shown of the pairs of a round: the others are closer."""
 
 SHOWN = 12
-"""Of what was tried, so many are in the table, the cheapest first; all are in the chart and in the file beside."""
+"""So many are in the table, the cheapest first; the chart has more, and the file beside all that was tried."""
 
 
 def page(calibration: Calibration) -> str:
@@ -288,7 +302,7 @@ def _answer(calibration: Calibration) -> Iterator[str]:
         (f"{named[one.name]}, {when}", *_cells(figures), f"{figures.worst_hour_gap:.1f}", _twice(figures))
         for one in sorted(calibration.choice.judged, key=lambda one: one.name != PRESENT)
         if one.name in named
-        for when, figures in (("chosen on", one.trained), ("judged on", one.held_out))
+        for when, figures in _parts(one)
     ]
     if rows:
         best = {*_lowest(rows, range(0, len(rows), 2)), *_lowest(rows, range(1, len(rows), 2))}
@@ -360,15 +374,21 @@ def _day(calibration: Calibration) -> Iterator[Chart]:
 
 
 def _front(calibration: Calibration) -> Iterator[str | Chart]:
-    """Moves against gap, of all that was tried."""
+    """Moves against gap, of what was replayed over all windows to choose on."""
     if not calibration.choice.judged:
         return
     yield front(calibration)
-    cheapest = sorted(calibration.choice.judged, key=lambda one: cost(one.trained))[:SHOWN]
-    head = ("settings", *(f"{name}, {part}" for part in ("chosen on", "judged on") for name in COLUMNS))
-    rows = [(one.name, *_cells(one.trained), *_cells(one.held_out)) for one in cheapest]
+    whole = _whole(calibration)
+    if dropped := len(calibration.choice.judged) - len(whole):
+        yield (
+            f'<p class="dim">{counted(dropped, "other setting")} did worse than the rest in some of these windows, and '
+            "left the search there. Figures over different windows do not compare, so they are in candidates.parquet "
+            "only.</p>"
+        )
+    cheapest = sorted(whole, key=lambda one: cost(one.trained))[:SHOWN]
+    rows = [(one.name, *_cells(one.trained)) for one in cheapest]
     best = set(_lowest(rows, range(len(rows))))
-    yield table(head, rows, best=best)
+    yield table(("settings, chosen on", *COLUMNS), rows, best=best)
     if best:
         yield f'<p class="dim">{BEST}</p>'
 
@@ -406,6 +426,8 @@ def _restless(calibration: Calibration, broker: str) -> tuple[str, str, str]:
 
 # --- files
 
+_FIGURES = tuple(field.name for field in fields(Figures))
+
 
 def summary(calibration: Calibration, at: float) -> CalibrationSummary:
     """``summary.json``, of a calibration that ended ``at`` epoch seconds."""
@@ -435,11 +457,9 @@ def write(calibration: Calibration, out: Path, at: float) -> list[str]:
     """
     rows = [
         {"name": one.name, "front": one.front, "settings": json.dumps(calibration.tried[one.name].values)}
-        | {
-            f"{part}_{key}": value
-            for part in ("trained", "held_out")
-            for key, value in asdict(getattr(one, part)).items()
-        }
+        | {"windows": list(one.windows), "all_windows": one.whole}
+        | {f"trained_{key}": value for key, value in asdict(one.trained).items()}
+        | {f"held_out_{name}": getattr(one.held_out, name, None) for name in _FIGURES}
         for one in calibration.choice.judged
     ]
     with as_usage_error(out):

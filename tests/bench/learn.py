@@ -1,6 +1,6 @@
 """What lbd calibrate chooses beside the default settings, on time that it was not chosen on.
 
-    python -m tests.bench learn [--shape NAME]... [--seeds N] [--candidates N]
+    python -m tests.bench learn [--shape NAME]... [--seeds N] [--candidates N] [--full]
 
 Each history is a simulated week under the defaults (``weeks.py``). Its first part chooses, its last judges, as ``lbd
 calibrate`` does, but without Spark. What is printed is then told by the truth, which the choice does not know: the
@@ -22,11 +22,13 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.learn.choose import (
     DEALS,
     NOBODY,
+    PARTS,
     PRESENT,
     Choice,
     candidates,
     choose,
     cost,
+    halving,
     moves_per_day,
     product,
     shortlist,
@@ -83,15 +85,18 @@ def _one(parts: list[BrokerSamples]) -> BrokerSamples:
     return BrokerSamples(*columns, parts[-1].hardware)
 
 
-def line(shape: str, seed: int, tried: int) -> Line:
+def line(shape: str, seed: int, tried: int, parts: Sequence[int]) -> Line:
     """Chosen on the first part of a history, judged on the rest."""
     found = week(shape, seed, DAYS)
     windows = {number: day(found.kept, number) for number in range(1, DAYS)}
     model = learned(windows.values())
     drawn = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), tried, 1)
     by_name, numbers = {one.name: one for one in drawn}, list(windows)
-    first, _ = split(numbers)  # nobody is put on the shortlist for what is only judged by
-    best = shortlist({one.name: {at: _figures(windows[at], one, model) for at in first} for one in drawn}, numbers)
+
+    def replayed(names: Sequence[str], over: Sequence[int]) -> dict[str, dict[int, Figures]]:
+        return {name: {at: _figures(windows[at], by_name[name], model) for at in over} for name in names}
+
+    best = shortlist(halving(list(by_name), numbers, replayed, parts), numbers)
     again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
     choice = choose(again, again, numbers) if best else Choice((), PRESENT, None, NOBODY)
     if model.unknown(SETTINGS.weights):
@@ -142,13 +147,14 @@ def main() -> None:
     parser.add_argument("--shape", action="append", choices=list(SHAPES), help="again for more; none: all")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, SEEDS + 1)))
     parser.add_argument("--candidates", type=int, default=TRIED)
+    parser.add_argument("--full", action="store_true", help="replay all of them in all windows to choose on")
     asked = parser.parse_args(sys.argv[2:])
     print("| shape | seed | recommended | moves a day | mean gap | p95 gap | moves x gap | cost |")
     print("|---|---|---|---|---|---|---|---|")
     found = []
     for shape in asked.shape or SHAPES:
         for seed in asked.seeds:
-            found.append(line(shape, seed, asked.candidates))
+            found.append(line(shape, seed, asked.candidates, (1,) if asked.full else PARTS))
             print(_row(found[-1]), flush=True)
     print(_ratios("in all", found))
     print(_ratios("where the defaults move a bundle a day", [one for one in found if moves_per_day(one.default) >= 1]))

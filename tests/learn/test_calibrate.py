@@ -92,8 +92,9 @@ class TestKnownTruth:
         present, default = by_name["present"], by_name["default"]
 
         assert (present.trained.moves, present.held_out.moves) == (0, 0)
-        assert default.held_out.mean_gap < present.held_out.mean_gap - 5
         assert default.trained.mean_gap < present.trained.mean_gap - 5
+        assert (present.whole, len(present.windows)) == (True, 4)
+        assert set(default.windows) <= set(present.windows)
         assert found.days == pytest.approx(6 / 24, rel=0.01)
 
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
@@ -102,7 +103,12 @@ class TestKnownTruth:
 
         at, recorded = found.shown.at, found.shown.recorded
         shown = replace(found.shown, chosen=recorded, moves=(found.shown.moves[0], (float(at[5]),)))
-        found = replace(found, choice=replace(found.choice, recommended="default", why="of a test"), shown=shown)
+        judged = tuple(
+            replace(one, whole=True, held_out=one.trained) if one.name == "default" else one
+            for one in found.choice.judged
+        )
+        choice = replace(found.choice, judged=judged, recommended="default", why="of a test")
+        found = replace(found, choice=choice, shown=shown)
         said = written.write(found, tmp_path, 1000.0)
         proposal = (tmp_path / "proposal.yaml").read_text()
         broker_conf = [line for line in (tmp_path / "broker.conf").read_text().splitlines() if line[0] != "#"]
@@ -136,7 +142,9 @@ class TestKnownTruth:
         named = {one.name: [mark.text.partition(":")[0] for mark in one.marks] for one in front.marks}
         assert (named["present"], named["proposed"]) == (["present"], ["default"])
         assert "<td>avg_shedder.low_threshold</td>" in page
-        assert len(pq.read_table(tmp_path / "candidates.parquet")) == len(found.tried)
+        rows = {row["name"]: row for row in pq.read_table(tmp_path / "candidates.parquet").to_pylist()}
+        assert rows.keys() == found.tried.keys()
+        assert (len(rows["present"]["windows"]), rows["present"]["all_windows"]) == (4, True)
         checks = pq.read_table(tmp_path / "quality.parquet").to_pylist()
         assert {one["name"]: one["count"] for one in checks if one["count"]} == {}
         assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 9
@@ -150,6 +158,17 @@ class TestKnownTruth:
             ReplayedFigures(moves_per_day(one), one.mean_gap, one.p95_gap)
             for one in (by_name["present"], by_name["default"])
         )
+
+    def test_figures_over_few_windows_are_not_shown_beside_others(self, found: Calibration):
+        """Settings that left the search are neither in the chart nor in the table, and a sentence says how many."""
+        from lbd.learn import report as written
+
+        dropped = [one.name for one in found.choice.judged if not one.whole]
+        page, marks = written.page(found), [mark.text for group in written.front(found).marks for mark in group.marks]
+
+        assert dropped
+        assert f"{len(dropped)} other setting" in page
+        assert not [text for text in marks if text.partition(":")[0] in dropped]
 
     def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
@@ -235,7 +254,7 @@ def test_the_command(proposed: tuple[Path, subprocess.CompletedProcess[str]]):
     assert {path.name for path in out.iterdir()} == {
         "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet", "summary.json",
     }  # fmt: skip
-    assert "replaying 3 settings over " in done.stderr
+    assert "replaying 2 settings over 1 window" in done.stderr
     checked = lbd("config", "check", "--config", str(out / "proposal.yaml"), "--admin-url", "http://127.0.0.1:8080")
     assert checked.returncode == 0, checked.stderr
 

@@ -301,7 +301,7 @@ def test_each_window_is_beside_the_one_before(spark: SparkSession):
     packed = spark.createDataFrame(
         [(number, str(number).encode()) for number in (7, 3, 4)], "window long, packed binary"
     )
-    found = pipeline.with_before(spark, packed, [3, 4, 7])
+    found = pipeline.with_before(spark, packed, {4: 3, 7: 4})
 
     assert sorted((row["window"], bytes(row["packed_before"])) for row in found.collect()) == [(4, b"3"), (7, b"4")]
     assert "SinglePartition" not in found._jdf.queryExecution().executedPlan().toString()
