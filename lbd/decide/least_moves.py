@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lbd.decide.candidates import Offers
+from lbd.decide.cover import cheapest
 from lbd.decide.load_estimate import other_work, survey
 from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
 from lbd.load import scoring
@@ -240,18 +241,32 @@ class Foreseen:
         return before + self._predictor.rise(unload, before).points
 
 
-# --- choice: the largest bundles of brokers above the level, the last as small as suffices, to the lowest brokers
-# The lower bound of any plan's moves also takes the largest first (``score/bounds.py``); placing by longest processing
+# --- choice: of each broker above the level the cheapest bundles that together are enough, to the lowest brokers
+# Each broker's set is exact (``decide/cover.py``). It goes out the largest bundle first: placing by longest processing
 # time is within 4/3 of the best level on equal machines (Graham 1969).
 
 ROUNDING = 1e-6
 """Points by which two sums of the same numbers may differ."""
 
-SIZES_ALIKE = 1.1
-"""Sizes within such a factor are one size: of these the bundle with the fewest clients goes."""
+MOVE_COST = 4.0
+"""What a move costs beside the clients that it disconnects, in clients of a mean bundle: a lookup of every topic, a
+change of owner, and a place in the budgets of moves. With 1, plans made 7 % more moves (docs/decisions/0008).
+"""
+
+POINT_COST = 1.0
+"""What a point that stays above the target costs, in clients of a mean bundle: three of them are less than a move."""
+
+PRICE_COST = 1000.0
+"""What a point of ``guardrails.move_costs`` or ``topic_costs`` costs, in clients of a mean bundle: it comes first."""
+
+BEST_FOR_COST = 48
+LARGEST = 16
+"""So many of a broker's bundles are looked at, of those that take most off it for their cost and of its largest."""
 
 EXCHANGED_AT_MOST = 16
-"""Of a source's largest bundles so many are tried where no destination has room; for the next ones it is no better."""
+"""Of a source's largest bundles so many are tried where no destination has room; for the next ones it is no better. As
+often the cheapest bundles are looked for again without one that fits nowhere.
+"""
 
 
 DESTINATIONS_AT_MOST = 8
@@ -302,6 +317,10 @@ class MovePlan:
         self.refused = set[int]()
         """Candidates that would have gone to some broker but for what the guardrails foresee there."""
         self._own: dict[int, IntArray] = {}
+        self._chosen: dict[int, list[int]] = {}
+        self._stuck: dict[int, list[int]] = {}
+        mean_clients = max(float(ground.clients.mean()), 1.0) if ground.clients.size else 1.0
+        self._cost: FloatArray = MOVE_COST + ground.clients / mean_clients + PRICE_COST * ground.price
         self._by_owner = np.argsort(ground.owner, kind="stable").astype(np.int32)
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
 
@@ -380,21 +399,51 @@ class MovePlan:
             yield move
 
     def _relief(self, source: int) -> PlannedTransfer | None:
-        own = self._worth_moving(source)
-        after = self._after(source, own, -1.0)
-        ends = after <= self._band.top
-        neat = ends & (after >= self._band.floor)
-        least_first = np.argsort(-after, kind="stable")
-        one_does = own[least_first[neat[least_first]]]
-        groups = (
-            one_does[np.argsort(self._ground.clients[one_does], kind="stable")],
-            self._by_size(own[~ends]),
-            own[least_first[(ends & ~neat)[least_first]]],
-        )
-        order = np.concatenate(groups)
-        order = order[np.argsort(self._ground.price[order], kind="stable")]
-        move = self._first(order, source)
+        move = self._of_cheapest(source)
+        if move is None:
+            own = self._worth_moving(source)
+            after = self._after(source, own, -1.0)
+            gain = np.minimum(self._scores[source] - after, self._scores[source] - self._band.top)
+            order = np.lexsort((-gain / self._cost[own], after < self._band.floor))
+            move = self._first(own[order], source)
         return move and self._take(move)
+
+    def _of_cheapest(self, source: int) -> PlannedTransfer | None:
+        """The next of the cheapest bundles that bring it into the band; None where none of them fits elsewhere."""
+        stuck = self._stuck.setdefault(source, [])
+        while len(stuck) < EXCHANGED_AT_MOST:
+            chosen = self._chosen.pop(source, None) or self._cheapest(source)
+            if not chosen:
+                return None
+            if (move := self._lowest(chosen[0], source, self._band.limit)) is not None:
+                self._chosen[source] = chosen[1:]
+                return move
+            stuck.append(chosen[0])
+        return None
+
+    def _cheapest(self, source: int) -> list[int]:
+        """The cheapest bundles that bring a broker into the band, or the best if more are needed; largest first."""
+        own = self._worth_moving(source)
+        fits = (self._ground.drives[own] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
+        own = own[fits & ~np.isin(own, self._stuck[source])]
+        score, band = float(self._scores[source]), self._band
+        gain = score - self._after(source, own, -1.0)
+        own, gain = self._of_lowest_price(own, gain, score - band.near)
+        best = np.argsort(-gain / self._cost[own], kind="stable")[:BEST_FOR_COST]
+        some = np.union1d(best, np.argsort(-gain, kind="stable")[:LARGEST])
+        if gain[some].sum() > score - band.near:
+            totals = (score - band.near, score - band.top, score - band.floor)
+            best = some[cheapest(gain[some], self._cost[own[some]], totals, POINT_COST)]
+        chosen: list[int] = own[best[np.argsort(-gain[best], kind="stable")]].tolist()
+        return chosen
+
+    def _of_lowest_price(self, own: IntArray, gain: FloatArray, wanted: float) -> tuple[IntArray, FloatArray]:
+        """Candidates and their points without those of a price that needs not be paid for so many points."""
+        price = self._ground.price[own]
+        by_price = np.argsort(price, kind="stable")
+        last = int(np.searchsorted(np.cumsum(gain[by_price]), wanted, side="right"))
+        paid = price <= (price[by_price[last]] if last < own.size else np.inf)
+        return own[paid], gain[paid]
 
     def _worth_moving(self, source: int) -> IntArray:
         """Bundles that lower its score; if all of them together are not enough, only those that a sample can show."""
@@ -427,12 +476,6 @@ class MovePlan:
         fits = (there.max(axis=1) <= self._band.limit) & (here.max(axis=1) <= self._band.limit)
         return int(own[fits][-1]) if fits.any() else None
 
-    def _by_size(self, own: IntArray) -> IntArray:
-        """Candidates from the largest down; among similar sizes those with the fewest clients first."""
-        sizes = np.maximum(self._ground.drives[own].max(axis=1, initial=1.0), 1.0)
-        ordered: IntArray = own[np.lexsort((self._ground.clients[own], -np.floor(np.log(sizes) / np.log(SIZES_ALIKE))))]
-        return ordered
-
     def _first(self, candidates: IntArray, source: int) -> PlannedTransfer | None:
         """The first of these that fits somewhere; after one that does not, those too large for any room are skipped."""
         if not candidates.size:
@@ -457,10 +500,9 @@ class MovePlan:
                     & (filled <= top)
                     & (filled > self._scores[destination] + ROUNDING)
                 )
-                enough = filled >= self._band.bottom
-                chosen = np.concatenate((own[fits & enough][::-1], own[fits & ~enough]))
-                cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
-                for candidate in cheapest.tolist():
+                gain = np.minimum(filled, self._band.bottom) - self._scores[destination]
+                order = np.lexsort((filled, -gain / self._cost[own]))
+                for candidate in own[order[fits[order]]][:DESTINATIONS_AT_MOST].tolist():
                     if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
                         return self._take(self._move(candidate, source, destination))
         return None

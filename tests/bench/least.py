@@ -7,6 +7,7 @@ peak and the lowest score reached. What is reached is the gap of the last look, 
 moves can reach. ``--each`` takes N clusters of each kind instead of all forty, none with a number above ``--last``: the
 higher, the more brokers. ``--few`` leaves out all but AvgShedder, lbd's default and least-moves; with ``--minutes`` the
 tables are made of what had ended by then; ``--suite-only`` leaves out the experiments; ``--chart`` draws the suite.
+Clients are those that the moves disconnect, of numbers that the suite assumes.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def _told(clusters: Iterator[list[Ran]], minutes: float) -> Iterator[Ran]:
     until = time.monotonic() + 60 * minutes
     for ran in clusters:
         for one in ran:
-            print(f"{one.kind} {one.number}, {one.candidate}: {' | '.join(row([one.card]))}", flush=True)
+            print(
+                f"{one.kind} {one.number}, {one.candidate}: {' | '.join(row([one.card]))} | {one.clients}", flush=True
+            )
         yield from ran
         if time.monotonic() > until:
             return

@@ -1,13 +1,16 @@
-"""Six candidates over the clusters of ``tests/scenarios/clusters.py``: the same load and noise for each."""
+"""Six candidates over the clusters of ``tests/scenarios/clusters.py``: the same load, noise and clients for each."""
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from lbd.bundles import topic_hash
 from lbd.config import Settings
 from lbd.score.scorecard import Scorecard, scorecard
 from lbd.simulate.run import Simulation
@@ -17,6 +20,8 @@ from tests.scenarios.clusters import EACH, KINDS, cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from lbd.observe.observer import Observation
 
 CANDIDATES: dict[str, dict[str, object]] = {
     "AvgShedder": {"strategy": "avg-shedder", "profile": "stock"},
@@ -32,9 +37,34 @@ THRESHOLDS = (15.0, 40.0)
 """Points; all are measured by AvgShedder's."""
 
 
+CLIENTS, CLIENTS_SIGMA = 30, 1.0
+"""Median and sigma of the log-normal number of clients on a bundle. It is assumed, and does not follow its traffic."""
+
+
+@cache
+def clients(bundle: str, number: int) -> int:
+    """The producers and consumers of a bundle in a cluster of that number, from no seed of its load."""
+    random = np.random.default_rng((topic_hash(bundle), number))
+    return round(CLIENTS * random.lognormal(sigma=CLIENTS_SIGMA))
+
+
+class _ClusterWithClients(Simulation):
+    """``number`` is the cluster's. All that a strategy does not decide by clients is as without them."""
+
+    number: int
+
+    def observe(self) -> Observation:
+        seen = super().observe()
+        rows, names = seen.snapshot.rows, seen.snapshot.bundles
+        counts = rows.counts.copy()
+        counts[:, 1] = [clients(names[at], self.number) for at in rows.bundle.tolist()]
+        counts[:, 2] = 0
+        return replace(seen, snapshot=replace(seen.snapshot, rows=replace(rows, counts=counts)))
+
+
 @dataclass(frozen=True)
 class Ran:
-    """One candidate on one cluster."""
+    """One candidate on one cluster; ``clients`` is how many its moves disconnected."""
 
     kind: str
     number: int
@@ -42,6 +72,7 @@ class Ran:
     card: Scorecard
     course: Course
     least_traffic: float | None
+    clients: int
 
 
 def run(job: tuple[str, int, str]) -> Ran:
@@ -49,12 +80,14 @@ def run(job: tuple[str, int, str]) -> Ran:
     kind, number, candidate = job
     scenario = cluster(kind, number)
     settings = settled(scenario, Settings(), CANDIDATES[candidate])
-    simulation = Simulation(scenario, settings, number + 1, lambda: 0.0)
+    simulation = _ClusterWithClients(scenario, settings, number + 1, lambda: 0.0)
+    simulation.number = number
     for _ in simulation.turns():
         pass
     trace = simulation.trace()
     floor = None if trace.placement is None else least_traffic(trace.placement)
-    return Ran(kind, number, candidate, scorecard(trace, *THRESHOLDS), course(trace), floor)
+    disconnected = sum(clients(move.bundle, number) for move in trace.moves)
+    return Ran(kind, number, candidate, scorecard(trace, *THRESHOLDS), course(trace), floor, disconnected)
 
 
 FEW = ("AvgShedder", "avg-shedder", "least-moves")
@@ -124,11 +157,14 @@ def _number(value: float | None, digits: int) -> str:
 
 def table(found: Sequence[Ran]) -> list[str]:
     """A row for each kind and candidate, and for each candidate over all, as Markdown."""
-    lines = [f"| clusters | strategy | {' | '.join(HEAD)} |", "|---" * (len(HEAD) + 2) + "|"]
+    lines = [f"| clusters | strategy | {' | '.join(HEAD)} | clients |", "|---" * (len(HEAD) + 3) + "|"]
     for kind in (*dict.fromkeys(one.kind for one in found), "all"):
         for candidate in dict.fromkeys(one.candidate for one in found):
-            cards = [one.card for one in found if one.candidate == candidate and kind in (one.kind, "all")]
-            lines.append(f"| {kind} | {candidate} | {' | '.join(row(cards))} |")
+            own = [one for one in found if one.candidate == candidate and kind in (one.kind, "all")]
+            disconnected = statistics.mean(one.clients for one in own)
+            lines.append(
+                f"| {kind} | {candidate} | {' | '.join(row([one.card for one in own]))} | {disconnected:.0f} |"
+            )
     return lines
 
 

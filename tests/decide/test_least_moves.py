@@ -318,12 +318,21 @@ def test_after_an_overshoot_the_destination_gives_something_small_back() -> None
     assert all(move.throughput < 10 * MIB for move in decision.unloads)
 
 
-def test_of_bundles_alike_those_with_the_fewest_clients_go() -> None:
-    """Both are enough; the first disconnects a thousand topics."""
-    busy = report(80, {bundle(0): stats(10, 10 * MIB, topics=1000), bundle(1): stats(10, 10 * MIB)})
-    seen = cluster(busy, broker(30, [5, 5], 2), broker(40, [5, 5], 4))
+CLIENTS = [
+    pytest.param([(14, 1000), (14, 1)], [1], id="of-two-alike-the-one-with-fewer"),
+    pytest.param([(15, 1000), (13, 1)], [1], id="a-smaller-one-that-is-enough"),
+    pytest.param([(14, 1000), (7, 1), (7, 1)], [1, 2], id="two-with-few-instead-of-one-with-many"),
+    pytest.param([(14, 2), (7, 1), (7, 1)], [0], id="one-where-clients-are-few-everywhere"),
+]
 
-    assert [move.bundle for move in plan(seen, slopes(1, 1, 1)).unloads] == [bundle(1)]
+
+@pytest.mark.parametrize(("bundles", "wanted"), CLIENTS)
+def test_moves_that_disconnect_the_fewest_clients_are_chosen(bundles: list[tuple[int, int]], wanted: list[int]) -> None:
+    """Bundles of a broker at 80 by MiB/s each way and clients, and those that leave it; all would be even at 50."""
+    own = {bundle(at): stats(mib, mib * MIB, topics=clients) for at, (mib, clients) in enumerate(bundles)}
+    seen = cluster(report(80, own), broker(20, [5, 5], 5), broker(50, [5, 5], 7))
+
+    assert sorted(number for _, number, _ in ends(plan(seen, slopes(1, 1, 1)))) == wanted
 
 
 def test_a_dear_namespace_stays_while_a_cheaper_one_is_enough() -> None:
@@ -334,6 +343,17 @@ def test_a_dear_namespace_stays_while_a_cheaper_one_is_enough() -> None:
 
     assert ends(plan(seen, slopes(1, 1, 1)))[0][1] == 1
     assert ends(plan(seen, slopes(1, 1, 1), permit={"costs": costs}))[0][1] == 0
+
+
+def test_no_price_is_paid_while_many_small_bundles_without_one_are_enough() -> None:
+    """More of them than are looked at for their cost; the large one is never needed."""
+    seen = of((80, [10, *[0.2] * 100]), (20, [5, 5]), (60, [5, 5]))
+    costs = np.zeros(len(seen.bundles))
+    costs[seen.bundles.index(bundle(0))] = 5.0
+
+    moved = {number for _, number, _ in ends(plan(seen, slopes(1, 1, 1), permit={"costs": costs}))}
+    assert 0 not in moved
+    assert len(moved) > 48
 
 
 def test_policies_that_keep_all_bundles_are_named() -> None:

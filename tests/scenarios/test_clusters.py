@@ -48,7 +48,7 @@ def test_the_table_has_a_row_for_each_kind_and_one_for_all():
     lines = table(found)
 
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| equal", "| equal", "| all", "| all"]
-    assert lines[-1].endswith(" | ".join(row([found[1].card])) + " |")
+    assert lines[-1].endswith(f"{' | '.join(row([found[1].card]))} | {found[1].clients} |")
     assert of(found, "least-moves") == {("equal", 0): found[1].card}
 
 
