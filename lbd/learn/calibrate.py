@@ -305,20 +305,7 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
     by_name = {one.name: one for one in tried}
     replays = _Replays(spark, packed, {now: then for then, now in pairwise(windows)}, by_name, request, model)
-
-    def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
-        request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
-        return replays.figures(names, over, request.seeds)
-
-    searched = halving(list(by_name), windows[1:], replayed)
-    again: Mapping[str, Mapping[int, Figures]] = {}
-    if searched:
-        best = shortlist(searched, windows[1:])
-        if best:
-            request.tell(f"replaying the best {len(best)} and the present settings again, with noise dealt anew")
-        again = replays.figures((PRESENT, *best), windows[1:], max(DEALS, request.seeds) if best else request.seeds)
-    request.tell("choosing")
-    choice = choose(searched, again, windows[1:])
+    choice = _searched(replays, windows[1:])
     unknown = model.unknown(request.settings.weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
@@ -339,6 +326,25 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
         shown=_replay_last_window(spark, packed, windows, request.settings, model, by_name, choice.recommended),
         features=features,
     )
+
+
+def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
+    """The choice: by halving, then by replays of the best and the present settings with noise dealt anew."""
+    request = replays.request
+
+    def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
+        request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
+        return replays.figures(names, over, request.seeds)
+
+    searched, again = halving(list(replays.tried), windows, replayed), dict[str, dict[int, Figures]]()
+    finalists, deals = (PRESENT, *shortlist(searched, windows)), request.seeds
+    if len(finalists) > 1:
+        request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
+        deals = max(DEALS, request.seeds)
+    if searched:
+        again = replays.figures(finalists, windows, deals)
+    request.tell("choosing")
+    return choose(searched, again, windows)
 
 
 @dataclass(frozen=True, eq=False)

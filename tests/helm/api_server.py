@@ -14,6 +14,7 @@ import requests
 import yaml
 
 from tests.helm.parts import control_plane, helm
+from tests.helm.rendering import Chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,12 +102,8 @@ class ApiServer:
         return [rule for rule in rules if not set(rule["apiGroups"]) <= OF_EVERYBODY]
 
     def helm(self, *words: str) -> str:
-        """A command of helm's against this server."""
-        done = subprocess.run(
-            [helm(), "--kubeconfig", self.folder / "kubeconfig", *words], capture_output=True, text=True, check=False
-        )
-        assert not done.returncode, done.stderr
-        return done.stdout
+        """A command of helm's against this server. Raises :class:`~tests.helm.rendering.Rejected`."""
+        return Chart(helm()).run(*words, "--kubeconfig", str(self.folder / "kubeconfig"))
 
     def _group_versions(self) -> Iterator[str]:
         for group in self.request("GET", "/apis").json()["groups"]:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +13,16 @@ import pytest
 import yaml
 
 from tests import parts
+from tests.daemon.test_service import eventually
 from tests.e2e.artifacts import Missing
 from tests.helm.api_server import running
 from tests.helm.files import EXAMPLES
 from tests.helm.parts import control_plane
 from tests.helm.readme import CHART
-from tests.helm.rendering import SETUPS
+from tests.helm.rendering import SETUPS, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.helm.api_server import ApiServer
@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, operator: Path) -> Iterator
         for kind in ("podmonitors", "prometheusrules"):
             definition = yaml.safe_load((operator / f"monitoring.coreos.com_{kind}.yaml").read_text())
             found.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        _wait_for(lambda: found.request("GET", "/apis/monitoring.coreos.com/v1").ok)
+        eventually(lambda: found.request("GET", "/apis/monitoring.coreos.com/v1").ok)
         yield found
 
 
@@ -101,7 +101,7 @@ def test_a_value_that_the_server_refuses_leaves_the_release_as_it_was(server: Ap
     words = ("lbd", str(CHART), "-n", namespace, "-f", str(MINIMAL))
     server.helm("install", *words)
     before = _own(server, namespace)
-    with pytest.raises(AssertionError, match="63 "):
+    with pytest.raises(Rejected, match="63 "):
         server.helm("upgrade", *words, "--set", f"podLabels.team={'x' * 64}")
     assert _own(server, namespace) == before
 
@@ -225,10 +225,3 @@ def _restart(server: ApiServer, account: Path, host: str) -> subprocess.Complete
         check=False,
         env=os.environ | where | {"SERVICE_ACCOUNT_FOLDER": str(account)},
     )
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
