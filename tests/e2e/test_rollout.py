@@ -17,7 +17,7 @@ import pytest
 
 from lbd.store.control import FAILED, REFUSED
 from lbd.store.rollouts import Rollout, Rollouts
-from tests.e2e import placing, probe
+from tests.e2e import naming, placing, probe
 from tests.e2e.balancing import run
 from tests.e2e.daemon import Daemon
 from tests.e2e.test_daemon import BY_HAND
@@ -61,7 +61,7 @@ def _load(cluster: Cluster) -> tuple[str, list[str]]:
     bundles = placing.namespace(cluster, f"rollout{time.time_ns()}", BUNDLES)
     placing.place_all(cluster, {one: cluster.brokers[number % 3] for number, one in enumerate(bundles)})
     namespace = bundles[0].rpartition("/")[0]
-    return namespace, [f"persistent://{namespace}/t{number}" for number in range(BUNDLES)]
+    return namespace, [naming.topic_in(one) for one in bundles]
 
 
 def _restart(cluster: Cluster, broker: str) -> None:
@@ -88,12 +88,17 @@ def test_a_plain_restart_of_all_brokers(cluster: Cluster, tell: Callable[[str], 
     with Traffic(cluster, dict.fromkeys(topics, RATE)) as load:
         time.sleep(20)
         started_at = time.time()
+        reconnects = 0
         for broker in cluster.brokers:
+            reconnects += _owners(cluster, namespace)[broker]
             _restart(cluster, broker)
         seconds = time.time() - started_at
         time.sleep(20)
         result = load.stop()
-    tell(f"plain restart in {seconds:.0f} s; {_gap(result, started_at)}; bundles {_owners(cluster, namespace)}")
+    tell(
+        f"plain restart in {seconds:.0f} s; {reconnects} topics reconnected; {_gap(result, started_at)}; "
+        f"bundles {_owners(cluster, namespace)}"
+    )
     assert result.lost == 0
 
 
