@@ -424,8 +424,7 @@ class MovePlan:
     def _cheapest(self, source: int) -> list[int]:
         """The cheapest bundles that bring a broker into the band, or the best if more are needed; largest first."""
         own = self._worth_moving(source)
-        fits = (self._ground.drives[own] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
-        own = own[fits & ~np.isin(own, self._stuck[source])]
+        own = own[self._fits(own, source) & ~np.isin(own, self._stuck[source])]
         score, band = float(self._scores[source]), self._band
         gain = score - self._after(source, own, -1.0)
         own, gain = self._of_lowest_price(own, gain, score - band.near)
@@ -446,10 +445,10 @@ class MovePlan:
         return own[paid], gain[paid]
 
     def _worth_moving(self, source: int) -> IntArray:
-        """Bundles that lower its score; if all of them together are not enough, only those that a sample can show."""
+        """Bundles that lower its score; if all that fit elsewhere are not enough, only those that a sample can show."""
         own = self.candidates(source)
         gain = self._scores[source] - self._after(source, own, -1.0)
-        all_of_it = self._ground.drives[own].sum(axis=0) * self._ground.cost[source]
+        all_of_it = self._ground.drives[own[self._fits(own, source)]].sum(axis=0) * self._ground.cost[source]
         enough = float((self._points[source] - all_of_it).max()) <= self._band.top
         worth: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
         return worth
@@ -482,14 +481,15 @@ class MovePlan:
             return None
         if (first := self._lowest(int(candidates[0]), source, self._band.limit)) is not None:
             return first
-        fits = (self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
-        moves = (self._lowest(at, source, self._band.limit) for at in candidates[fits].tolist())
+        fitting = candidates[self._fits(candidates, source)]
+        moves = (self._lowest(at, source, self._band.limit) for at in fitting.tolist())
         return next((move for move in moves if move is not None), None)
 
     def _gift(self, destination: int) -> PlannedTransfer | None:
         """From the highest broker the bundle with most points for its cost, up to the band; both ends stay in it.
 
-        Of equal ones that goes which leaves the destination lowest.
+        Of equal ones that goes which leaves the destination lowest. If all of them together are not enough, only those
+        count that a sample can show.
         """
         for source in np.argsort(-self._scores, kind="stable").tolist():
             if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
@@ -504,6 +504,8 @@ class MovePlan:
                     & (filled > self._scores[destination] + ROUNDING)
                 )
                 gain = np.minimum(filled, self._band.bottom) - self._scores[destination]
+                if gain[fits].sum() < self._band.bottom - self._scores[destination]:
+                    fits &= gain > self._ground.noise[destination]
                 order = np.lexsort((filled, -gain / self._cost[own]))
                 for candidate in own[order[fits[order]]][:DESTINATIONS_AT_MOST].tolist():
                     if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
@@ -529,6 +531,11 @@ class MovePlan:
         points = self._points[broker] + sign * self._ground.cost[broker] * self._ground.drives[candidates]
         scores: FloatArray = np.maximum(points.max(axis=1, initial=-np.inf), self._ground.other[broker])
         return scores
+
+    def _fits(self, candidates: IntArray, source: int) -> BoolArray:
+        """Which of them are not too large for any other broker."""
+        fits: BoolArray = (self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
+        return fits
 
     def _room(self, source: int) -> FloatArray:
         """The most that any other broker could take, in the traffic that drives each resource, (3,)."""

@@ -460,6 +460,20 @@ def test_filling_alone_takes_nobody_along_who_is_within_the_threshold() -> None:
     assert len(plan(seen, slopes(1, 1, 1)).unloads) == 1
 
 
+@pytest.mark.parametrize(
+    ("high", "low"), [(52, 36), (57, 36)], ids=["only the low one is far", "the high ones are, too"]
+)
+def test_bundles_below_noise_move_only_where_there_are_enough(high: float, low: float) -> None:
+    """Where nothing else fits, ten of 0.2 points bring brokers no closer; forty of them do."""
+
+    def planned(number: int) -> int:
+        sizes = [14, *[0.1] * number]
+        return len(plan(of((high, sizes), (high, sizes), (low, [4] * 2)), slopes(1, 1, 1, noise=1.5)).unloads)
+
+    assert planned(10) == 0
+    assert planned(60) > 10
+
+
 def test_a_plan_stands_on_what_brokers_usually_show() -> None:
     """The newest sample of the first is 9 points above what it has shown on average: no ground for a move."""
     seen = of((60, [5] * 6), (50, [5] * 6))
