@@ -22,6 +22,7 @@ from lbd.store.control import Control, Pause, RolloutRequest
 from lbd.store.drains import Drains, Work
 from lbd.store.rollouts import Rollout, Rollouts
 from tests.simulate import fakes
+from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tests.simulate.fakes import Run
 
 BROKERS = ("a:1", "b:1", "c:1")
+RUNTIME = {"loadBalancerSheddingEnabled": "false", "loadBalancerAutoBundleSplitEnabled": "true"}
 
 
 def rollout(**changes: Any) -> Rollout:
@@ -144,8 +146,7 @@ def asked(*brokers: str, name: str = "r1", **changes: Any) -> RolloutRequest:
 def cluster() -> Iterator[FakePulsar]:
     """The demo's, whose brokers split bundles by themselves, as is the default."""
     world, state = built(load("demo"), 1)
-    runtime = {"loadBalancerSheddingEnabled": "false", "loadBalancerAutoBundleSplitEnabled": "true"}
-    with FakePulsar(world, state, runtime=runtime) as found:
+    with FakePulsar(world, state, runtime=RUNTIME) as found:
         yield found
 
 
@@ -182,15 +183,15 @@ def begin(lbd: Run, request: RolloutRequest) -> str:
 
 
 class Operator:
-    """Restarts each broker that is handed over; ``away`` counts turns until it is back."""
+    """Restarts each broker that is handed over; ``highest`` is the highest score of a broker meanwhile."""
 
     def __init__(self, lbd: Run) -> None:
-        self.lbd, self.restarted = lbd, list[str]()
+        self.lbd, self.restarted, self.highest = lbd, list[str](), 0.0
 
     def step(self) -> Rollout | None:
         """One turn, and what follows from it; the rollout that is under way."""
         lbd = self.lbd
-        lbd.turn()
+        self.highest = max(self.highest, *(points for _, points in latest(lbd)))
         for _ in range(30):
             lbd.engine.go_on()
             lbd.engine.wait(60)
@@ -349,6 +350,33 @@ class TestLive:
             with pytest.raises(RefusedError, match="cannot do without"):
                 begin(lbd, asked())
         assert Rollouts(tmp_path).last() is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("brokers", [20, 100])
+def test_a_large_cluster(
+    brokers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Also there no bundle moves more than twice, and no broker comes above the limit meanwhile."""
+    names = [f"b{number:03}" for number in range(brokers)]
+    load = [
+        {"name": f"n{name}", "brokers": [name], "mib_per_second": 20 + at % 5 * 5, "bundles": 10, "spread": 0.3}
+        for at, name in enumerate(names)
+    ]
+    world, state = begun(1, brokers=[{"id": name, "background": 20} for name in names], load=load)
+    with FakePulsar(world, state, runtime=RUNTIME) as cluster, fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+        balance(lbd)
+        begin(lbd, asked())
+        operator = Operator(lbd)
+        found = operator.to_the_end(100 * brokers)
+        check(lbd, operator, found)
+        moves, scores = lbd.moves(), [points for _, points in latest(lbd)]
+    with capsys.disabled():
+        print(
+            f"\n{brokers} brokers: {len(moves)} moves of {10 * brokers} bundles, {found.sentence} highest score "
+            f"meanwhile {operator.highest:.1f}, at the end {max(scores):.1f}, mean {sum(scores) / len(scores):.1f}"
+        )
+    assert operator.highest <= 85
 
 
 def handed_over(lbd: Run, operator: Operator, broker: str) -> None:
