@@ -534,7 +534,7 @@ class MovePlan:
 
     def _fits(self, candidates: IntArray, source: int) -> BoolArray:
         """Which of them are not too large for any other broker."""
-        fits: BoolArray = (self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
+        fits: BoolArray = np.all(self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING), axis=1)
         return fits
 
     def _room(self, source: int) -> FloatArray:
