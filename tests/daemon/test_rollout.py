@@ -364,13 +364,17 @@ def test_a_large_cluster(
         for at, name in enumerate(names)
     ]
     world, state = begun(1, brokers=[{"id": name, "background": 20} for name in names], load=load)
-    with FakePulsar(world, state, runtime=RUNTIME) as cluster, fakes.run(cluster, tmp_path, monkeypatch) as lbd:
-        balance(lbd)
-        begin(lbd, asked())
-        operator = Operator(lbd)
-        found = operator.to_the_end(100 * brokers)
-        check(lbd, operator, found)
-        moves, scores = lbd.moves(), [points for _, points in latest(lbd)]
+    with FakePulsar(world, state, runtime=RUNTIME) as cluster:
+        chosen = fakes.settings(cluster, tmp_path)
+        patient = chosen.pulsar.model_copy(update={"read_timeout_seconds": 30.0})
+        chosen = chosen.model_copy(update={"pulsar": patient})
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
+            balance(lbd)
+            begin(lbd, asked())
+            operator = Operator(lbd)
+            found = operator.to_the_end(100 * brokers)
+            check(lbd, operator, found)
+            moves, scores = lbd.moves(), [points for _, points in latest(lbd)]
     with capsys.disabled():
         print(
             f"\n{brokers} brokers: {len(moves)} moves of {10 * brokers} bundles, {found.sentence} highest score "
