@@ -23,6 +23,7 @@ from lbd.errors import UsageError
 from lbd.learn import features as curated
 from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, shortlist
 from lbd.learn.features import collect_features
+from lbd.learn.incidents import Harm, harms, times
 from lbd.learn.quality import NOTICED_SHARE, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
 from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
 from lbd.learn.spark import HOW
@@ -194,6 +195,52 @@ _RESULT = pa.schema(
 )
 
 
+INCIDENTS = "candidate string, incident string, number int, " + ", ".join(
+    f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Harm)
+)
+
+
+def in_incidents(
+    spark: SparkSession,
+    packed: DataFrame,
+    numbers: Sequence[int],
+    tried: Sequence[SettingsCandidate],
+    settings: Settings,
+    model: LoadModel,
+    over_points: float,
+) -> dict[str, dict[str, list[Harm]]]:
+    """What each of these settings makes of each incident, in the order of time: by candidate and incident."""
+    judged = list(numbers[1:])
+    place = {number: index for index, number in enumerate(judged)}
+    own_settings = {one.name: one.under(settings) for one in tried}
+    plain = {name: own.model_dump(mode="json", exclude_unset=True) for name, own in own_settings.items()}
+
+    def inject(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = {name: Settings.model_validate(own) for name, own in plain.items()}
+        for batch in batches:
+            for row in batch.to_pylist():
+                own = from_bytes(row["packed"])
+                window = after(from_bytes(row["packed_before"]), own)
+                for number, begins in times(own.at, place[row["window"]], len(judged)):
+                    for name, incident, harm in harms(window, begins, number, known, model, over_points):
+                        values = {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
+                        yield pa.RecordBatch.from_pylist([values], schema=_INCIDENT)
+
+    spread = with_before(spark, packed, numbers).repartition(max(len(judged), 1), "window")
+    rows = spread.mapInArrow(inject, INCIDENTS).toArrow().sort_by("number").to_pylist()
+    found: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
+    for row in rows:
+        one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
+        found[row["candidate"]].setdefault(row["incident"], []).append(one)
+    return found
+
+
+_INCIDENT = pa.schema(
+    [("candidate", pa.string()), ("incident", pa.string()), ("number", pa.int32())]
+    + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Harm)]
+)
+
+
 # --- stages, from history to a choice of settings
 
 HOUR_SECONDS = 3600
@@ -307,12 +354,15 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
     by_name = {one.name: one for one in tried}
     finalists = [by_name[name] for name in (PRESENT, *shortlist(results_of, windows[1:]))]
     again: dict[str, dict[int, Figures]] = {}
+    incidents: dict[str, dict[str, list[Harm]]] = {}
     if len(finalists) > 1:
         request.tell(f"replaying the best {len(finalists) - 1} again, with noise dealt anew")
         often = replace(request, seeds=max(DEALS, request.seeds))
         again = _replayed(spark, packed, windows, finalists, often, model)
+        request.tell(f"replaying the best {len(finalists) - 1} in incidents")
+        incidents = in_incidents(spark, packed, windows, finalists, request.settings, model, _over(present))
     request.tell("choosing")
-    choice = choose(results_of, again, windows[1:])
+    choice = choose(results_of, again, windows[1:], incidents)
     unknown = model.unknown(request.settings.weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
