@@ -24,6 +24,7 @@ from lbd.errors import UsageError
 from lbd.learn import features as curated
 from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, halving, shortlist
 from lbd.learn.features import collect_features
+from lbd.learn.incidents import Harm, harms, times
 from lbd.learn.quality import NOTICED_SHARE, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
 from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
 from lbd.learn.spark import HOW
@@ -195,6 +196,53 @@ _RESULT = pa.schema(
 )
 
 
+INCIDENTS = "candidate string, incident string, number int, " + ", ".join(
+    f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Harm)
+)
+
+
+def in_incidents(
+    spark: SparkSession,
+    packed: DataFrame,
+    before: Mapping[int, int],
+    tried: Sequence[SettingsCandidate],
+    settings: Settings,
+    model: LoadModel,
+    over_points: float,
+) -> dict[str, dict[str, list[Harm]]]:
+    """What each of these settings makes of each incident, in the order of time: by candidate and incident.
+
+    Incidents are spread over the windows of which ``before`` has the number of the window before each.
+    """
+    place = {number: index for index, number in enumerate(sorted(before))}
+    plain = {one.name: one.under(settings).model_dump(mode="json", exclude_unset=True) for one in tried}
+
+    def inject(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = {name: Settings.model_validate(own) for name, own in plain.items()}
+        for batch in batches:
+            for row in batch.to_pylist():
+                own = from_bytes(row["packed"])
+                window = after(from_bytes(row["packed_before"]), own)
+                for number, begins in times(own.at, place[row["window"]], len(place)):
+                    for name, incident, harm in harms(window, begins, number, known, model, over_points):
+                        values = {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
+                        yield pa.RecordBatch.from_pylist([values], schema=_INCIDENT)
+
+    spread = with_before(spark, packed, before).repartition(max(len(before), 1), "window")
+    rows = spread.mapInArrow(inject, INCIDENTS).toArrow().sort_by("number").to_pylist()
+    found: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
+    for row in rows:
+        one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
+        found[row["candidate"]].setdefault(row["incident"], []).append(one)
+    return found
+
+
+_INCIDENT = pa.schema(
+    [("candidate", pa.string()), ("incident", pa.string()), ("number", pa.int32())]
+    + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Harm)]
+)
+
+
 # --- stages, from history to a choice of settings
 
 HOUR_SECONDS = 3600
@@ -305,20 +353,7 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
     by_name = {one.name: one for one in tried}
     replays = _Replays(spark, packed, {now: then for then, now in pairwise(windows)}, by_name, request, model)
-
-    def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
-        request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
-        return replays.figures(names, over, request.seeds)
-
-    searched = halving(list(by_name), windows[1:], replayed)
-    again: Mapping[str, Mapping[int, Figures]] = {}
-    if searched:
-        best = shortlist(searched, windows[1:])
-        if best:
-            request.tell(f"replaying the best {len(best)} and the present settings again, with noise dealt anew")
-        again = replays.figures((PRESENT, *best), windows[1:], max(DEALS, request.seeds) if best else request.seeds)
-    request.tell("choosing")
-    choice = choose(searched, again, windows[1:])
+    choice = _searched(replays, windows[1:])
     unknown = model.unknown(request.settings.weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
@@ -339,6 +374,26 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
         shown=_replay_last_window(spark, packed, windows, request.settings, model, by_name, choice.recommended),
         features=features,
     )
+
+
+def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
+    """The choice: by halving, then by replays of the best with noise dealt anew, then by incidents."""
+    request, tried = replays.request, replays.tried
+
+    def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
+        request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
+        return replays.figures(names, over, request.seeds)
+
+    results = halving(list(tried), windows, replayed)
+    if not results:
+        return choose({}, {}, windows)
+    finalists = (PRESENT, *shortlist(results, windows))
+    if len(finalists) == 1:
+        return choose(results, replays.figures(finalists, windows, request.seeds), windows)
+    request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
+    again = replays.figures(finalists, windows, max(DEALS, request.seeds))
+    request.tell("replaying the same in incidents")
+    return choose(results, again, windows, replays.in_incidents(finalists))
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,6 +421,11 @@ class _Replays:
                 for window in before:
                     self.known[name].setdefault(window, [])[done:] = found[name][window]
         return {name: {window: pooled(self.known[name][window]) for window in over} for name in names}
+
+    def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
+        """What each of these settings makes of each incident."""
+        tried, low = [self.tried[name] for name in names], _over(self.tried[PRESENT].settings)
+        return in_incidents(self.spark, self.packed, self.before, tried, self.request.settings, self.model, low)
 
 
 def _over(present: Tunable) -> float:

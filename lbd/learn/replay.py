@@ -90,7 +90,7 @@ class ReplayCluster:
         self.home[lost] = self.recorded[lost]
         self.owner = np.where(self.recorded == NOBODY, NOBODY, self.home)
         self._gained = self._beyond()
-        self.used = window.used[number] + self._model.slope * driving(self._gained, self._model.measure)
+        self.used = window.used[number] + self._slope(number) * driving(self._gained, self._model.measure)
 
     def follow(self, number: int) -> None:
         """Go on to a round, and to where the record has bundles."""
@@ -129,6 +129,12 @@ class ReplayCluster:
             started_at=self._window.started_at[number, here],
             versions=("",) * here.size,
         )
+
+    def _slope(self, number: int) -> FloatArray:
+        """The model's, float64 (B, 5): traffic takes more percent of a CPU that has shrunk."""
+        slope = self._model.slope.copy()
+        slope[:, CPU] /= self._window.capacity[number]
+        return slope
 
     def _beyond(self) -> FloatArray:
         """What each broker carries beyond what was recorded, float64 (B, 4)."""
@@ -454,7 +460,7 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
     at, points = at[comparable], points[comparable]
     if not at.size:
         return dict.fromkeys(("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "thrashing"), 0.0)
-    means, stretch = _means(at, points)
+    means, stretch = stretch_means(at, points, STRETCH_SECONDS)
     gap = gaps(means)[stretch]
     lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS)
     hours = ((at - at[0]) // HOUR_SECONDS).astype(np.int64)
@@ -469,9 +475,9 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
     }
 
 
-def _means(at: FloatArray, points: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Mean scores of each stretch of ten minutes, (S, B), NaN of brokers away; and the stretch of each round, (T,)."""
-    number = ((at - at[0]) // STRETCH_SECONDS).astype(np.int64)
+def stretch_means(at: FloatArray, points: FloatArray, seconds: float) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Mean scores of each stretch of so many seconds, (S, B), NaN of brokers away; and each round's stretch, (T,)."""
+    number = ((at - at[0]) // seconds).astype(np.int64)
     begins = np.flatnonzero(np.diff(number, prepend=-1))
     known = np.isfinite(points)
     total = np.add.reduceat(np.where(known, points, 0.0), begins, axis=0)
