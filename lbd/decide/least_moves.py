@@ -487,7 +487,10 @@ class MovePlan:
         return next((move for move in moves if move is not None), None)
 
     def _gift(self, destination: int) -> PlannedTransfer | None:
-        """From the highest broker the smallest bundle that suffices, else the largest; both ends stay in the band."""
+        """From the highest broker the bundle with most points for its cost, up to the band; both ends stay in it.
+
+        Of equal ones that goes which leaves the destination lowest.
+        """
         for source in np.argsort(-self._scores, kind="stable").tolist():
             if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
                 return None

@@ -378,22 +378,24 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
 
 def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
     """The choice: by halving, then by replays of the best with noise dealt anew, then by incidents."""
-    request, tried = replays.request, replays.tried
+    request, again, harms = replays.request, dict[str, dict[int, Figures]](), None
 
     def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
         request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
         return replays.figures(names, over, request.seeds)
 
-    results = halving(list(tried), windows, replayed)
-    if not results:
-        return choose({}, {}, windows)
-    finalists = (PRESENT, *shortlist(results, windows))
-    if len(finalists) == 1:
-        return choose(results, replays.figures(finalists, windows, request.seeds), windows)
-    request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
-    again = replays.figures(finalists, windows, max(DEALS, request.seeds))
-    request.tell("replaying the same in incidents")
-    return choose(results, again, windows, replays.in_incidents(finalists))
+    searched = halving(list(replays.tried), windows, replayed)
+    finalists, deals = (PRESENT, *shortlist(searched, windows)), request.seeds
+    if len(finalists) > 1:
+        request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
+        deals = max(DEALS, request.seeds)
+    if searched:
+        again = replays.figures(finalists, windows, deals)
+    if len(finalists) > 1:
+        request.tell("replaying the same in incidents")
+        harms = replays.in_incidents(finalists)
+    request.tell("choosing")
+    return choose(searched, again, windows, harms)
 
 
 @dataclass(frozen=True, eq=False)

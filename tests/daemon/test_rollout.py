@@ -351,6 +351,14 @@ class TestLive:
         assert Rollouts(tmp_path).last() is None
 
 
+def handed_over(lbd: Run, operator: Operator, broker: str) -> None:
+    """A rollout of this broker, until it is due to be restarted."""
+    balance(lbd)
+    begin(lbd, asked(broker))
+    while (found := operator.step()) is not None and found.phase != "restart":
+        pass
+
+
 class TestHandedOver:
     @pytest.mark.security("a process that ends at each step of a rollout: the next one goes on", cases=2)
     @pytest.mark.parametrize("how", ["before", "after"])
@@ -406,12 +414,9 @@ class TestHandedOver:
     ):
         """The next process has taken no turn yet, and the command is repeated: it would restart the broker twice."""
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
-            balance(lbd)
-            begin(lbd, asked(cluster.brokers[1]))
             operator = Operator(lbd)
-            found = operator.step()
-            while found is not None and found.phase != "restart":
-                found = operator.step()
+            handed_over(lbd, operator, cluster.brokers[1])
+        found = Rollouts(tmp_path).under_way()
         assert found is not None
         assert (operator.restarted, found.gone_at) == ([cluster.brokers[1]], None)
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
@@ -426,12 +431,9 @@ class TestHandedOver:
     ):
         """Whoever repeats the command then has it restarted."""
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
-            balance(lbd)
-            begin(lbd, asked(cluster.brokers[1]))
             operator = Operator(lbd)
             operator.restart = lambda _: None  # type: ignore[method-assign]
-            while (found := operator.step()) is not None and found.phase != "restart":
-                pass
+            handed_over(lbd, operator, cluster.brokers[1])
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
             begin(lbd, asked(cluster.brokers[1]))
             again = Rollouts(tmp_path).under_way()

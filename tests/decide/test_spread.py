@@ -92,8 +92,8 @@ class TestWhichGoes:
     @pytest.mark.parametrize(("factor", "goes"), [(1 - ALIKE_SHARE, True), (0.5, False), (0.01, False)])
     def test_only_one_of_about_its_size(self, name: str, factor: float, goes: bool) -> None:
         """What is much smaller would leave the broker hot: as many of these go as without a spread."""
-        seen = hot([10.0] * 12 + [10.0 * factor] * 4)
-        members = dict.fromkeys(range(12, 16), 1)
+        seen = hot([10.0] * 8 + [10.0 * factor] * 4)
+        members = dict.fromkeys(range(8, 12), 1)
         plain, found = ask(name, seen, live=True, **EAGER[name]), decided(name, seen, members)
 
         small = [sum(at in members for _, at in taken(one)) for one in (plain, found)]

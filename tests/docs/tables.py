@@ -46,6 +46,7 @@ ELSEWHERE = {
     "systemctl restart": f"{BOOTED}::test_the_token_is_for_the_service_alone",
     "journalctl ": f"{BOOTED}::test_a_reload_takes_new_settings",
     "python -m pytest -m soak tests/systemd": f"{BOOTED}::test_a_stop_ends_in_time",
+    "python -m pytest -m soak tests/helm": "tests/helm/test_api_server.py::test_the_script_restarts_a_pod",
     "lbd run --new-journal": "tests/daemon/test_state_lost.py::test_no_start_without_it",
     "lbd calibrate --out": "tests/learn/test_calibrate.py::test_the_command",
     "lbd config check --config calibration/proposal.yaml": "tests/learn/test_calibrate.py::test_the_command",
