@@ -2,11 +2,13 @@
 
 It decides with the strategy, the limits and the evidence rules of a live turn. The work of a live lbd between two
 rounds is left out: every unload lands at its destination before the next round. So under the settings that history was
-made with, and with every sample stored (a ``HistoryWriter`` with step 0), it makes the moves of the live lbd, each in
-its round; rates stored in steps let it differ by bundles that only just fit. Slopes are the model's from the first
-round on, whereas a live least-moves learns them. Isolation policies, anti-affinity groups and move costs are not in
-history, and are ignored; so are moves by others. Nothing holds a replay: neither quiet hours, brokers that came or
-went, nor rounds in vain.
+made with, without live CPU and with every sample stored (a ``HistoryWriter`` with step 0), it makes the moves of the
+live lbd, each in its round; rates stored in steps let it differ by bundles that only just fit. History has no live CPU:
+with ``load.live_cpu`` the samples are taken for it, and moves come within a minute of the live ones.
+
+Slopes are the model's from the first round on, whereas a live least-moves learns them. Isolation policies,
+anti-affinity groups and move costs are not in history, and are ignored; so are moves by others. Nothing holds a replay:
+neither quiet hours, brokers that came or went, nor rounds in vain.
 
 Rates of bundles are as recorded, and bundles are where the replay put them. A broker's usage is as recorded, plus its
 slope times the traffic that it owns beyond that (:mod:`lbd.load.estimate`): noise, neighbours and bursts stay where

@@ -230,7 +230,7 @@ def test_a_calm_week_does_not_hide_who_waits_for_ten_minutes():
     tried = {PRESENT: AvgShedderSettings(), "sluggish": sluggish}
     settings = {name: SettingsCandidate(name, one).under(SETTINGS) for name, one in tried.items()}
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in tried}
-    for number, begins in list(times(own.at[WARM_MINUTES:], 0, 1))[::2]:
+    for number, begins in times(own.at[WARM_MINUTES:], 0, 1):
         for name, incident, one in harms(own, begins, number, settings, found.model, 15.0):
             made[name].setdefault(incident, []).append(one)
 
