@@ -24,6 +24,7 @@ from lbd.errors import UsageError
 from lbd.learn import features as curated
 from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, halving, shortlist
 from lbd.learn.features import collect_features
+from lbd.learn.incidents import Harm, harms, times
 from lbd.learn.quality import NOTICED_SHARE, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
 from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
 from lbd.learn.spark import HOW
@@ -195,6 +196,53 @@ _RESULT = pa.schema(
 )
 
 
+INCIDENTS = "candidate string, incident string, number int, " + ", ".join(
+    f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Harm)
+)
+
+
+def in_incidents(
+    spark: SparkSession,
+    packed: DataFrame,
+    before: Mapping[int, int],
+    tried: Sequence[SettingsCandidate],
+    settings: Settings,
+    model: LoadModel,
+    over_points: float,
+) -> dict[str, dict[str, list[Harm]]]:
+    """What each of these settings makes of each incident, in the order of time: by candidate and incident.
+
+    Incidents are spread over the windows of which ``before`` has the number of the window before each.
+    """
+    place = {number: index for index, number in enumerate(sorted(before))}
+    plain = {one.name: one.under(settings).model_dump(mode="json", exclude_unset=True) for one in tried}
+
+    def inject(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = {name: Settings.model_validate(own) for name, own in plain.items()}
+        for batch in batches:
+            for row in batch.to_pylist():
+                own = from_bytes(row["packed"])
+                window = after(from_bytes(row["packed_before"]), own)
+                for number, begins in times(own.at, place[row["window"]], len(place)):
+                    for name, incident, harm in harms(window, begins, number, known, model, over_points):
+                        values = {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
+                        yield pa.RecordBatch.from_pylist([values], schema=_INCIDENT)
+
+    spread = with_before(spark, packed, before).repartition(max(len(before), 1), "window")
+    rows = spread.mapInArrow(inject, INCIDENTS).toArrow().sort_by("number").to_pylist()
+    found: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
+    for row in rows:
+        one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
+        found[row["candidate"]].setdefault(row["incident"], []).append(one)
+    return found
+
+
+_INCIDENT = pa.schema(
+    [("candidate", pa.string()), ("incident", pa.string()), ("number", pa.int32())]
+    + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Harm)]
+)
+
+
 # --- stages, from history to a choice of settings
 
 HOUR_SECONDS = 3600
@@ -329,22 +377,25 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
 
 
 def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
-    """The choice: by halving, then by replays of the best and the present settings with noise dealt anew."""
-    request = replays.request
+    """The choice: by halving, then by replays of the best with noise dealt anew, then by incidents."""
+    request, again, harms = replays.request, dict[str, dict[int, Figures]](), None
 
     def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
         request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
         return replays.figures(names, over, request.seeds)
 
-    searched, again = halving(list(replays.tried), windows, replayed), dict[str, dict[int, Figures]]()
+    searched = halving(list(replays.tried), windows, replayed)
     finalists, deals = (PRESENT, *shortlist(searched, windows)), request.seeds
     if len(finalists) > 1:
         request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
         deals = max(DEALS, request.seeds)
     if searched:
         again = replays.figures(finalists, windows, deals)
+    if len(finalists) > 1:
+        request.tell("replaying the same in incidents")
+        harms = replays.in_incidents(finalists)
     request.tell("choosing")
-    return choose(searched, again, windows)
+    return choose(searched, again, windows, harms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,6 +423,11 @@ class _Replays:
                 for window in before:
                     self.known[name].setdefault(window, [])[done:] = found[name][window]
         return {name: {window: pooled(self.known[name][window]) for window in over} for name in names}
+
+    def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
+        """What each of these settings makes of each incident."""
+        tried, low = [self.tried[name] for name in names], _over(self.tried[PRESENT].settings)
+        return in_incidents(self.spark, self.packed, self.before, tried, self.request.settings, self.model, low)
 
 
 def _over(present: Tunable) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
+from lbd.learn.incidents import excess
 from lbd.learn.replay import pooled
 from lbd.text import counted
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.config import Settings
+    from lbd.learn.incidents import Harms
     from lbd.learn.replay import Figures
 
 
@@ -148,8 +150,9 @@ def _name(strategy: str, values: Mapping[str, float]) -> str:
 # The best are searched for by successive halving (:func:`halving`) over the windows of the first part. The moves of one
 # replay are partly chance, and the best of many is partly lucky. So a shortlist of the best in one replay of each
 # window is replayed several times, each with resampled noise (:mod:`lbd.learn.window`). Settings that are then clearly
-# better, in sum and in most windows (:func:`_flaw`), are eligible; the cheapest of them for which the same holds on the
-# part of the time that nothing was chosen on is recommended.
+# better, in sum and in most windows (:func:`_flaw`), also on the part of the time that nothing was chosen on, and no
+# worse in incidents (:mod:`lbd.learn.incidents`), may be proposed. Of these the one nearest to the knee of the front of
+# moves against gap is.
 
 if TYPE_CHECKING:
     Results = Mapping[str, Mapping[int, Figures]]
@@ -216,12 +219,21 @@ class Judged:
 
 @dataclass(frozen=True)
 class Choice:
-    """``recommended`` is None where nothing is; ``why`` says so in words. ``best`` did best on the first part."""
+    """``recommended`` is None where nothing is; ``why`` says so in words. ``best`` did best on the first part.
+
+    ``incidents`` is what the best and the present settings made of incidents, by name, and ``refused`` says of those
+    that only an incident rules out how they were worse. ``fewer_moves`` and ``closer`` are the neighbours of the
+    recommended settings on the front, None at its ends.
+    """
 
     judged: tuple[Judged, ...]
     best: str | None
     recommended: str | None
     why: str
+    incidents: Mapping[str, Harms] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    fewer_moves: Judged | None = None
+    closer: Judged | None = None
 
 
 def moves_per_day(figures: Figures) -> float:
@@ -305,17 +317,20 @@ def shortlist(results: Results, windows: Sequence[int]) -> tuple[str, ...]:
     return tuple(sorted(better, key=lambda name: (cost(trained[name]), name))[:FINALISTS])
 
 
-def choose(results: Results, again: Results, windows: Sequence[int]) -> Choice:
+def choose(
+    results: Results, again: Results, windows: Sequence[int], incidents: Mapping[str, Harms] | None = None
+) -> Choice:
     """The choice out of the figures of each candidate (:func:`halving`); the present settings must be among them.
 
     ``again`` has the figures of those on the shortlist, over several deals of noise, and of the present settings, in
-    every window.
+    every window. ``incidents`` is what the same made of incidents, by name.
     """
     if len(windows) < FEWEST_WINDOWS:
         shortage = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
         return Choice((), None, None, f"the history is too short: {shortage}")
     first, last = split(windows)
-    known = {**results, **again}
+    known, harms = {**results, **again}, incidents or {}
+    refused: dict[str, str] = {}
     over = {name: tuple(window for window in first if window in own) for name, own in known.items()}
     trained = {name: pooled([own[window] for window in over[name]]) for name, own in known.items()}
     held_out = _pooled(again, last)
@@ -329,16 +344,63 @@ def choose(results: Results, again: Results, windows: Sequence[int]) -> Choice:
     finalists = sorted((name for name in again if name != PRESENT), key=lambda name: (cost(trained[name]), name))
     if not finalists:
         return Choice(judged, PRESENT, None, NOBODY)
+
+    def nothing(best: str, flaw: str, begin: str = "") -> Choice:
+        return Choice(judged, best, None, f"{begin}the best of the others, {best}, {flaw}", harms, refused)
+
     sure = [name for name in finalists if not _flaw(again, name, first)]
     if not sure:
-        why = f"the best of the others, {finalists[0]}, {_flaw(again, finalists[0], first)}"
-        return Choice(judged, finalists[0], None, why)
-    held = next((name for name in sure if not _flaw(again, name, last)), None)
-    if held is None:
-        why = f"on the last part of the time the best of the others, {sure[0]}, {_flaw(again, sure[0], last)}"
-        return Choice(judged, sure[0], None, why)
+        return nothing(finalists[0], _flaw(again, finalists[0], first))
+    held = [name for name in sure if not _flaw(again, name, last)]
+    if not held:
+        return nothing(sure[0], _flaw(again, sure[0], last), "on the last part of the time ")
+    if harms:
+        refused |= {name: clause for name in held if (clause := excess(harms[name], harms[PRESENT]))}
+    firm = [name for name in held if name not in refused]
+    if not firm:
+        return nothing(held[0], refused[held[0]])
+    chosen = _nearest_to_knee(firm, judged)
+    fewer_moves, closer = _neighbours(chosen, judged)
     why = "it did better than the present settings also on the part of the time that it was not chosen on"
-    return Choice(judged, held, held, why)
+    return Choice(judged, chosen, chosen, why, harms, refused, fewer_moves, closer)
+
+
+# --- the knee of the front of moves against gap: on one side of it a point of gap takes many moves, on the other a move
+# saved costs many points
+
+
+def _nearest_to_knee(names: Sequence[str], judged: Sequence[Judged]) -> str:
+    """Of these settings the one furthest below the line between the ends of the front, the cheapest of several.
+
+    Moves and gap count as fractions of what lies between these ends (Satopaa et al., Finding a "Kneedle" in a haystack,
+    2011), which leaves out what costs more than the present settings: nobody would take it.
+    """
+    by_name = {one.name: one.trained for one in judged if one.whole}
+    offered = [one for one in by_name.values() if cost(one) <= cost(by_name[PRESENT])]
+    axes: tuple[Callable[[Figures], float], ...] = (moves_per_day, lambda one: one.p95_gap)
+
+    def above_ideal(name: str) -> float:
+        return sum(_fraction(axis(by_name[name]), [axis(one) for one in offered]) for axis in axes)
+
+    return min(names, key=lambda name: (above_ideal(name), cost(by_name[name]), name))
+
+
+def _fraction(value: float, among: Sequence[float]) -> float:
+    """Where a value lies between the lowest and the highest of these; 0 where all are equal."""
+    width = max(among) - min(among)
+    return (value - min(among)) / width if width else 0.0
+
+
+def _neighbours(name: str, judged: Sequence[Judged]) -> tuple[Judged | None, Judged | None]:
+    """The next on the front with fewer moves, and the next with a smaller gap."""
+    own = next(one.trained for one in judged if one.name == name)
+    front = [one for one in judged if one.front and one.name != name]
+    fewer = [one for one in front if moves_per_day(one.trained) < moves_per_day(own)]
+    closer = [one for one in front if one.trained.p95_gap < own.p95_gap]
+    return (
+        max(fewer, key=lambda one: moves_per_day(one.trained), default=None),
+        max(closer, key=lambda one: one.trained.p95_gap, default=None),
+    )
 
 
 def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:

@@ -90,7 +90,8 @@ def brokers(decisions: DataFrame, broker_rounds: DataFrame, window_seconds: int)
 def bundles(bundle_rounds: DataFrame, window_seconds: int) -> DataFrame:
     """Changes of bundles, by window."""
     rates = (F.greatest(F.col(name), F.lit(0.0)).cast(T.FloatType()).alias(name) for name in RATES)
-    return bundle_rounds.select(window_number("t", window_seconds).alias("window"), "t", "bundle", "broker", *rates)
+    window = window_number("t", window_seconds).alias("window")
+    return bundle_rounds.select(window, "t", "bundle", "broker", *rates, "producers", "consumers")
 
 
 def window_number(column: str, window_seconds: int) -> Column:

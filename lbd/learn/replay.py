@@ -2,11 +2,13 @@
 
 It decides with the strategy, the limits and the evidence rules of a live turn. The work of a live lbd between two
 rounds is left out: every unload lands at its destination before the next round. So under the settings that history was
-made with, and with every sample stored (a ``HistoryWriter`` with step 0), it makes the moves of the live lbd, each in
-its round; rates stored in steps let it differ by bundles that only just fit. Slopes are the model's from the first
-round on, whereas a live least-moves learns them. Isolation policies, anti-affinity groups and move costs are not in
-history, and are ignored; so are moves by others. Nothing holds a replay: neither quiet hours, brokers that came or
-went, nor rounds in vain.
+made with, without live CPU and with every sample stored (a ``HistoryWriter`` with step 0), it makes the moves of the
+live lbd, each in its round; rates stored in steps let it differ by bundles that only just fit. History has no live CPU:
+with ``load.live_cpu`` the samples are taken for it, and moves come within a minute of the live ones.
+
+Slopes are the model's from the first round on, whereas a live least-moves learns them. Isolation policies,
+anti-affinity groups and move costs are not in history, and are ignored; so are moves by others. Nothing holds a replay:
+neither quiet hours, brokers that came or went, nor rounds in vain.
 
 Rates of bundles are as recorded, and bundles are where the replay put them. A broker's usage is as recorded, plus its
 slope times the traffic that it owns beyond that (:mod:`lbd.load.estimate`): noise, neighbours and bursts stay where
@@ -30,10 +32,11 @@ from lbd.learn.window import LONGEST_SILENCE_SECONDS
 from lbd.load.estimate import CPU, carried, driving, fixed_model, scores
 from lbd.load.samples import MOST_SAMPLES, MOST_SECONDS, NEVER, is_much, is_of_start_up, usual
 from lbd.load.scoring import scores as points_of
-from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, Memory, Permission, Rows, Snapshot
+from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, LiveCpu, Memory, Permission, Rows, Snapshot
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import DAY_SECONDS, HOUR_SECONDS, Sent
 from lbd.permit.eligibility import bar_more, barred
+from lbd.permit.evidence import JOINED_SECONDS, SAMPLE_INTERVAL_SECONDS
 from lbd.permit.limits import Ledger, Permitted, permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Isolation, Policies
@@ -90,7 +93,7 @@ class ReplayCluster:
         self.home[lost] = self.recorded[lost]
         self.owner = np.where(self.recorded == NOBODY, NOBODY, self.home)
         self._gained = self._beyond()
-        self.used = window.used[number] + self._model.slope * driving(self._gained, self._model.measure)
+        self.used = window.used[number] + self._slope(number) * driving(self._gained, self._model.measure)
 
     def follow(self, number: int) -> None:
         """Go on to a round, and to where the record has bundles."""
@@ -102,8 +105,11 @@ class ReplayCluster:
         """The replay has moved a bundle."""
         self.owner[bundle] = self.home[bundle] = broker
 
-    def snapshot(self, number: int, names: list[str]) -> Snapshot:
-        """The round as the brokers would report it; ``names`` are the window's bundles. Brokers away have no report."""
+    def snapshot(self, number: int, names: list[str], *, live: bool = False) -> Snapshot:
+        """The round as the brokers would report it; ``names`` are the window's bundles. Brokers away have no report.
+
+        ``live``: the CPU that was sampled is known to be that of the last minute.
+        """
         window = self._window
         here = np.flatnonzero(window.present[number]).astype(np.int32)
         place = np.full(len(window.brokers) + 1, NOBODY, dtype=np.int32)
@@ -114,7 +120,11 @@ class ReplayCluster:
         start = np.concatenate(([0], np.cumsum(np.bincount(owner[own], minlength=here.size)))).astype(np.int32)
         known = np.ones(order.size, dtype=np.bool_)
         rows = Rows(start, order, self.rates[order], np.ones((order.size, 3), dtype=np.int64), known, known)
-        return Snapshot(float(window.at[number]), self._brokers(number, here, owner), names, rows)
+        brokers = self._brokers(number, here, owner)
+        if live:
+            seconds, still, not_asked = (np.full(here.size, value) for value in (SAMPLE_INTERVAL_SECONDS, 0.0, np.nan))
+            brokers = replace(brokers, live=LiveCpu(brokers, seconds, still, not_asked))
+        return Snapshot(float(window.at[number]), brokers, names, rows)
 
     def _brokers(self, number: int, here: IntArray, owner: IntArray) -> Brokers:
         used, totals = self.used[here], self._window.totals[number, here] + self._gained[here]
@@ -129,6 +139,12 @@ class ReplayCluster:
             started_at=self._window.started_at[number, here],
             versions=("",) * here.size,
         )
+
+    def _slope(self, number: int) -> FloatArray:
+        """The model's, float64 (B, 5): traffic takes more percent of a CPU that has shrunk."""
+        slope = self._model.slope.copy()
+        slope[:, CPU] /= self._window.capacity[number]
+        return slope
 
     def _beyond(self) -> FloatArray:
         """What each broker carries beyond what was recorded, float64 (B, 4)."""
@@ -248,7 +264,8 @@ def _sums(owner: IntArray, values: FloatArray, size: int) -> FloatArray:
 # --- closed loop
 
 SETTLED_AFTER = 2
-"""A broker that a move touched counts again with its second new sample after the round that saw the move end."""
+"""A broker that a move touched counts again with its second new sample after the round that saw the move end, or with
+the first where its CPU of now is known: half a minute of that is enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +298,10 @@ class _Replay:
         self._index = {name: at for at, name in enumerate(self._names)}
         self._short, self._long = (np.zeros((size, 4), order="F") for _ in range(2))
         self._samples: IntArray = np.zeros(size, dtype=np.int32)
+        self._live = settings.asks_live_cpu
+        self._settled_after = 1 if self._live else SETTLED_AFTER
         self._since_touched: IntArray = np.full(len(window.brokers), SETTLED_AFTER, dtype=np.int32)
+        self._joined_at, self._left_at = np.full(len(window.brokers), -np.inf), -np.inf
         self._ending: list[int] = []
         self._sent: list[Sent] = []
         self._barred: CodeArray | None = None
@@ -296,6 +316,7 @@ class _Replay:
             if silent[number]:
                 self._memory = Memory()
             self._learn(number)
+            self._see_who_came(number)
             here = self._window.present[number]
             points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
             if self._window.fresh[number].any():
@@ -317,12 +338,24 @@ class _Replay:
         self._since_touched[self._ending] = 0
         self._ending = []
 
+    def _see_who_came(self, number: int) -> None:
+        """Brokers that joined settle, and take bundles at the first hit unless one left within the hour, as in a live
+        turn.
+        """
+        if number == 0:
+            return
+        now, (was, here) = self._window.at[number], self._window.present[number - 1 : number + 1]
+        came = here & ~was & (now - self._window.started_at[number] < JOINED_SECONDS)
+        self._joined_at[came], self._since_touched[came] = now, 0
+        if (was & ~here).any():
+            self._left_at = now
+
     def _decide(self, number: int, gap: float) -> None:
         """Ask the strategy, unless the gap is below all that it minds: then its counters begin anew, as they would."""
         if gap < self._calm_below:
             self._memory = Memory()
             return
-        snapshot = self._cluster.snapshot(number, self._names)
+        snapshot = self._cluster.snapshot(number, self._names, live=self._live)
         lately = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
         trips = Trips(lately, snapshot.taken_at, self._settings.guardrails)
         permission = self._permission(number, snapshot, trips)
@@ -346,8 +379,10 @@ class _Replay:
 
     def _permission(self, number: int, snapshot: Snapshot, trips: Trips) -> Permission:
         here = np.flatnonzero(self._window.present[number])
-        fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= SETTLED_AFTER
-        doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
+        fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= self._settled_after
+        joined = self._live & (snapshot.taken_at - self._joined_at[here] < JOINED_SECONDS)
+        doubt = np.where(self._window.doubted[number, here] & ~joined, Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
+        calm = snapshot.taken_at - self._left_at >= HOUR_SECONDS
         known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
         bars = self._bars(snapshot, doubt == 0, trips)
         return Permission(
@@ -357,6 +392,7 @@ class _Replay:
             settled=settled,
             slopes=known,
             max_destination_score=self._settings.guardrails.max_destination_score,
+            joined=frozenset(snapshot.brokers.ids[at] for at in np.flatnonzero(joined)) if calm else frozenset(),
         )
 
     def _bars(self, snapshot: Snapshot, compared: BoolArray, trips: Trips) -> CodeArray:
@@ -454,7 +490,7 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
     at, points = at[comparable], points[comparable]
     if not at.size:
         return dict.fromkeys(("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "thrashing"), 0.0)
-    means, stretch = _means(at, points)
+    means, stretch = stretch_means(at, points, STRETCH_SECONDS)
     gap = gaps(means)[stretch]
     lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS)
     hours = ((at - at[0]) // HOUR_SECONDS).astype(np.int64)
@@ -469,9 +505,9 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
     }
 
 
-def _means(at: FloatArray, points: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Mean scores of each stretch of ten minutes, (S, B), NaN of brokers away; and the stretch of each round, (T,)."""
-    number = ((at - at[0]) // STRETCH_SECONDS).astype(np.int64)
+def stretch_means(at: FloatArray, points: FloatArray, seconds: float) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Mean scores of each stretch of so many seconds, (S, B), NaN of brokers away; and each round's stretch, (T,)."""
+    number = ((at - at[0]) // seconds).astype(np.int64)
     begins = np.flatnonzero(np.diff(number, prepend=-1))
     known = np.isfinite(points)
     total = np.add.reduceat(np.where(known, points, 0.0), begins, axis=0)

@@ -21,6 +21,7 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.fields import derived
 from lbd.files import as_usage_error
 from lbd.learn.choose import PRESENT, cost, moves_per_day
+from lbd.learn.incidents import RESOLUTION, TIMES, excess, mean
 from lbd.learn.replay import Figures
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
@@ -111,6 +112,9 @@ def evidence(calibration: Calibration) -> Iterator[str]:
     yield _model_error(calibration)
     yield from calibration.remarks
     yield answer(calibration)
+    yield from _knee(calibration)
+    for name, clause in calibration.choice.refused.items():
+        yield f"{name} is not proposed: it {clause}."
     for one in calibration.choice.judged:
         if one.name in {PRESENT, calibration.choice.best}:
             yield from _judged(one)
@@ -131,6 +135,30 @@ def answer(calibration: Calibration) -> str:
     if choice.recommended is None:
         return f"Nothing is recommended: {choice.why}."
     return f"Recommended: {choice.recommended}; {choice.why}."
+
+
+def _knee(calibration: Calibration) -> Iterator[str]:
+    """Why these of several, and what their neighbours on the front would give; nothing where none are recommended."""
+    choice = calibration.choice
+    own = next((one for one in choice.judged if one.name == choice.recommended), None)
+    if own is None:
+        return
+    yield (
+        "Of the settings that may be proposed it is the nearest to the knee of the front of moves against gap: "
+        f"{_on_front(own)}."
+    )
+    for neighbour, what in ((choice.fewer_moves, "fewer moves"), (choice.closer, "a smaller gap")):
+        if neighbour is None:
+            yield f"No settings that were tried have {what}."
+        else:
+            yield f"The next on the front with {what}, {neighbour.name}, would give {_on_front(neighbour)}."
+
+
+def _on_front(one: Judged) -> str:
+    figures = one.trained
+    return (
+        f"{moves_per_day(figures):.1f} moves a day, brokers at most {figures.p95_gap:.1f} points apart 95 % of the time"
+    )
 
 
 def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> list[tuple[str, object, object]]:
@@ -279,6 +307,7 @@ def page(calibration: Calibration) -> str:
     """The page: what is recommended and how it did, then what that is built on."""
     parts = (
         _answer(calibration),
+        _incidents(calibration),
         _gap(calibration),
         _front(calibration),
         _lasting(calibration),
@@ -349,6 +378,31 @@ def _summary_lines(calibration: Calibration) -> Iterator[str]:
 def _gap(calibration: Calibration) -> Iterator[str | Chart]:
     yield gap(calibration)
     yield '<p class="dim">Single samples; the figures above are means of ten minutes. Dots: rounds with moves.</p>'
+
+
+INCIDENT_COLUMNS = ("minutes too far apart", "minutes above 85 points", "moves", "clients disconnected")
+
+
+def _incidents(calibration: Calibration) -> Iterator[str]:
+    """What settings made of incidents that history did not have."""
+    choice = calibration.choice
+    if not any(choice.incidents.values()):
+        return
+    yield "<h2>In an emergency</h2>"
+    yield (
+        f'<p class="dim">Means over {TIMES} times of each incident, injected into the history and followed for an hour '
+        "and a half. Too far apart is by the low threshold of the present settings. Settings that are worse than the "
+        "present ones by more than noise are not proposed.</p>"
+    )
+    present = choice.incidents[PRESENT]
+    rows = [
+        (incident, "present settings" if name == PRESENT else name,
+         *(f"{mean(own[incident])[measure]:,.1f}" for measure in RESOLUTION),
+         "yes" if excess({incident: own[incident]}, {incident: present[incident]}) else "")
+        for incident in present
+        for name, own in choice.incidents.items()
+    ]  # fmt: skip
+    yield table(("incident", "settings", *INCIDENT_COLUMNS, "worse than the present"), rows)
 
 
 def _lasting(calibration: Calibration) -> Iterator[str]:
@@ -462,11 +516,19 @@ def write(calibration: Calibration, out: Path, at: float) -> list[str]:
         | {f"held_out_{name}": getattr(one.held_out, name, None) for name in _FIGURES}
         for one in calibration.choice.judged
     ]
+    incidents = [
+        {"name": name, "incident": incident, "number": number, **asdict(one)}
+        for name, own in calibration.choice.incidents.items()
+        for incident, several in own.items()
+        for number, one in enumerate(several)
+    ]
     with as_usage_error(out):
         (out / PROPOSAL).write_text(settings_file(calibration), encoding="utf-8")
         (out / "broker.conf").write_text(broker_conf(calibration), encoding="utf-8")
         (out / REPORT).write_text(page(calibration), encoding="utf-8")
         pq.write_table(pa.Table.from_pylist(rows), out / "candidates.parquet")
+        if incidents:
+            pq.write_table(pa.Table.from_pylist(incidents), out / "incidents.parquet")
         pq.write_table(pa.Table.from_pylist([asdict(one) for one in calibration.checks]), out / "quality.parquet")
         (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary(calibration, at))) + b"\n")
     lines = list(evidence(calibration))

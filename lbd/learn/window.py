@@ -37,9 +37,11 @@ class Window:
     or the broker is away; ``totals`` float64 (T, B, 4), what it says that it carries, NaN where it does not.
     ``present``, ``fresh`` and ``doubted`` are bool (T, B): the broker has a report, a new sample in it, and the live
     turn did not trust it.
-    ``started_at`` is float64 (T, B), epoch seconds, NaN where not told. Change ``k`` is seen in round
+    ``started_at`` is float64 (T, B), epoch seconds, NaN where not told. ``capacity`` is float64 (T, B), a broker's CPU
+    as a fraction of what it usually has: 1 in history, less in an incident. Change ``k`` is seen in round
     ``change_round[k]`` (int32, ascending): bundle ``change_bundle[k]`` (int32) is owned by ``change_owner[k]`` (int32
-    into the brokers, -1 for nobody) with ``change_rates[k]``, float32 (K, 4).
+    into the brokers, -1 for nobody) with ``change_rates[k]``, float32 (K, 4), and ``change_clients[k]`` producers and
+    consumers (int32).
     """
 
     brokers: tuple[str, ...]
@@ -51,10 +53,12 @@ class Window:
     fresh: BoolArray
     doubted: BoolArray
     started_at: FloatArray
+    capacity: FloatArray
     change_round: IntArray
     change_bundle: IntArray
     change_owner: IntArray
     change_rates: FloatArray
+    change_clients: IntArray
 
     def changes(self) -> list[slice]:
         """For each round its changes."""
@@ -71,13 +75,14 @@ def joined(first: Window, second: Window) -> Window:
     """Two stretches as one; ``second`` is later. A bundle of the first that the second does not know is gone then."""
     brokers = tuple(sorted({*first.brokers, *second.brokers}))
     bundles = tuple(sorted({*first.bundles, *second.bundles}))
-    old, new = _renumbered(first, brokers, bundles, 0), _renumbered(second, brokers, bundles, first.at.size)
+    old, new = renumbered(first, brokers, bundles, 0), renumbered(second, brokers, bundles, first.at.size)
     gone = np.flatnonzero(~np.isin(bundles, second.bundles)).astype(np.int32)
     removed = {
         "change_round": np.full(gone.size, first.at.size, dtype=np.int32),
         "change_bundle": gone,
         "change_owner": np.full(gone.size, -1, dtype=np.int32),
         "change_rates": np.zeros((gone.size, 4), dtype=np.float32),
+        "change_clients": np.zeros(gone.size, dtype=np.int32),
     }
     _carried(old, new)
     values = {key: np.concatenate([old[key], removed.get(key, new[key][:0]), new[key]]) for key in new}
@@ -95,7 +100,7 @@ def _carried(old: dict[str, Any], new: dict[str, Any]) -> None:
                 new[key][:first, broker] = old[key][-1, broker]
 
 
-def _renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ...], rounds: int) -> dict[str, Any]:
+def renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ...], rounds: int) -> dict[str, Any]:
     """Its columns, ``rounds`` later, numbered by these brokers and bundles, of which it may not know all."""
     broker, bundle = (_positions(own, among) for own, among in ((window.brokers, brokers), (window.bundles, bundles)))
     columns: dict[str, Any] = {"at": window.at}
@@ -108,6 +113,7 @@ def _renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ..
         "change_bundle": bundle[window.change_bundle],
         "change_owner": np.append(broker, np.int32(-1))[window.change_owner],
         "change_rates": window.change_rates,
+        "change_clients": window.change_clients,
     }
 
 
@@ -118,6 +124,7 @@ OF_BROKERS = {
     "fresh": False,
     "doubted": False,
     "started_at": np.nan,
+    "capacity": 1.0,
 }
 """Columns with a row for each round and one for each broker, and what stands there of a broker that is away."""
 
@@ -202,6 +209,7 @@ def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
         fresh=fresh,
         doubted=doubted[last, column] & known,
         started_at=np.where(known, started[last, column], np.nan),
+        capacity=np.ones(fresh.shape),
         **changes,
     )
 
@@ -258,11 +266,13 @@ def _changes(
     owner = _row_positions(table["broker"], brokers)
     order = np.flatnonzero(inside)[np.lexsort((owner[inside], bundle[inside], times[inside]))]
     rates = np.stack([table[name].to_numpy(zero_copy_only=False) for name in RATES], axis=1).astype(np.float32)
+    producers, consumers = (pc.fill_null(table[name], 0).to_numpy() for name in ("producers", "consumers"))
     return names, {
         "change_round": rounds[order],
         "change_bundle": bundle[order],
         "change_owner": owner[order],
         "change_rates": np.nan_to_num(rates[order], posinf=0.0),
+        "change_clients": (producers + consumers)[order].astype(np.int32),
     }
 
 

@@ -34,6 +34,7 @@ from lbd.learn.choose import (
     shortlist,
     split,
 )
+from lbd.learn.incidents import harms, times
 from lbd.learn.replay import figures, pooled, recorded, replay
 from lbd.learn.window import dealt
 from lbd.load.estimate import CPU
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lbd.learn.choose import SettingsCandidate
+    from lbd.learn.incidents import Harm
     from lbd.learn.replay import Figures
     from lbd.learn.window import Window
     from lbd.load.estimate import LoadModel
@@ -98,13 +100,31 @@ def line(shape: str, seed: int, tried: int, parts: Sequence[int]) -> Line:
 
     best = shortlist(halving(list(by_name), numbers, replayed, parts), numbers)
     again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
-    choice = choose(again, again, numbers) if best else Choice((), PRESENT, None, NOBODY)
+    finalists = [by_name[name] for name in again]
+    choice = (
+        choose(again, again, numbers, in_incidents(windows, finalists, model))
+        if best
+        else Choice((), PRESENT, None, NOBODY)
+    )
     if model.unknown(SETTINGS.weights):
         choice = replace(choice, recommended=None, why="no sample shows how CPU follows traffic on some broker")
     last = {number: windows[number] for number in split(numbers)[1]}
     judged = [by_name[PRESENT], by_name[choice.recommended or PRESENT]]
     default, calibrated = (pooled(list(_often(last, [one], found.model)[one.name].values())) for one in judged)
     return Line(shape, seed, choice.recommended, choice.why, default, calibrated)
+
+
+def in_incidents(
+    windows: Mapping[int, Window], tried: Sequence[SettingsCandidate], model: LoadModel
+) -> dict[str, dict[str, list[Harm]]]:
+    """What each of them makes of each incident."""
+    known = {one.name: one.under(SETTINGS) for one in tried}
+    made: dict[str, dict[str, list[Harm]]] = {name: {} for name in known}
+    for index, window in enumerate(windows.values()):
+        for number, begins in times(window.at[WARM_MINUTES:], index, len(windows)):
+            for name, incident, harm in harms(window, begins, number, known, model, OVER_POINTS):
+                made[name].setdefault(incident, []).append(harm)
+    return made
 
 
 def _often(

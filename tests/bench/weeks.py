@@ -34,6 +34,9 @@ WARM_MINUTES = 360
 STEP = 0.05
 """Rates are stored when they have changed by so much, as ``history.step``."""
 
+CLIENTS = 10
+"""Of each bundle: the simulation has none of its own."""
+
 START_MINUTES = 2
 """So long the samples of a broker that has come are not trusted."""
 
@@ -82,6 +85,10 @@ SHAPES: dict[str, dict[str, Any]] = {
         "brokers": _brokers(12),
         "load": [_wave("eu", 500, 13), _wave("us", 500, 21), _wave("asia", 400, 5)],
     },
+    "calm": {
+        "brokers": _brokers(9),
+        "load": [_wave("eu", 350, 13, bundles=80), _wave("us", 350, 21, bundles=80), _wave("asia", 350, 5, bundles=80)],
+    },
     "drift": {
         "brokers": _brokers(10),
         "load": [
@@ -123,7 +130,8 @@ SHAPES: dict[str, dict[str, Any]] = {
         "load": [_wave("eu", 400, 13), _wave("us", 400, 21)],
     },
 }  # fmt: skip
-"""Waves that peak at different hours; namespaces that grow and shrink for days; steady with four points of noise;
+"""Waves that peak at different hours, and the same on fewer brokers; namespaces that grow and shrink for days; steady
+with four points of noise;
 batches that come and go at hours of their own; brokers that join; eight regions of few large bundles that hardly carry
 anything by night; one tenant's jobs of half an hour by the clock; two weak and two strong machines, and two whose hosts
 do other work for three quarters of an hour a day."""
@@ -157,7 +165,7 @@ def day(whole: Window, number: int) -> Window:
     return replace(whole, **rows).from_round(number * DAY_MINUTES - WARM_MINUTES)
 
 
-_CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates")
+_CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates", "change_clients")
 
 
 def _unbalanced(world: World, state: ClusterState, minutes: int) -> Window:
@@ -185,10 +193,12 @@ def _unbalanced(world: World, state: ClusterState, minutes: int) -> Window:
         fresh=present.copy(),
         doubted=present & young,
         started_at=np.broadcast_to(BEGUN_AT + began, shape).copy(),
+        capacity=np.ones(shape),
         change_round=np.repeat(np.arange(minutes, dtype=np.int32), [own.size for _, own, _ in changed]),
         change_bundle=bundle,
         change_owner=state.owner[bundle].astype(np.int32),
         change_rates=np.concatenate([rates for _, _, rates in changed]).astype(np.float32),
+        change_clients=np.full(bundle.size, CLIENTS, dtype=np.int32),
     )
 
 
@@ -202,7 +212,7 @@ def _with(true: Window, course: Course) -> Window:
         own = true.change_bundle == bundle
         if at < true.at.size:
             last = np.flatnonzero(own & (true.change_round <= at))[-1]
-            values = (at, bundle, broker[one.destination], true.change_rates[last])
+            values = (at, bundle, broker[one.destination], true.change_rates[last], CLIENTS)
             for name, value in zip(_CHANGES, values, strict=True):
                 rows[name].append(value)
         owner[own & (true.change_round >= at)] = broker[one.destination]

@@ -41,9 +41,10 @@ NEIGHBOUR: dict[str, Any] = {
 """Like brokers under a wave of traffic, but for one that is twice as large and one with a neighbour."""
 
 
-def settled(**avg_shedder: Any) -> Settings:
-    """A poll a minute: each brings a new sample of every broker."""
-    return Settings.model_validate({"interval_seconds": 60, "avg_shedder": avg_shedder})
+def settled(*, live_cpu: bool = False, **avg_shedder: Any) -> Settings:
+    """A poll a minute: each brings a new sample of every broker, and lbd decides by these alone."""
+    load = {"live_cpu": live_cpu}
+    return Settings.model_validate({"interval_seconds": 60, "load": load, "avg_shedder": avg_shedder})
 
 
 def simulated(
@@ -56,9 +57,8 @@ def simulated(
 ) -> Simulation:
     """Run the real lbd under these settings on a simulated cluster, and keep its history; returns what was run.
 
-    ``tell`` makes of each round what brokers told of it. lbd decides by reports alone: a history holds nothing else.
+    ``tell`` makes of each round what brokers told of it.
     """
-    settings = settings.model_copy(update={"load": settings.load.model_copy(update={"live_cpu": False})})
     found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed, time.perf_counter)
     writer = HistoryWriter(root, HistorySettings(), step)
     for turned in found.turns():

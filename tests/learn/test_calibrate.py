@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,6 +170,33 @@ class TestKnownTruth:
         assert dropped
         assert f"{len(dropped)} other setting" in page
         assert not [text for text in marks if text.partition(":")[0] in dropped]
+
+    def test_finalists_go_through_incidents(
+        self, spark: SparkSession, history: Path, found: Calibration, tmp_path: Path
+    ):
+        """Each at all times; the page and a table of their own have them."""
+        from lbd.learn import calibrate as pipeline
+        from lbd.learn import features as curated
+        from lbd.learn import report as written
+        from lbd.learn.incidents import TIMES
+        from lbd.learn.tables import table
+
+        decisions, brokers, bundles = (
+            table(spark, str(history), name).rows for name in ("decisions", "broker_rounds", "bundle_rounds")
+        )
+        packed = pipeline.read_windows(curated.brokers(decisions, brokers, 3600), curated.bundles(bundles, 3600))
+        windows = [row["window"] for row in packed.select("window").orderBy("window").collect()]
+        before = {now: then for then, now in pairwise(windows)}
+        tried = [found.tried["present"], found.tried["default"]]
+        made = pipeline.in_incidents(spark, packed, before, tried, Settings(), found.model, 15.0)
+
+        assert {name: {len(several) for several in own.values()} for name, own in made.items()} == {
+            "present": {TIMES},
+            "default": {TIMES},
+        }
+        written.write(replace(found, choice=replace(found.choice, incidents=made)), tmp_path, 1000.0)
+        assert len(pq.read_table(tmp_path / "incidents.parquet")) == 2 * 5 * TIMES
+        assert "In an emergency" in (tmp_path / "report.html").read_text()
 
     def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""

@@ -25,6 +25,7 @@ from lbd.learn.choose import (
     shortlist,
     split,
 )
+from lbd.learn.incidents import Harm
 from lbd.learn.replay import Course, Figures, figures, pooled
 from lbd.permit.budget import Sent
 
@@ -400,6 +401,60 @@ class TestHalving:
         assert {name for name, one in found.items() if one.held_out} == {PRESENT, "steady"}
         assert found["early"].trained == replace(DAY, moves=9)
         assert shortlist(results, range(6)) == ("steady",)
+
+
+HELD = Harm(12.0, 0.0, 6, 60)
+
+
+class TestIncidents:
+    """A proposal must hold in an emergency; of those that do, the one at the knee."""
+
+    def chosen(self, **others: tuple[dict[str, Any], Harm]) -> Choice:
+        """What is chosen of settings with these figures and what they made of an incident."""
+        results = {PRESENT: dict.fromkeys(range(4), DAY)}
+        results |= {name: dict.fromkeys(range(4), replace(DAY, **changes)) for name, (changes, _) in others.items()}
+        harms = {PRESENT: {"a broker lost": [HELD] * 3}}
+        harms |= {name: {"a broker lost": [harm] * 3} for name, (_, harm) in others.items()}
+        return choose(results, results, range(4), harms)
+
+    def test_who_waits_too_long_is_refused_by_name_of_the_incident(self):
+        """Though it would have moved nothing on all days."""
+        found = self.chosen(sluggish=({"moves": 0}, replace(HELD, minutes_apart=86.0)))
+
+        assert found.recommended is None
+        assert found.why == (
+            "the best of the others, sluggish, had brokers too far apart for 86 minutes, the present for 12, in the "
+            "incident 'a broker lost'"
+        )
+
+    def test_the_next_one_that_holds_is_proposed_instead(self):
+        """And the report says why the other is not."""
+        found = self.chosen(
+            sluggish=({"moves": 0}, replace(HELD, minutes_overloaded=30.0)), steady=({"moves": 5}, HELD)
+        )
+
+        assert found.recommended == "steady"
+        assert list(found.refused) == ["sluggish"]
+
+    def test_the_knee_is_neither_end(self):
+        """Of three that cost less: a few moves more than the cheapest bring brokers much closer."""
+        others = {
+            "few": {"moves": 0, "p95_gap": 24.0},
+            "knee": {"moves": 1, "p95_gap": 15.0},
+            "close": {"moves": 6, "p95_gap": 14.5},
+        }
+        found = self.chosen(**{name: (changes, HELD) for name, changes in others.items()})
+
+        assert found.recommended == "knee"
+        assert found.fewer_moves is not None
+        assert found.closer is not None
+        assert (found.fewer_moves.name, found.closer.name) == ("few", "close")
+
+    def test_who_is_the_whole_front_has_no_neighbours(self):
+        """Nothing has fewer moves or a smaller gap."""
+        found = self.chosen(only=({"moves": 0}, HELD))
+
+        assert (found.recommended, found.fewer_moves, found.closer) == ("only", None, None)
 
 
 class TestLeastMoves:

@@ -13,7 +13,7 @@ from lbd.load.estimate import CPU, fixed_model
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from tests.learn.histories import CALM, NEIGHBOUR, settled, simulated
-from tests.learn.windows import broker, bundle, packed, window
+from tests.learn.windows import broker, bundle, minute, packed, window
 from tests.load.histories import TRUE_SLOPE
 
 if TYPE_CHECKING:
@@ -113,6 +113,45 @@ def test_least_moves_makes_the_moves_that_were_made(
 
     assert len(done) >= 4
     assert replayed(course) == made(done)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_with_live_cpu_relief_takes_as_long_as_it_took(tmp_path: Path, seed: int):
+    """A broker that gave goes on at its first hit, and settles within a minute: the first moves come as soon."""
+    settings = settled(live_cpu=True)
+    done = simulated(tmp_path, settings, seed, step=0.0, **SKEWED).trace().moves
+    found = packed(tmp_path)
+    by_live, by_reports = (replayed(replay(found, one, true_model(found))) for one in (settings, settled()))
+    took, wanted, longer = (sorted(one[0] for one in moves)[:5] for moves in (by_live, made(done), by_reports))
+
+    assert np.abs(np.subtract(took, wanted)).max() <= 1
+    assert longer[-1] > took[-1] + 1
+
+
+@pytest.mark.parametrize(
+    ("strategy", "live_cpu", "left_before", "waited"),
+    [
+        ("avg-shedder", True, False, 1),
+        ("avg-shedder", True, True, 8),
+        ("avg-shedder", False, False, 9),
+        ("least-moves", True, False, 1),
+        ("least-moves", True, True, 2),
+        ("least-moves", False, False, 3),
+    ],
+)
+def test_a_broker_that_joined_takes_bundles_at_once(strategy: str, *, live_cpu: bool, left_before: bool, waited: int):
+    """At the first hit where CPU of now is known, but not within an hour after a broker left: that is a restart."""
+    joins = 20
+    reports = [broker(at, name, 40.0) for at in range(2 * joins) for name in "ab"]
+    reports += [broker(at, "c", 10.0, started_at=minute(joins)) for at in range(joins, 2 * joins)]
+    reports += [broker(at, "gone", 40.0) for at in range(joins // 2)] if left_before else []
+    found = window(reports, [bundle(0, f"t/n/{name}{at}", name, rate=2000.0) for name in "ab" for at in range(6)])
+    settings = settled(live_cpu=live_cpu).model_copy(update={"strategy": strategy})
+    size = len(found.brokers)
+    moves = replay(found, settings, fixed_model(found.brokers, np.full(size, 10.0), np.full(size, 5 / 4000))).moves
+
+    assert {one.destination for one in moves} == {"c"}
+    assert (moves[0].at - found.at[joins]) / 60 == waited
 
 
 def test_moves_that_were_not_made_change_what_comes_after(tmp_path: Path):
