@@ -90,7 +90,7 @@ def incidents(window: Window, begins: float, model: LoadModel, seed: int) -> Ite
     model = model.of(window.brokers)
     if number >= window.at.size:
         return
-    recorded = _Recorded(window)
+    recorded = _OwnersByRound(window)
     owner, _ = recorded.at(number)
     random = np.random.default_rng(seed)
     bundles = np.bincount(owner[owner != NOBODY], minlength=len(window.brokers))
@@ -119,7 +119,7 @@ def incidents(window: Window, begins: float, model: LoadModel, seed: int) -> Ite
 _CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates", "change_clients")
 
 
-class _Recorded:
+class _OwnersByRound:
     """A window, and who owned each bundle with what rates in a round."""
 
     def __init__(self, window: Window) -> None:
@@ -141,7 +141,9 @@ class _Recorded:
                 yield owner, rates
 
 
-def _group(recorded: _Recorded, model: LoadModel, number: int, broker: int, random: np.random.Generator) -> IntArray:
+def _group(
+    recorded: _OwnersByRound, model: LoadModel, number: int, broker: int, random: np.random.Generator
+) -> IntArray:
     """Bundles of a broker that together make it hot when they grow, half of its bundles at most."""
     owner, rates = recorded.at(number)
     own = random.permutation(np.flatnonzero(owner == broker))
@@ -150,7 +152,7 @@ def _group(recorded: _Recorded, model: LoadModel, number: int, broker: int, rand
     return np.sort(own[: max(min(enough, own.size // 2), 1)]).astype(np.int32)
 
 
-def _grown(recorded: _Recorded, model: LoadModel, first: int, last: int, group: IntArray) -> Window:
+def _grown(recorded: _OwnersByRound, model: LoadModel, first: int, last: int, group: IntArray) -> Window:
     """These bundles have so much more traffic from one round to another, wherever they are."""
     window = recorded.window
     more = np.zeros((window.at.size, len(window.brokers), 4))
@@ -166,7 +168,7 @@ def _grown(recorded: _Recorded, model: LoadModel, first: int, last: int, group: 
     return _busier(begun, model, more)
 
 
-def _without(recorded: _Recorded, model: LoadModel, first: int, lost: int, heirs: IntArray) -> Window:
+def _without(recorded: _OwnersByRound, model: LoadModel, first: int, lost: int, heirs: IntArray) -> Window:
     """A broker is gone from a round on; each of its bundles is on its heir, int32 (K,)."""
     window = recorded.window
     more = np.zeros((window.at.size, len(window.brokers), 4))
@@ -193,7 +195,7 @@ def _weaker(window: Window, first: int, broker: int) -> Window:
     return replace(window, used=used, capacity=capacity)
 
 
-def _with_another(recorded: _Recorded, model: LoadModel, first: int, like: int) -> Window:
+def _with_another(recorded: _OwnersByRound, model: LoadModel, first: int, like: int) -> Window:
     """One more broker from a round on, as another one would be without its bundles."""
     window = recorded.window
     wider = Window(
@@ -231,7 +233,7 @@ def _busier(window: Window, model: LoadModel, more: FloatArray) -> Window:
 
 def _changed(
     window: Window,
-    recorded: _Recorded,
+    recorded: _OwnersByRound,
     number: int,
     bundles: IntArray,
     owners: IntArray | None = None,
