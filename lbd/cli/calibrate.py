@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.store.calibration import CalibrationSummary
 
-FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "quality.parquet", SUMMARY)
+FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "incidents.parquet", "quality.parquet", SUMMARY)
 
 
 @click.command("calibrate")
@@ -103,7 +103,7 @@ def calibrate(
         lines = written.write(calibration, out, time.time())
     for line in lines if explained else lines[-1:]:
         click.echo(line)
-    click.echo(f"{', '.join(FILES)} in {out}", err=True)
+    click.echo(f"{', '.join(name for name in FILES if (out / name).exists())} in {out}", err=True)
 
 
 def _show(settings: Settings, history: Path) -> None:

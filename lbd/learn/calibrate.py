@@ -42,7 +42,7 @@ from lbd.turn.strategy_config import configured
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from lbd.learn.choose import Choice, SettingsCandidate, Tunable
     from lbd.learn.features import FeatureRows
@@ -57,9 +57,16 @@ WINDOWS = (
     "window long, rounds int, brokers array<string>, rounds_short int, carried double, reported double, packed binary"
 )
 SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
-RESULTS = "candidate string, window long, seed int, " + ", ".join(
-    f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Figures)
-)
+ARROW = {"string": pa.string(), "long": pa.int64(), "int": pa.int32(), "double": pa.float64()}
+
+
+def _columns(keys: dict[str, str], kind: type) -> dict[str, str]:
+    """Columns of what replays came to, by Spark's names of their types: the keys, and each field of this dataclass."""
+    return keys | {field.name: "int" if field.type == "int" else "double" for field in fields(kind)}
+
+
+RESULTS = _columns({"candidate": "string", "window": "long", "seed": "int"}, Figures)
+INCIDENTS = _columns({"candidate": "string", "incident": "string", "number": "int"}, Harm)
 CANDIDATES_A_TASK = 5
 """Each task unpacks its window once."""
 
@@ -154,7 +161,7 @@ def results(
 
     figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [field.name for field in fields(Figures)]
-    for row in spread.mapInArrow(judge, RESULTS).toArrow().sort_by("seed").to_pylist():
+    for row in spread.mapInArrow(judge, _declared(RESULTS)).toArrow().sort_by("seed").to_pylist():
         one = Figures(**{name: row[name] for name in names})
         figures_of.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
     return figures_of
@@ -171,6 +178,21 @@ def with_before(spark: SparkSession, packed: DataFrame, before: Mapping[int, int
     )
 
 
+def _windows(row: Mapping[str, Any] | Row) -> tuple[Window, Window]:
+    """The window of a row of :func:`with_before`, and the same with the end of the one before it."""
+    own = from_bytes(row["packed"])
+    return own, after(from_bytes(row["packed_before"]), own)
+
+
+def _declared(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def _row(values: Mapping[str, Any], columns: Mapping[str, str]) -> pa.RecordBatch:
+    schema = pa.schema([(name, ARROW[kind]) for name, kind in columns.items()])
+    return pa.RecordBatch.from_pylist([values], schema=schema)
+
+
 def _as_json(tried: Sequence[SettingsCandidate]) -> str:
     return json.dumps({one.name: one.values for one in tried})
 
@@ -178,8 +200,8 @@ def _as_json(tried: Sequence[SettingsCandidate]) -> str:
 def _judged(
     row: Mapping[str, Any], plain: Mapping[str, object], model: LoadModel, seeds: range, over_points: float
 ) -> Iterator[pa.RecordBatch]:
-    own = from_bytes(row["packed"])
-    window, begins = after(from_bytes(row["packed_before"]), own), float(own.at[0])
+    own, window = _windows(row)
+    begins = float(own.at[0])
     tried = {name: Settings.model_validate({**plain, **own}) for name, own in json.loads(row["candidates"]).items()}
     for seed in seeds:
         drawn = dealt(window, seed)
@@ -187,18 +209,7 @@ def _judged(
             course = replay(drawn, settings, model)
             scores = figures(course.since(begins), over_points)
             values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(scores)}
-            yield pa.RecordBatch.from_pylist([values_of], schema=_RESULT)
-
-
-_RESULT = pa.schema(
-    [("candidate", pa.string()), ("window", pa.int64()), ("seed", pa.int32())]
-    + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Figures)]
-)
-
-
-INCIDENTS = "candidate string, incident string, number int, " + ", ".join(
-    f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Harm)
-)
+            yield _row(values_of, RESULTS)
 
 
 def in_incidents(
@@ -221,26 +232,19 @@ def in_incidents(
         known = {name: Settings.model_validate(own) for name, own in plain.items()}
         for batch in batches:
             for row in batch.to_pylist():
-                own = from_bytes(row["packed"])
-                window = after(from_bytes(row["packed_before"]), own)
+                own, window = _windows(row)
                 for number, begins in times(own.at, place[row["window"]], len(place)):
                     for name, incident, harm in harms(window, begins, number, known, model, over_points):
                         values = {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
-                        yield pa.RecordBatch.from_pylist([values], schema=_INCIDENT)
+                        yield _row(values, INCIDENTS)
 
     spread = with_before(spark, packed, before).repartition(max(len(before), 1), "window")
-    rows = spread.mapInArrow(inject, INCIDENTS).toArrow().sort_by("number").to_pylist()
+    rows = spread.mapInArrow(inject, _declared(INCIDENTS)).toArrow().sort_by("number").to_pylist()
     found: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
     for row in rows:
         one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
         found[row["candidate"]].setdefault(row["incident"], []).append(one)
     return found
-
-
-_INCIDENT = pa.schema(
-    [("candidate", pa.string()), ("incident", pa.string()), ("number", pa.int32())]
-    + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Harm)]
-)
 
 
 # --- stages, from history to a choice of settings
@@ -378,7 +382,7 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
 
 def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
     """The choice: by halving, then by replays of the best with noise dealt anew, then by incidents."""
-    request, again, harms = replays.request, dict[str, dict[int, Figures]](), None
+    request, again, of_incidents = replays.request, dict[str, dict[int, Figures]](), None
 
     def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
         request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
@@ -393,9 +397,9 @@ def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
         again = replays.figures(finalists, windows, deals)
     if len(finalists) > 1:
         request.tell("replaying the same in incidents")
-        harms = replays.in_incidents(finalists)
+        of_incidents = replays.in_incidents(finalists)
     request.tell("choosing")
-    return choose(searched, again, windows, harms)
+    return choose(searched, again, windows, of_incidents)
 
 
 @dataclass(frozen=True, eq=False)
@@ -521,5 +525,4 @@ def _last(spark: SparkSession, packed: DataFrame, windows: Sequence[int]) -> tup
         return from_bytes(row["packed"]), from_bytes(row["packed"])
     row = with_before(spark, packed, {windows[-1]: windows[-2]}).head()
     assert row is not None
-    own = from_bytes(row["packed"])
-    return own, after(from_bytes(row["packed_before"]), own)
+    return _windows(row)

@@ -36,7 +36,7 @@ from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, LiveCpu, Memory, P
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import DAY_SECONDS, HOUR_SECONDS, Sent
 from lbd.permit.eligibility import bar_more, barred
-from lbd.permit.evidence import JOINED_SECONDS, SAMPLE_INTERVAL_SECONDS
+from lbd.permit.evidence import JOINED_SECONDS, REMEMBERED_SECONDS, SAMPLE_INTERVAL_SECONDS
 from lbd.permit.limits import Ledger, Permitted, permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Isolation, Policies
@@ -382,7 +382,7 @@ class _Replay:
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= self._settled_after
         joined = self._live & (snapshot.taken_at - self._joined_at[here] < JOINED_SECONDS)
         doubt = np.where(self._window.doubted[number, here] & ~joined, Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
-        calm = snapshot.taken_at - self._left_at >= HOUR_SECONDS
+        calm = snapshot.taken_at - self._left_at >= REMEMBERED_SECONDS
         known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
         bars = self._bars(snapshot, doubt == 0, trips)
         return Permission(
