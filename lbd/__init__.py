@@ -5,12 +5,13 @@
 3. decide which bundles should move where         ``decide/strategies.py``, first ``decide/avg_shedder.py``
 4. permit: how many may move now                  ``permit/limits.py``
 5. act: unload to a named broker, and verify it   ``act/executor.py``, ``act/unload.py``
-6. store what happened, before and after          ``store/journal.py``
+6. store what happened, before and after          ``store/journal.py``, and for later ``store/history.py``
 
 ``turn/turn.py`` runs these steps once; ``turn/holds.py`` says what stops it, and ``turn/verdict.py`` what it came to.
-``daemon/service.py`` is the process, ``daemon/wiring.py`` the one place where real parts are put together, and
-``daemon/election.py`` decides which of several lbds moves. ``operations/`` holds what people order (``drain.py``,
-``split.py``, ``place.py``), ``store/control.py`` the pause; ``api/`` and ``cli/`` take their orders.
+``daemon/service.py`` is the process, ``daemon/engine.py`` one turn after the other, ``daemon/wiring.py`` the one place
+where real parts are put together, and ``daemon/election.py`` decides which of several lbds moves. ``operations/``
+holds what people order (``drain.py``, ``split.py``, ``place.py``), ``store/control.py`` the pause; ``api/`` and
+``cli/`` take their orders.
 ``config.py`` reads the settings, of which each section's class stands beside its user; ``doctor/`` checks the cluster,
 and ``notify/`` tells people by a webhook.
 ``simulate/``, ``compare/``, ``replay.py`` and ``learn/`` try lbd without a cluster; ``charts/`` draws their reports.
