@@ -62,6 +62,7 @@ def _changed(best: SettingsCandidate, present: SettingsCandidate) -> dict[str, A
     before = (present.settings if same else type(best.settings)()).model_dump(mode="json")
     values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != before[key]}
     section = {strategy_section(strategy): values} if values else {}
+    section |= {"guardrails": best.guardrails} if best.guardrails != present.guardrails else {}
     return section if same else {"strategy": strategy, **section}
 
 
@@ -170,6 +171,11 @@ def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> lis
     for key, value in best.settings.model_dump(mode="json").items():
         if value != before.get(key):
             changes.append((f"{strategy_section(strategy)}.{key}", before.get(key, "-"), value))
+    changes += [
+        (f"guardrails.{key}", present.guardrails[key], value)
+        for key, value in best.guardrails.items()
+        if value != present.guardrails[key]
+    ]
     return changes
 
 
