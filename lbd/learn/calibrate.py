@@ -207,9 +207,7 @@ def _under(tried: Sequence[SettingsCandidate], settings: Settings) -> dict[str, 
     return {one.name: one.under(settings).model_dump(mode="json", exclude_unset=True) for one in tried}
 
 
-def _judged(
-    row: Mapping[str, Any], model: LoadModel, seeds: range, over_points: float
-) -> Iterator[pa.RecordBatch]:
+def _judged(row: Mapping[str, Any], model: LoadModel, seeds: range, over_points: float) -> Iterator[pa.RecordBatch]:
     own, window = _windows(row)
     begins = float(own.at[0])
     tried = {name: Settings.model_validate(values) for name, values in json.loads(row["candidates"]).items()}

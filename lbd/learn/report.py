@@ -96,6 +96,8 @@ def broker_conf(calibration: Calibration) -> str:
                     if isinstance(value, float)
                     else f"{extra['broker_conf']}={value}"
                 )
+        own = [key for key, value in best.guardrails.items() if value != calibration.tried[PRESENT].guardrails[key]]
+        lines += [f"# guardrails.{key} is lbd's own: brokers do not have it." for key in own]
     return "\n".join(lines) + "\n"
 
 
