@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 EVERYBODYS = Weights()
 
 WAVE_UNLOADS = 5
-"""In a turn, or a hundredth of the bundles where that is more: each move shows what it did before the next is chosen. With
-ten instead of five least-moves made 4 % more moves on 24 simulated clusters of 10 to 20 brokers, disconnected 6 % more
-clients, and brokers were too far apart for longer (docs/decisions/results/0008-least-moves-simulation.md)."""
+"""In a turn, or a hundredth of the bundles where that is more: each move shows what it did before the next is chosen.
+With ten instead of five least-moves made 4 % more moves on 24 simulated clusters of 10 to 20 brokers, disconnected 6 %
+more clients, and brokers were too far apart for longer (docs/decisions/results/0008-least-moves-simulation.md)."""
 
 
 @dataclass(frozen=True)
