@@ -22,7 +22,17 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.errors import UsageError
 from lbd.learn import features as curated
-from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, halving, shortlist
+from lbd.learn.choose import (
+    DEALS,
+    FEWEST_WINDOWS,
+    PRESENT,
+    TUNABLE,
+    SettingsCandidate,
+    candidates,
+    choose,
+    halving,
+    shortlist,
+)
 from lbd.learn.features import collect_features
 from lbd.learn.incidents import Harm, harms, times
 from lbd.learn.quality import NOTICED_SHARE, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
@@ -44,7 +54,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from lbd.learn.choose import Choice, SettingsCandidate, Tunable
+    from lbd.learn.choose import Choice, Tunable
     from lbd.learn.features import FeatureRows
     from lbd.learn.quality import QualityCheck
     from lbd.learn.window import Window
@@ -148,16 +158,15 @@ def results(
     each window with the moves that its own start takes.
     """
     begins = range(0, len(tried), CANDIDATES_A_TASK)
-    tasks = [(begin, _as_json(tried[begin : begin + CANDIDATES_A_TASK])) for begin in begins]
+    tasks = [(begin, json.dumps(_under(tried[begin : begin + CANDIDATES_A_TASK], settings))) for begin in begins]
     chunks = spark.createDataFrame(tasks, "chunk int, candidates string")
     number = max(len(before) * len(tasks), 1)
     spread = with_before(spark, packed, before).crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
-    plain = settings.model_dump(mode="json", exclude_unset=True)
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                yield from _judged(row, plain, model, seeds, over_points)
+                yield from _judged(row, model, seeds, over_points)
 
     figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [field.name for field in fields(Figures)]
@@ -193,20 +202,19 @@ def _row(values: Mapping[str, Any], columns: Mapping[str, str]) -> pa.RecordBatc
     return pa.RecordBatch.from_pylist([values], schema=schema)
 
 
-def _as_json(tried: Sequence[SettingsCandidate]) -> str:
-    return json.dumps({one.name: one.values for one in tried})
+def _under(tried: Sequence[SettingsCandidate], settings: Settings) -> dict[str, Any]:
+    """All settings of a replay under each of these candidates, by name, as in lbd.yaml."""
+    return {one.name: one.under(settings).model_dump(mode="json", exclude_unset=True) for one in tried}
 
 
-def _judged(
-    row: Mapping[str, Any], plain: Mapping[str, object], model: LoadModel, seeds: range, over_points: float
-) -> Iterator[pa.RecordBatch]:
+def _judged(row: Mapping[str, Any], model: LoadModel, seeds: range, over_points: float) -> Iterator[pa.RecordBatch]:
     own, window = _windows(row)
     begins = float(own.at[0])
-    tried = {name: Settings.model_validate({**plain, **own}) for name, own in json.loads(row["candidates"]).items()}
+    tried = {name: Settings.model_validate(values) for name, values in json.loads(row["candidates"]).items()}
     for seed in seeds:
         drawn = dealt(window, seed)
-        for name, settings in tried.items():
-            course = replay(drawn, settings, model)
+        for name, chosen in tried.items():
+            course = replay(drawn, chosen, model)
             scores = figures(course.since(begins), over_points)
             values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(scores)}
             yield _row(values_of, RESULTS)
@@ -226,7 +234,7 @@ def in_incidents(
     Incidents are spread over the windows of which ``before`` has the number of the window before each.
     """
     place = {number: index for index, number in enumerate(sorted(before))}
-    plain = {one.name: one.under(settings).model_dump(mode="json", exclude_unset=True) for one in tried}
+    plain = _under(tried, settings)
 
     def inject(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = {name: Settings.model_validate(own) for name, own in plain.items()}
@@ -353,7 +361,9 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
     samples = read_samples(packed)
     model = fit(samples)
     error = measure(samples, request.settings.weights)
-    present = _present(decisions, request.settings)
+    present = SettingsCandidate(
+        PRESENT, _present(decisions, request.settings), request.settings.guardrails.max_unloads_per_turn
+    )
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
     by_name = {one.name: one for one in tried}
     replays = _Replays(spark, packed, {now: then for then, now in pairwise(windows)}, by_name, request, model)

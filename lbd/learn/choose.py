@@ -42,6 +42,10 @@ AIMS = (2.0, 3.5, 5.0)
 """least-moves: points around the level within which a plan leaves its brokers. Its thresholds are from the level, which
 is in the middle: half of those above, which are between brokers."""
 
+MOVES_A_TURN = (2, 4)
+"""Beside as many as are allowed now. Each move shows what it did before the next is chosen: two in a turn leave 0.65 of
+moves x gap in the median of seven weeks (docs/decisions/0021-forecast.md)."""
+
 NOISE_DEVIATIONS = 2.5
 """A low threshold is so many deviations of a difference of two samples at least: one sample in a hundred of a level
 pair passes it, and hit counts want several in a row. Whether that moves too much is for the replays to say, which have
@@ -55,59 +59,81 @@ TUNABLE: dict[str, type[Tunable]] = {one.name: one for one in (AvgShedderSetting
 
 @dataclass(frozen=True)
 class SettingsCandidate:
-    """Settings of a strategy, and what they are called."""
+    """Settings of a strategy and the most moves of a turn (``guardrails.max_unloads_per_turn``), and their name."""
 
     name: str
     settings: Tunable
+    moves_a_turn: int | None = None
 
     @property
     def values(self) -> dict[str, Any]:
         """As in lbd.yaml."""
         strategy = type(self.settings).name
-        return {"strategy": strategy, strategy_section(strategy): self.settings.model_dump(mode="json")}
+        own = self.settings.model_dump(mode="json")
+        return {"strategy": strategy, strategy_section(strategy): own, "guardrails": self.guardrails}
+
+    @property
+    def guardrails(self) -> dict[str, Any]:
+        """As in lbd.yaml."""
+        return {"max_unloads_per_turn": self.moves_a_turn}
 
     def under(self, settings: Settings) -> Settings:
         """The settings of a replay: everything else as given."""
-        return settings.model_copy(
-            update={"strategy": type(self.settings).name, strategy_section(type(self.settings).name): self.settings}
-        )
+        strategy = type(self.settings).name
+        guardrails = settings.guardrails.model_copy(update=self.guardrails)
+        changes = {"strategy": strategy, strategy_section(strategy): self.settings, "guardrails": guardrails}
+        return settings.model_copy(update=changes)
+
+    def slower(self, moves: int) -> SettingsCandidate:
+        """The same with so many moves a turn."""
+        return SettingsCandidate(f"{self.name}, {counted(moves, 'move')} a turn", self.settings, moves)
 
 
 def candidates(
-    present: Tunable, noise_points: float, number: int, seed: int, others: Sequence[str] = ()
+    present: SettingsCandidate, noise_points: float, number: int, seed: int, others: Sequence[str] = ()
 ) -> tuple[SettingsCandidate, ...]:
-    """``number`` candidates, the present settings and the defaults first, none twice.
+    """``number`` candidates, none twice: first the present settings, the defaults, and both with fewer moves a turn.
 
     ``noise_points`` is the standard deviation of one broker's samples; thresholds too low for it are not tried.
     ``others`` are strategies to try beside the present one, keys of :data:`TUNABLE`; each gets an equal share.
     """
-    strategies = [type(present).name, *(name for name in others if name != type(present).name)]
-    by_key = {_key(present): SettingsCandidate(PRESENT, present)}
-    for name in strategies:
-        default = TUNABLE[name]()
-        by_key.setdefault(
-            _key(default), SettingsCandidate(DEFAULT if name == strategies[0] else f"{name}, {DEFAULT}", default)
-        )
+    allowed, name_now = present.moves_a_turn, type(present.settings).name
+    fewer = [moves for moves in MOVES_A_TURN if allowed is None or moves < allowed]
+    strategies = [name_now, *(name for name in others if name != name_now)]
+    defaults = [
+        SettingsCandidate(DEFAULT if name == name_now else f"{name}, {DEFAULT}", TUNABLE[name](), allowed)
+        for name in strategies
+    ]
+    by_key: dict[str, SettingsCandidate] = {}
+    for one in (present, *defaults):
+        by_key.setdefault(_key(one), one)
+    for one in [known.slower(moves) for moves in fewer for known in by_key.values()]:
+        by_key.setdefault(_key(one), one)
     random = np.random.default_rng(seed)
     for at, name in enumerate(strategies):
-        base = present if name == type(present).name else TUNABLE[name]()
+        base = present.settings if name == name_now else TUNABLE[name]()
         until = len(by_key) + (number - len(by_key)) // (len(strategies) - at)
-        for changes in _drawn(base, list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5)), until, random):
+        grid = list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5))
+        for changes, moves in _drawn(base, grid, fewer, until, random):
             if len(by_key) >= until:
                 break
-            settings = base.model_copy(update=changes)
-            by_key.setdefault(_key(settings), SettingsCandidate(_name(name, changes), settings))
+            drawn = SettingsCandidate(_name(name, changes), base.model_copy(update=changes), allowed)
+            drawn = drawn.slower(moves) if moves else drawn
+            by_key.setdefault(_key(drawn), drawn)
     return tuple(by_key.values())[: max(number, 1)]
 
 
 def _drawn(
-    base: Tunable, grid: list[dict[str, float]], number: int, random: np.random.Generator
-) -> Iterator[dict[str, float]]:
-    """Those that differ from the base in one value, as many as :data:`ALONE_SHARE` allows, and then any."""
+    base: Tunable, grid: list[dict[str, float]], fewer: Sequence[int], number: int, random: np.random.Generator
+) -> Iterator[tuple[dict[str, float], int]]:
+    """Those that differ from the base in one value, as many as :data:`ALONE_SHARE` allows, and then any, each with its
+    moves a turn: one of ``fewer``, or 0 for as many as now.
+    """
     order = [grid[at] for at in random.permutation(len(grid)).tolist()]
+    moves = random.choice([0, *fewer], len(order)).tolist()
     alone = [one for one in order if sum(getattr(base, key) != value for key, value in one.items()) == 1]
-    yield from alone[: round(number * ALONE_SHARE)]
-    yield from order
+    yield from ((one, 0) for one in alone[: round(number * ALONE_SHARE)])
+    yield from zip(order, moves, strict=True)
 
 
 def _avg_shedder(least_points: float) -> Iterator[dict[str, float]]:
@@ -133,8 +159,8 @@ def _least_moves(least_points: float) -> Iterator[dict[str, float]]:
 _GRIDS = {AvgShedderSettings.name: _avg_shedder, LeastMovesSettings.name: _least_moves}
 
 
-def _key(settings: Tunable) -> str:
-    return f"{type(settings).name} {settings.model_dump_json()}"
+def _key(one: SettingsCandidate) -> str:
+    return f"{type(one.settings).name} {one.moves_a_turn} {one.settings.model_dump_json()}"
 
 
 def _name(strategy: str, values: Mapping[str, float]) -> str:

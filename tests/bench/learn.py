@@ -25,6 +25,7 @@ from lbd.learn.choose import (
     PARTS,
     PRESENT,
     Choice,
+    SettingsCandidate,
     candidates,
     choose,
     cost,
@@ -45,7 +46,6 @@ from tests.bench.weeks import SETTINGS, SHAPES, WARM_MINUTES, day, week
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lbd.learn.choose import SettingsCandidate
     from lbd.learn.incidents import Harm
     from lbd.learn.replay import Figures
     from lbd.learn.window import Window
@@ -92,7 +92,8 @@ def line(shape: str, seed: int, tried: int, parts: Sequence[int]) -> Line:
     found = week(shape, seed, DAYS)
     windows = {number: day(found.kept, number) for number in range(1, DAYS)}
     model = learned(windows.values())
-    drawn = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), tried, 1)
+    present = SettingsCandidate(PRESENT, AvgShedderSettings())
+    drawn = candidates(present, float(np.median(model.noise[:, CPU])), tried, 1)
     by_name, numbers = {one.name: one for one in drawn}, list(windows)
 
     def replayed(names: Sequence[str], over: Sequence[int]) -> dict[str, dict[int, Figures]]:

@@ -202,10 +202,12 @@ class TestKnownTruth:
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
         from lbd.learn import report as written
 
-        tried = {**found.tried, "another": SettingsCandidate("another", AvgShedderSettings(low_threshold=17.0))}
+        tried = {**found.tried, "another": SettingsCandidate("another", AvgShedderSettings(low_threshold=17.0), 2)}
         choice = replace(found.choice, recommended="another", why="of a test")
         written.write(replace(found, tried=tried, choice=choice), tmp_path, 1000.0)
         proposed = yaml.safe_load((tmp_path / "proposal.yaml").read_text())
+        assert proposed["guardrails"] == {"max_unloads_per_turn": 2}
+        assert "# guardrails.max_unloads_per_turn is lbd's own" in (tmp_path / "broker.conf").read_text()
         with (
             fake_pulsar.hot_broker() as pulsar,
             running(tmp_path, {**settings_for(pulsar, tmp_path), **proposed}) as daemon,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from lbd.config import Settings
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.learn.choose import (
@@ -16,6 +17,7 @@ from lbd.learn.choose import (
     LOW_THRESHOLDS,
     NOISE_DEVIATIONS,
     PRESENT,
+    SettingsCandidate,
     better_half,
     candidates,
     choose,
@@ -32,7 +34,7 @@ from lbd.permit.budget import Sent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lbd.learn.choose import Choice
+    from lbd.learn.choose import Choice, Tunable
 
 DAY = Figures(1.0, 10, 100, 5.0, 20.0, 25.0, 60.0, 0, 0.0)
 """Ten moves in a day, and 20 points apart for a twentieth of it."""
@@ -45,6 +47,11 @@ def course(at: Sequence[float], gaps: Sequence[float], moves: Sequence[str] = ()
     return Course(np.array(at, dtype=np.float64), points, sent, 100)
 
 
+def inforce(settings: Tunable | None = None, moves_a_turn: int | None = None) -> SettingsCandidate:
+    """Settings in force, else the defaults."""
+    return SettingsCandidate(PRESENT, settings or AvgShedderSettings(), moves_a_turn)
+
+
 def chosen_from(results: dict[str, dict[int, Figures]], windows: Sequence[int]) -> Choice:
     """The choice where noise changes nothing."""
     return choose(results, {name: results[name] for name in (PRESENT, *shortlist(results, windows))}, windows)
@@ -55,21 +62,41 @@ class TestCandidates:
 
     def test_the_present_ones_and_the_defaults_come_first(self):
         """And nothing is there twice, whatever is drawn."""
-        present = AvgShedderSettings(low_threshold=20.0)
+        present = inforce(AvgShedderSettings(low_threshold=20.0))
         found = candidates(present, 1.0, 60, 1)
 
         assert [one.name for one in found[:2]] == [PRESENT, DEFAULT]
-        assert found[0].settings == present
-        assert len({one.settings.model_dump_json() for one in found}) == len({one.name for one in found}) == 60
+        assert found[0] == present
+        assert len({str(one.values) for one in found}) == len({one.name for one in found}) == 60
 
     def test_the_defaults_in_force_are_tried_once(self):
         """They are the present ones."""
-        assert DEFAULT not in {one.name for one in candidates(AvgShedderSettings(), 1.0, 60, 1)}
+        assert DEFAULT not in {one.name for one in candidates(inforce(), 1.0, 60, 1)}
+
+    @pytest.mark.parametrize(
+        ("allowed", "tried"), [(None, {None, 2, 4}), (10, {10, 2, 4}), (4, {4, 2}), (2, {2}), (1, {1})]
+    )
+    def test_fewer_moves_a_turn_are_tried(self, allowed: int | None, tried: set[int | None]):
+        """Never more than the operator allows; the present settings with each of them first, and others with any."""
+        fewer = sorted(tried - {allowed}, key=str)
+        found = candidates(inforce(moves_a_turn=allowed), 1.0, 60, 1)
+
+        assert [one.name for one in found[1 : 1 + len(fewer)]] == [f"present, {moves} moves a turn" for moves in fewer]
+        assert {one.moves_a_turn for one in found} == tried
+        assert {one.moves_a_turn for one in found if one.name.startswith("low")} == tried
+
+    def test_a_replay_has_all_other_limits(self):
+        """Of the settings it is under only the strategy's and the moves of a turn change."""
+        settings = Settings.model_validate({"guardrails": {"max_unloads_per_hour": 7}})
+        own = inforce(LeastMovesSettings(aim_points=2.0)).slower(2).under(settings)
+
+        assert (own.strategy, own.least_moves.aim_points) == ("least-moves", 2.0)
+        assert own.guardrails == settings.guardrails.model_copy(update={"max_unloads_per_turn": 2})
 
     @pytest.mark.parametrize("noise", [0.0, 1.0, 2.0, 3.0, 50.0])
     def test_noise_alone_must_move_no_bundle(self, noise: float):
         """No lower threshold than four deviations of a difference is drawn, or else the highest there is."""
-        drawn = candidates(AvgShedderSettings(), noise, 60, 1)[1:]
+        drawn = [one for one in candidates(inforce(), noise, 60, 1) if one.name.startswith("low")]
         least = min(NOISE_DEVIATIONS * noise * 2**0.5, LOW_THRESHOLDS[-1])
 
         assert drawn
@@ -80,7 +107,8 @@ class TestCandidates:
         present = AvgShedderSettings(low_threshold=18.0, hit_count_low=12)
         differ = [
             sum(value != getattr(present, key) for key, value in one.settings.model_dump().items())
-            for one in candidates(present, 0.5, 32, 1)[2:]
+            for one in candidates(inforce(present), 0.5, 32, 1)
+            if one.name.startswith("low") and one.moves_a_turn is None
         ]
 
         assert differ.count(1) == 16
@@ -88,7 +116,7 @@ class TestCandidates:
 
     def test_the_same_seed_draws_the_same(self):
         """And another seed others."""
-        first, again, other = (candidates(AvgShedderSettings(), 1.0, 20, seed) for seed in (1, 1, 2))
+        first, again, other = (candidates(inforce(), 1.0, 20, seed) for seed in (1, 1, 2))
 
         assert first == again != other
 
@@ -462,7 +490,7 @@ class TestLeastMoves:
 
     def test_it_gets_its_share(self):
         """Half of what is tried, its defaults among them; under names that tell it."""
-        found = candidates(AvgShedderSettings(), 1.0, 20, 1, ["least-moves"])
+        found = candidates(inforce(), 1.0, 20, 1, ["least-moves"])
         others = [one for one in found if one.name.startswith("least-moves")]
 
         assert (len(found), others[0].name) == (20, "least-moves, default")
@@ -471,6 +499,6 @@ class TestLeastMoves:
 
     def test_one_in_force_is_tried_alone(self):
         """AvgShedder is not, unless somebody asks."""
-        found = candidates(LeastMovesSettings(), 1.0, 20, 1)
+        found = candidates(inforce(LeastMovesSettings()), 1.0, 20, 1)
 
         assert {one.values["strategy"] for one in found} == {"least-moves"}
