@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections import Counter
@@ -109,6 +110,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         order = [*ONE_WORKER, ""]
         items.sort(key=lambda item: order.index(group_of(item.nodeid)))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay to the end: a collection of garbage that looked at them again took 0.4 s."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
