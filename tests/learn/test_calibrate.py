@@ -230,9 +230,10 @@ class TestPoorHistories:
                 {"hours": 5, "load": [{"name": "n", "mib_per_second": 0, "bundles": 8}]},
                 "no sample shows how cpu follows",
             ),
-            (
+            pytest.param(
                 {"hours": 5, "load": [{"name": "n", "mib_per_second": 90, "bundles": 8}]},
                 "no sample shows how cpu follows",
+                marks=pytest.mark.soak,
             ),
         ],
         ids=["short", "no traffic", "traffic that never changes"],
@@ -289,6 +290,7 @@ def test_the_command(proposed: tuple[Path, subprocess.CompletedProcess[str]]):
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.soak
 def test_sigterm_leaves_nothing_behind(history: Path, tmp_path: Path):
     """As of a unit that is stopped: no word of Java's, no directory, and no process."""
     out = tmp_path / "calibration"

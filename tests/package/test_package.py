@@ -16,7 +16,9 @@ import yaml
 
 from tests.package.conftest import COMMIT, PLAIN, ROOT, run
 
-PYTHONS = ("3.11", pytest.param("3.12", marks=pytest.mark.soak), "3.13")
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHONS = [pytest.param(one, marks=[pytest.mark.soak] if one != OWN else []) for one in ("3.11", "3.12", "3.13")]
+"""Of this one the release has the installation already; CI runs on the oldest and on the newest."""
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
@@ -50,7 +52,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(release: Path):
 @pytest.fixture(scope="session", params=PYTHONS)
 def installed(request: pytest.FixtureRequest, release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of a bare virtual environment, made as the image is made: the release's own, else of its sdist."""
-    if request.param == f"{sys.version_info.major}.{sys.version_info.minor}":
+    if request.param == OWN:
         return release / "venv" / "bin"
     interpreter = python(request.param)
     if interpreter is None:

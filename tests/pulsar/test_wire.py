@@ -14,6 +14,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -55,13 +56,13 @@ def sized(body: bytes, head: bytes = OK) -> bytes:
     return head + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
+@cache
 def bomb(layers: int) -> bytes:
     """128 MiB of zeros, packed so often."""
-    packed, packer = b"", zlib.compressobj(9, wbits=31)
-    packed = b"".join(packer.compress(bytes(MIB)) for _ in range(128)) + packer.flush()
-    for _ in range(layers - 1):
-        packed = gzip.compress(packed)
-    return packed
+    if layers > 1:
+        return gzip.compress(bomb(layers - 1))
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join(packer.compress(bytes(MIB)) for _ in range(128)) + packer.flush()
 
 
 @dataclass

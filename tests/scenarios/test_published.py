@@ -14,7 +14,9 @@ from tests.scenarios.runs import run
 SEEDS = (1, 2, 3, 4, 5)
 LONG = {"day", "hundred-new", "month"}
 
-every_seed = pytest.mark.parametrize("seed", SEEDS)
+every_seed = pytest.mark.parametrize(
+    "seed", [*SEEDS[:2], *(pytest.param(seed, marks=pytest.mark.soak) for seed in SEEDS[2:])]
+)
 
 
 @pytest.mark.parametrize("name", sorted(set(shipped()) - LONG))

@@ -81,6 +81,7 @@ def test_by_reports_it_waits_for_samples(cluster: FakePulsar, tmp_path: Path, mo
 
 
 JUMP_MINUTES = 10
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))]
 STOCK = {"profile": "stock", "interval_seconds": 60}
 """As often as there is a new sample: Pulsar's own leader looks no more often."""
 
@@ -116,7 +117,7 @@ def relief(brokers: int, seed: int, **changes: Any) -> tuple[float, int]:
 
 @pytest.mark.parametrize("strategy", ["avg-shedder", "least-moves"])
 @pytest.mark.parametrize("brokers", [3, 10])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_broker_that_gets_hot_is_relieved_within_four_minutes(strategy: str, brokers: int, seed: int):
     """Sooner than by Pulsar's AvgShedder, which has its samples at the same time, and hardly with more moves."""
     seconds, moves = relief(brokers, seed, strategy=strategy)
@@ -166,7 +167,7 @@ def joined(seed: int, cold_times: float, strategy: str) -> tuple[float, list[tup
 
 
 @pytest.mark.parametrize("strategy", ["avg-shedder", "least-moves"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_broker_that_joins_is_filled_within_four_minutes(strategy: str, seed: int):
     """Its first bundle comes alone, the next ones when it has warmed up; a warm one gets them sooner, and no fewer."""
     seconds, begun = joined(seed, COLD_TIMES, strategy)
