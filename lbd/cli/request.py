@@ -21,8 +21,9 @@ from lbd.text import duration_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lbd.api.client import Client, Command
+    from lbd.api.client import Client
     from lbd.config import Settings
+    from lbd.store.control import Request
 
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
     )
 
 
-def send_command(client: Client, command: Command) -> dict[str, Any]:
+def send_command(client: Client, command: Request) -> dict[str, Any]:
     """The response, or the result of a command that was refused or failed; waits up to the command's timeout."""
     waiting = duration_text(command.expires_at - command.at)
     click.echo(f"Asked {client.name}; waiting up to {waiting} for its answer.", err=True)
@@ -50,7 +51,7 @@ def send_command(client: Client, command: Command) -> dict[str, Any]:
 
 
 @contextmanager
-def handing(settings: Settings, api_url: str | None) -> Iterator[Callable[[Command], RequestResult]]:
+def handing(settings: Settings, api_url: str | None) -> Iterator[Callable[[Request], RequestResult]]:
     """A callable that executes a command and returns its result: in an lbd that runs, else in this process.
 
     Raises :class:`~lbd.errors.RefusedError` if another lbd has locked the state directory since.
