@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lbd.api.shapes import Applied
 from lbd.cli import remote
-from lbd.cli.options import api_option, format_option, settings_options, timeout_option
+from lbd.cli.options import remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, shared_notes, table, without_notes
 from lbd.cli.request import by, lbd_client, one_line, print_note
 from lbd.cli.status_text import console
@@ -37,9 +37,7 @@ def _plan_of_now(settings: Settings) -> PlanDocument:
 
 
 @click.command("plan")
-@api_option
-@format_option
-@settings_options
+@remote_options
 def plan(read: Read, form: str, api_url: str | None) -> None:
     """Show the plan that the running lbd proposes (mode: approve), with its id, or what a turn would move now.
 
@@ -97,9 +95,7 @@ def _sentence(plan: PlanDocument) -> str:
 @click.argument("name", metavar="ID")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, stored with each move.")
 @timeout_option
-@api_option
-@format_option
-@settings_options
+@remote_options
 @click.pass_context
 def apply(
     ctx: click.Context,

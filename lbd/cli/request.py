@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from lbd.bundles import TopicBundle
-from lbd.cli.render import plain
+from lbd.cli.render import json_out, plain
 from lbd.errors import ObserveError, UsageError
 from lbd.files import user_name
 from lbd.model import brokers_named
@@ -121,6 +121,15 @@ def override_reason(override: str | None) -> str | None:
     if reason == "":
         raise UsageError("--override: the reason is empty; say why limits may be passed")
     return reason
+
+
+def print_result(form: str, value: object, sentence: str, show: Callable[[], object] = lambda: None) -> None:
+    """Print a result, as JSON or as ``show`` prints it, and its sentence as a note."""
+    if form == "json":
+        json_out(value)
+    else:
+        show()
+    print_note(form, sentence)
 
 
 def print_note(form: str, sentence: str) -> None:
