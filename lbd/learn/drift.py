@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from lbd.config import strategy_section
 from lbd.learn.replay import Figures, as_recorded, gap_figures, pooled
 from lbd.learn.window import pack
-from lbd.store.history import day_rows
-from lbd.store.history_tables import VERSION, schema
+from lbd.store.history import Folder, day_rows
+from lbd.store.history_tables import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
     """
     since: float | None = None
     found: list[Figures] = []
-    for day in sorted((history / f"v{VERSION}" / "decisions").glob("day=*")):
+    for day in Folder(history).days("decisions"):
         rounds = day_rows(day, "decisions", after)
         times = [at.timestamp() for at in rounds["t"].to_pylist()]
         decided = rounds["strategy"].to_pylist(), rounds["settings"].to_pylist()
@@ -53,7 +53,7 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
         if since != before:
             found = []
         if since is not None and rounds.num_rows:
-            found.append(_figures(rounds.slice(bisect_left(times, since)), history, day.name, weights))
+            found.append(_figures(rounds.slice(bisect_left(times, since)), Folder(history), day.name, weights))
     return Drift(since, pooled(found)) if since is not None else None
 
 
@@ -88,10 +88,10 @@ def _has(strategy: str | None, settings: str | None, changes: Sequence[ChangedSe
     return all(values.get(change.key) == change.proposed for change in changes)
 
 
-def _figures(rounds: pa.Table, history: Path, day: str, weights: Weights) -> Figures:
+def _figures(rounds: pa.Table, history: Folder, day: str, weights: Weights) -> Figures:
     """The figures of rounds of a day, one at least, as a calibration has them of a window."""
     since = rounds["t"][0].as_py().timestamp()
-    samples = day_rows(history / f"v{VERSION}" / "broker_rounds" / day, "broker_rounds", since)
+    samples = day_rows(history.table("broker_rounds") / day, "broker_rounds", since)
     brokers = rounds["brokers"].combine_chunks()
     reported = pa.table({"t": rounds["t"].take(pc.list_parent_indices(brokers)), "broker": pc.list_flatten(brokers)})
     window = pack(reported.join(samples, ["t", "broker"]), schema("bundle_rounds").empty_table())
