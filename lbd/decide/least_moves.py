@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from lbd.decide.candidates import Offers
 from lbd.decide.cover import cheapest
 from lbd.decide.load_estimate import other_work, survey
-from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings
 from lbd.load import scoring
 from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
@@ -43,11 +43,10 @@ FIRST_PART = (
 )
 
 
-class LeastMovesSettings(StrategySettings):
+class LeastMovesSettings(HitSettings):
     """Settings of ``strategy: least-moves``."""
 
     name = "least-moves"
-    assumed = "hit counts taken as reached"
     wants_slopes = True
 
     low_threshold: float = Field(
@@ -86,21 +85,10 @@ class LeastMovesSettings(StrategySettings):
             raise ValueError(f"high_threshold {high:g} is below low_threshold {low:g}; wanted at least as much")
         return self
 
-    def eager(self) -> LeastMovesSettings:
-        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
-        return self.model_copy(
-            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
-        )
-
     @property
     def gap_points(self) -> float:
         """Highest - lowest from which anything moves: what AvgShedder's low threshold of 15 is to 7.5."""
         return 2 * self.low_threshold
-
-    @property
-    def wanted_hits(self) -> Hits:
-        """Hit counts at which a broker fires."""
-        return Hits(self.hit_count_low, self.hit_count_high)
 
 
 # --- hits: brokers that are too far from the level, and for how long; hit counts as AvgShedder's
