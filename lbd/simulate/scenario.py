@@ -362,7 +362,7 @@ def layered(below: Below, settings: Settings, overrides: Mapping[str, object], o
     values: dict[str, Any] = {}
     for source in (below.settings, settings.model_dump(exclude_unset=True), *map(nested, overrides.items())):
         values = over(values, source)
-    origins = {**dict.fromkeys((key for key, _ in flat(below.settings)), below.where), **origins}
+    origins = {**origins, **{key: below.where for key, _ in flat(below.settings) if key not in origins}}
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
