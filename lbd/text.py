@@ -52,6 +52,14 @@ def duration_text(seconds: float) -> str:
     return f"{whole} s"
 
 
+SHOWN_CHARACTERS = 100
+
+
+def shown(text: str) -> str:
+    """What somebody wrote, in quotes, and not all of it where it is long."""
+    return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…")
+
+
 def local(at: float, zone: tzinfo | None = None) -> str:
     """A time of this machine's clock in ISO seconds; a number that is no time is shown as it is."""
     return _formatted(at, zone, lambda time: time.strftime("%Y-%m-%dT%H:%M:%S"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbd.act.fence import Fence
 from lbd.act.ownership import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Ownership
+from lbd.act.unload import OPEN_AFTER_RESTART
 from lbd.bundles import missing, parse_boundaries, range_in_name, range_name
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
 from lbd.model import bundle_namespace
@@ -25,7 +26,6 @@ PROOF_SECONDS = 5.0
 REFUSED_SECONDS = 0.3
 OWNER_SECONDS = 0.3
 
-OPEN_AFTER_RESTART = "found open after a restart"
 UNOWNED = "nobody owns it; for a split the leader would place it, unchecked: lbd place --apply does it first"
 
 

@@ -65,7 +65,7 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
         drains(backend),
         previews(backend),
     )
-    change = (changing(backend, changes), commands(backend, runner), draining(backend, changes, runner))
+    change = (changing(backend, changes), commands(runner), draining(backend, changes, runner))
     for router in (
         *read,
         *change,

@@ -26,6 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from lbd.api.client import NAMES, OWN
 from lbd.api.problems import ProblemError, problem
 from lbd.api.read import Part, last_turn
 from lbd.api.shapes import (
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from lbd.api.token import Caller
     from lbd.store.control import Request
     from lbd.store.proposal import Proposal
+
+    Respond = Callable[[Request, RequestResult], object]
 
 
 KEPT = 1000
@@ -367,15 +370,21 @@ class Runner:
         request: HttpRequest,
         key: str | None,
         body: CommandBody,
-        command: Request,
-        respond: Callable[[RequestResult], object] = lambda result: result,
+        kind: type[Request],
+        respond: Respond = lambda _, result: result,
+        **others: object,
     ) -> Response:
-        """``respond`` makes the response of a result with exit code 0."""
+        """Run a command of this kind, which has its fields from the signed body, and ``others`` that no body has.
+
+        ``respond`` makes the response of the command and a result with exit code 0.
+        """
+        body, now = signed(request, body), self._backend.now()
+        fields = {name: getattr(body, NAMES.get(name, name)) for name in kind.__struct_fields__ if name not in OWN}
+        times = {"at": now, "expires_at": now + body.timeout_seconds}
+        command = msgspec.convert({"id": new_id()[0], **fields, **times, **others}, kind)
         return self._changes.make(request, key, body, lambda: self._result(request, command, respond))
 
-    def _result(
-        self, request: HttpRequest, command: Request, respond: Callable[[RequestResult], object]
-    ) -> tuple[str, Response]:
+    def _result(self, request: HttpRequest, command: Request, respond: Respond) -> tuple[str, Response]:
         """A response that is returned is kept under the key; an error that is raised is not: nothing was begun."""
         result, untouched = self._backend.ask(
             command, lambda: self._ending.is_set() or from_thread.run(request.is_disconnected)
@@ -384,7 +393,7 @@ class Runner:
             gone = not self._ending.is_set() and from_thread.run(request.is_disconnected)
             return self._unanswered(command, gone=gone, untouched=untouched)
         if result.exit_code == 0:
-            return result.sentence, answer(respond(result))
+            return result.sentence, answer(respond(command, result))
         members = msgspec.to_builtins(result)
         if isinstance(command, PlanRequest):
             members["moves"] = members.pop("placed", [])
@@ -406,13 +415,7 @@ class Runner:
         return words, problem(status, words, **members)
 
 
-def _times(backend: Backend, body: CommandBody) -> tuple[float, float]:
-    """Now, and when the command expires; epoch seconds."""
-    now = backend.now()
-    return now, now + body.timeout_seconds
-
-
-def commands(backend: Backend, runner: Runner) -> APIRouter:
+def commands(runner: Runner) -> APIRouter:
     """One unload, a placement, a split: each is executed to its end."""
     router = APIRouter(prefix="/v1", tags=["changing"])
 
@@ -420,24 +423,18 @@ def commands(backend: Backend, runner: Runner) -> APIRouter:
     def unload(request: HttpRequest, body: UnloadBody, key: Key = None) -> Response:
         """Unload a bundle to a broker, and verify that it landed there; 409 refused, 502 failed or elsewhere."""
         bounds(body.bundle)
-        body = signed(request, body)
-        wanted = (body.bundle, body.destination, body.override, body.owner)
-        return runner.run(request, key, body, UnloadRequest(new_id()[0], *wanted, *_times(backend, body)))
+        return runner.run(request, key, body, UnloadRequest)
 
     @router.post("/place")
     def place(request: HttpRequest, body: PlaceBody, key: Key = None) -> Response:
         """Place the unowned bundles of these; owned ones stay. 409: one could not be placed, 502: it is elsewhere."""
-        body = signed(request, body)
-        wanted = (body.targets, body.strategy, body.owner)
-        return runner.run(request, key, body, PlaceRequest(new_id()[0], *wanted, *_times(backend, body)))
+        return runner.run(request, key, body, PlaceRequest)
 
     @router.post("/split")
     def split(request: HttpRequest, body: SplitBody, key: Key = None) -> Response:
         """Split a bundle, and read the new boundaries back. It cannot be undone."""
         bounds(body.bundle)
-        body = signed(request, body)
-        wanted = (body.bundle, body.broker, body.algorithm, tuple(body.positions), body.override, body.owner)
-        return runner.run(request, key, body, SplitRequest(new_id()[0], *wanted, *_times(backend, body)))
+        return runner.run(request, key, body, SplitRequest)
 
     return router
 
@@ -502,24 +499,21 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
 
         Where the others cannot do without it nothing is begun (409). A drain that is in force goes on.
         """
-        body = signed(request, body)
-        wanted = (body.broker, body.for_seconds, body.reason, body.override, body.owner)
-        command = DrainRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
 
-        def begun(result: RequestResult) -> Started:
+        def begun(command: Request, result: RequestResult) -> Started:
             drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
             return Started(body.broker, result.sentence, command.at, drain)
 
-        return runner.run(request, key, body, command, begun)
+        return runner.run(request, key, body, DrainRequest, begun)
 
     @router.post("/fill")
     def fill(request: HttpRequest, body: FillBody, key: Key = None) -> Response:
         """Begin to bring a broker up to the mean, by a slice of each one above it."""
-        body = signed(request, body)
-        wanted = (body.broker, body.override, body.owner)
-        command = FillRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
-        at = command.at
-        return runner.run(request, key, body, command, lambda result: Started(body.broker, result.sentence, at, None))
+
+        def begun(command: Request, result: RequestResult) -> Started:
+            return Started(body.broker, result.sentence, command.at, None)
+
+        return runner.run(request, key, body, FillRequest, begun)
 
     @router.post("/release")
     def release(request: HttpRequest, body: ReleaseBody, key: Key = None) -> Response:
@@ -587,10 +581,7 @@ def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
 
         lbd restarts nothing itself. 409 where one of them cannot be spared, or another rollout is under way.
         """
-        body = signed(request, body)
-        wanted = (tuple(body.brokers), body.executes, body.back_within_seconds, body.reason, body.owner)
-        command = RolloutRequest(new_id()[0], *wanted, *_times(backend, body), stop=body.stop)
-        return runner.run(request, key, body, command)
+        return runner.run(request, key, body, RolloutRequest)
 
     return reading, changing
 
@@ -633,13 +624,16 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         if backend.settings.approvers > 1 and caller is not None and not caller.name:
             raise ProblemError(403, "approvers: 2 needs a name that is proven; use a token of api.tokens_file")
         proposal = backend.planned(name)
-        moves = [derived(PlannedMove, move) for move in proposal.unloads] if proposal is not None else []
-        command = PlanRequest(new_id()[0], name, moves, body.reason, body.owner, *_times(backend, body))
         if proposal is None:
             return changes.make(request, key, body, lambda: _unknown(name, backend.proposal()))
+        moves = [derived(PlannedMove, move) for move in proposal.unloads]
         if not moves:
             return changes.make(request, key, body, lambda: ("nothing to move", answer(NO_MOVES)))
-        return runner.run(request, key, body, command, lambda done: Applied(0, done.sentence, done.placed or []))
+
+        def applied(_: Request, done: RequestResult) -> Applied:
+            return Applied(0, done.sentence, done.placed or [])
+
+        return runner.run(request, key, body, PlanRequest, applied, plan=name, moves=moves)
 
     return router
 

@@ -25,20 +25,7 @@ from lbd.store.status import running
 from lbd.text import duration_text
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from lbd.store.control import (
-        DrainRequest,
-        FillRequest,
-        PlaceRequest,
-        RolloutRequest,
-        SplitRequest,
-        UnloadRequest,
-    )
-
-    Command: TypeAlias = (
-        UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest | RolloutRequest
-    )
+    from lbd.store.control import Request
 
 UNAUTHORIZED = 401
 TIMEOUT_SECONDS = 30.0
@@ -50,7 +37,7 @@ NAMES = {"by": "owner", "owner": "broker", "seconds": "for_seconds"}
 """Fields of commands that have another name in the API."""
 
 OWN = {"id", "at", "expires_at", "kind", "plan", "moves", "rollout"}
-"""Fields of commands that the API has elsewhere, or not at all."""
+"""Fields of commands that a body of the API does not have."""
 
 OTHER_VERSION = ("Not Found", "Method Not Allowed", "Extra inputs are not permitted", "Field required")
 """What the API says of a route or a field that it does not know."""
@@ -86,7 +73,7 @@ class Client:
         except UnansweredError as error:
             raise ObserveError(str(error)) from error
 
-    def command(self, command: Command) -> dict[str, Any]:
+    def command(self, command: Request) -> dict[str, Any]:
         """The response to a command, or its :class:`RequestResult` where its exit code is not 0.
 
         A command whose connection ends is not sent again: an lbd that was killed may have executed it.

@@ -332,7 +332,7 @@ def _score_history(
 def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> SnapshotTold:
     """Brokers, and so many (``last``) bundles with most bytes/s, of one broker or namespace where one is named.
 
-    Raises :class:`UsageError` for a broker that gave no report.
+    Raises :class:`ProblemError` (404) for a broker that gave no report.
     """
     record = published.record
     if record.observation is None or record.decision is None:
@@ -354,7 +354,8 @@ def _selected_rows(observed: Snapshot, broker: str | None, namespace: str | None
     if broker is not None:
         at = observed.brokers.index().get(broker)
         if at is None:
-            raise UsageError(f"{broker}: no such broker in this round; there are {', '.join(observed.brokers.ids[:5])}")
+            there = ", ".join(observed.brokers.ids[:5])
+            raise ProblemError(404, f"{broker}: no such broker in this round; there are {there}")
         chosen &= observed.rows.owner() == at
     if namespace is not None:
         names = np.array([name == namespace for name in observed.namespaces.names], dtype=np.bool_)

@@ -81,7 +81,9 @@ def calibrate(
     """Learn from history which thresholds would have worked best, and write a proposal with its evidence.
 
     Replays the real strategy over the recorded history, closed loop, with many settings. Chooses on the first part of
-    the time and evaluates on the last part. Applies nothing. Exit code 3 if too much of the history is bad.
+    the time and evaluates on the last part. Proposes no settings that do worse than the present ones in incidents,
+    such as a lost or a hot broker, which are injected into the history. Applies nothing. Exit code 3 if too much of
+    the history is bad.
 
     \b
     Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from lbd.cli.drain import drain_sentence
-from lbd.cli.options import api_option, format_option, settings_options
+from lbd.cli.options import remote_options
 from lbd.cli.render import amount, bar, json_out, plain, table
 from lbd.cli.request import lbd_client
 from lbd.cli.request import read as read_response
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("capacity")
-@api_option
-@format_option
-@settings_options
+@remote_options
 def capacity(read: Read, form: str, api_url: str | None) -> None:
     """Show how many brokers the peak of the last day needs, so that all stay below capacity.max_score points.
 

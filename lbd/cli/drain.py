@@ -14,17 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from lbd.cli.options import (
-    Command,
-    api_option,
-    duration,
-    format_option,
-    override_option,
-    settings_options,
-    timeout_option,
-)
+from lbd.cli.options import Command, duration, override_option, remote_options, timeout_option
 from lbd.cli.render import amount, bar, json_out, plain, table
-from lbd.cli.request import by, full_name, lbd_client, one_line, override_reason, print_note
+from lbd.cli.request import by, full_name, lbd_client, one_line, override_reason, print_note, print_result
 from lbd.cli.status import local_leader
 from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
 from lbd.errors import ObserveError, UsageError
@@ -189,9 +181,7 @@ def pace_text(plan: DrainPlan) -> str:
 @respect_rest_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
-@api_option
-@format_option
-@settings_options
+@remote_options
 @click.pass_context
 def drain(
     ctx: click.Context,
@@ -231,7 +221,9 @@ def drain(
         ctx.exit(_release(settings, broker, one_line(reason), form, elsewhere))
     broker = full_name(broker, settings, api_url)
     if not applies:
-        ctx.exit(_show_drain(settings, broker, form, elsewhere, everything=everything))
+        plan = _looked("drain", settings, broker, elsewhere)
+        print_result(form, plan, drain_sentence(plan, broker, time.time()), lambda: show(plan, everything=everything))
+        ctx.exit(REFUSED if plan.cannot_spare or plan.hold is not None or plan.stay else 0)
     name, now = new_id()
     times = now, now + timeout_seconds
     request = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), *times, respect_rest=respect_rest)
@@ -245,9 +237,7 @@ def drain(
 @respect_rest_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
-@api_option
-@format_option
-@settings_options
+@remote_options
 @click.pass_context
 def fill(
     ctx: click.Context,
@@ -276,7 +266,9 @@ def fill(
     passes, settings = override_reason(override), read().settings
     elsewhere, broker = _elsewhere(settings, api_url), full_name(broker, settings, api_url)
     if not applies:
-        ctx.exit(_show_fill(settings, broker, form, elsewhere, everything=everything))
+        plan = _looked("fill", settings, broker, elsewhere)
+        print_result(form, plan, fill_sentence(plan, broker), lambda: show(plan, everything=everything))
+        ctx.exit(REFUSED if plan.hold is not None else 0)
     name, now = new_id()
     times = now, now + timeout_seconds
     request = FillRequest(name, broker, passes, by(), *times, respect_rest=respect_rest)
@@ -301,18 +293,6 @@ def _elsewhere(settings: Settings, api_url: str | None) -> Client | None:
     return remote.client(api_url, settings)
 
 
-def _show_drain(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
-    plan = _looked("drain", settings, broker, elsewhere)
-    _show(plan, form, drain_sentence(plan, broker, time.time()), everything=everything)
-    return REFUSED if plan.cannot_spare or plan.hold is not None or plan.stay else 0
-
-
-def _show_fill(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
-    plan = _looked("fill", settings, broker, elsewhere)
-    _show(plan, form, fill_sentence(plan, broker), everything=everything)
-    return REFUSED if plan.hold is not None else 0
-
-
 def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None) -> DrainPlan:
     if elsewhere is not None:
         from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
@@ -322,14 +302,6 @@ def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None
 
     look = showing.show_drain if kind == "drain" else showing.show_fill
     return showing.plan_json(look(settings, broker))
-
-
-def _show(plan: DrainPlan, form: str, sentence: str, *, everything: bool) -> None:
-    if form == "json":
-        json_out(plan)
-    else:
-        show(plan, everything=everything)
-    print_note(form, sentence)
 
 
 def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere: Client | None) -> int:
@@ -374,13 +346,13 @@ def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, a
         return FAILED
     if isinstance(work, int):
         return work
-    if form == "json":
-        json_out(work)
-    else:
-        for bundle in work.left[:LINES]:
-            print_note(form, remaining_text(bundle))
-    print_note(form, work.sentence)
+    print_result(form, work, work.sentence, lambda: _show_left(work))
     return work.exit_code
+
+
+def _show_left(work: Work) -> None:
+    for bundle in work.left[:LINES]:
+        click.echo(remaining_text(bundle))
 
 
 def _there(client: Client, request: DrainRequest | FillRequest, form: str, api_url: str | None) -> Work | int | None:

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from lbd.bundles import is_scalable
-from lbd.cli.options import api_option, duration, format_option, settings_options
+from lbd.cli.options import duration, remote_options
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.request import topic_bundles
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
@@ -346,9 +346,7 @@ DAY_SECONDS = 86_400.0
     metavar="DURATION",
     help="How far to look back: 15m, 2h, 7d.  [default: 1d]",
 )
-@api_option
-@format_option
-@settings_options
+@remote_options
 def explain(
     read: Read, form: str, what: str | None, last: int, since_seconds: float | None, api_url: str | None
 ) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from rich.text import Text
 
 from lbd.cli.options import duration, format_option, settings_options
-from lbd.cli.render import json_out, plain
+from lbd.cli.render import json_out, plain, shared_notes, without_notes
 from lbd.cli.split import show_splits
 from lbd.cli.status_text import common_end, console, room
 from lbd.model import Result, brokers_named
@@ -25,7 +25,7 @@ from lbd.store.state import StateDir
 from lbd.text import counted, local, zone_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from lbd.cli.options import Read
     from lbd.store.moves import MoveRecord
@@ -185,26 +185,29 @@ class _Row:
 def show_moves(moves: Sequence[MoveRecord]) -> None:
     """Print a line for each move: whole in a file or pipe, fitted to the width on a terminal.
 
-    Without room, the common end of broker names is omitted, and a long ``why`` gets a line of its own.
+    Without room, the common end of broker names is omitted, and a long ``why`` gets a line of its own. The notes that
+    several reasons share stand once below the moves.
     """
-    out, columns = console(), room()
-    end, rows = "", _rows(moves, "")
+    out, columns, shared = console(), room(), shared_notes(move.reason for move in moves)
+    end, rows = "", _rows(moves, "", shared)
     if sum(_widths(rows)) > columns:
         end = common_end(broker for move in moves for broker in (move.source, move.destination, move.owner) if broker)
-        rows = _rows(moves, end)
+        rows = _rows(moves, end, shared)
     widths = _widths(rows)
     for row in rows:
         out.print(_line(row, widths, columns))
+    for note, number in shared.items():
+        out.print(Text(plain(f"{number} of {counted(len(moves), 'move')}: {note}"), "dim"))
     if end:
         out.print(Text(f"brokers are named without {end}", "dim"))
 
 
-def _rows(moves: Sequence[MoveRecord], end: str) -> list[_Row]:
+def _rows(moves: Sequence[MoveRecord], end: str, shared: Container[str]) -> list[_Row]:
     header = _Row(f"time ({zone_name()})", "bundle", "source -> destination", "result", "s", "why", "dim")
-    return [header, *(_row(move, end) for move in moves)]
+    return [header, *(_row(move, end, shared) for move in moves)]
 
 
-def _row(move: MoveRecord, end: str) -> _Row:
+def _row(move: MoveRecord, end: str, shared: Container[str]) -> _Row:
     source, destination = (
         (move.source or "(nobody)").removesuffix(end),
         (move.destination or "(the broker chooses)").removesuffix(end),
@@ -215,7 +218,7 @@ def _row(move: MoveRecord, end: str) -> _Row:
         plain(f"{source} -> {destination}"),
         _label(move),
         f"{move.seconds:.2f}" if move.result is not None else "-",
-        plain("; ".join(_remarks(move, end))),
+        plain("; ".join(_remarks(move, end, shared))),
         _BAD if move.served == "no" else _COLOURS.get(move.result, _BAD),
     )
 
@@ -224,7 +227,7 @@ def _label(move: MoveRecord) -> str:
     return move.result.value if move.result is not None else "open"
 
 
-def _remarks(move: MoveRecord, end: str) -> Iterator[str]:
+def _remarks(move: MoveRecord, end: str, shared: Container[str]) -> Iterator[str]:
     """Remarks on the result, the unusual first."""
     if move.owner is not None and move.owner != move.destination:
         yield f"owner {move.owner.removesuffix(end)}"
@@ -233,7 +236,7 @@ def _remarks(move: MoveRecord, end: str) -> Iterator[str]:
     clients = move.clients_before, move.clients_after
     service = served_text(move.served, move.reconnect_seconds, *clients) if move.served in {"yes", "no"} else ""
     lost = move.served_detail if move.served == "no" else ""
-    yield from (part for part in (service, lost, move.detail, move.reason) if part)
+    yield from filter(None, (service, lost, move.detail, without_notes(move.reason, shared)))
 
 
 GAP = "  "

@@ -90,6 +90,11 @@ def api_option(command: Command) -> Command:
     return click.option("--api", "api_url", metavar="URL", help=words)(command)
 
 
+def remote_options(command: Command) -> Command:
+    """``--api``, ``--format``, ``--config`` and ``--admin-url``: those of a command that asks a running lbd."""
+    return api_option(format_option(settings_options(command)))
+
+
 def override_option(command: Command) -> Command:
     """``--override REASON``: pass limits, with the reason that is recorded."""
     words = "Pass limits such as cool-downs and a pause. Safety rules still hold."

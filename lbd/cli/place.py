@@ -9,8 +9,8 @@ import click
 from rich.text import Text
 
 from lbd.cli.options import api_option, format_option, settings_options, timeout_option
-from lbd.cli.render import json_out, plain, table
-from lbd.cli.request import by, handing, print_note
+from lbd.cli.render import plain, table
+from lbd.cli.request import by, handing, print_result
 from lbd.cli.status_text import console
 from lbd.errors import UsageError
 from lbd.model import Result
@@ -175,11 +175,7 @@ def place(
         report = remote.placed(remote.client(api_url, settings), targets, strategy)
     else:
         report = ask_recording(*query, recording) if recording else ask_cluster(*query)
-    if form == "json":
-        json_out(document(report))
-    else:
-        show_report(report)
-    print_note(form, sentence(report))
+    print_result(form, document(report), sentence(report), lambda: show_report(report))
     ctx.exit(REFUSED if report.unanswered else 0)
 
 
@@ -195,9 +191,5 @@ def _apply(
     request = PlaceRequest(name, list(targets), strategy, by(), now, now + timeout_seconds)
     with handing(settings, api_url) as hand_over:
         answer = hand_over(request)
-    if form == "json":
-        json_out(answer)
-    else:
-        show_placed(answer.placed or ())
-    print_note(form, answer.sentence)
+    print_result(form, answer, answer.sentence, lambda: show_placed(answer.placed or ()))
     return answer.exit_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +10,8 @@ from rich.text import Text
 
 from lbd.api.shapes import Applied
 from lbd.cli import remote
-from lbd.cli.options import api_option, format_option, settings_options, timeout_option
-from lbd.cli.render import amount, json_out, plain, table
+from lbd.cli.options import remote_options, timeout_option
+from lbd.cli.render import amount, json_out, plain, shared_notes, table, without_notes
 from lbd.cli.request import by, lbd_client, one_line, print_note
 from lbd.cli.status_text import console
 from lbd.errors import RefusedError
@@ -24,8 +23,6 @@ from lbd.text import counted, zoned
 from lbd.turn.record import PlanDocument, plan_document, proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbd.cli.options import Read
     from lbd.config import Settings
 
@@ -40,9 +37,7 @@ def _plan_of_now(settings: Settings) -> PlanDocument:
 
 
 @click.command("plan")
-@api_option
-@format_option
-@settings_options
+@remote_options
 def plan(read: Read, form: str, api_url: str | None) -> None:
     """Show the plan that the running lbd proposes (mode: approve), with its id, or what a turn would move now.
 
@@ -69,9 +64,8 @@ def print_plan(plan: PlanDocument) -> None:
         for move in plan.unloads:
             if (move.source, move.destination) == (source, destination):
                 rates = (amount(move.msg_rate), amount(move.throughput, 1e6, 1))
-                first, *notes = move.reason.split("; ")
-                reason = "; ".join((first, *(note for note in notes if note not in shared)))
-                rows.add_row(f"  {plain(move.bundle)}", *rates, f"{move.clients:,}", Text(plain(reason), "dim"))
+                reason = Text(plain(without_notes(move.reason, shared)), "dim")
+                rows.add_row(f"  {plain(move.bundle)}", *rates, f"{move.clients:,}", reason)
         out.print(rows)
     for note, number in shared.items():
         out.print(Text(plain(f"{number} of {counted(len(plan.unloads), 'bundle')}: {note}"), "dim"))
@@ -82,12 +76,6 @@ def print_plan(plan: PlanDocument) -> None:
             scores.add_row(plain(broker.id), amount(broker.score, digits=1), amount(after, digits=1))
         out.print(scores)
     out.print(Text(plain(_sentence(plan)), "bold"))
-
-
-def shared_notes(reasons: Iterable[str]) -> dict[str, int]:
-    """The notes that follow several reasons, each with the number of these reasons: the text says them once."""
-    notes = Counter(note for reason in reasons for note in dict.fromkeys(reason.split("; ")[1:]))
-    return {note: number for note, number in notes.items() if number > 1}
 
 
 def _sentence(plan: PlanDocument) -> str:
@@ -107,9 +95,7 @@ def _sentence(plan: PlanDocument) -> str:
 @click.argument("name", metavar="ID")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, stored with each move.")
 @timeout_option
-@api_option
-@format_option
-@settings_options
+@remote_options
 @click.pass_context
 def apply(
     ctx: click.Context,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,18 @@ def json_out(value: object) -> None:
 def plain(text: str) -> str:
     """One line without secrets and control characters: text from a file must not control the terminal."""
     return "".join(char if char.isprintable() else " " for char in redacted(text))
+
+
+def shared_notes(reasons: Iterable[str]) -> dict[str, int]:
+    """The notes that follow several reasons, each with the number of these reasons: the text says them once."""
+    notes = Counter(note for reason in reasons for note in dict.fromkeys(reason.split("; ")[1:]))
+    return {note: number for note, number in notes.items() if number > 1}
+
+
+def without_notes(reason: str, shared: Container[str]) -> str:
+    """A reason without the notes that are said once for several."""
+    first, *notes = reason.split("; ")
+    return "; ".join((first, *(note for note in notes if note not in shared)))
 
 
 def as_text(record: TurnResult, *, everything: bool) -> None:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from lbd.bundles import TopicBundle
-from lbd.cli.render import plain
+from lbd.cli.render import json_out, plain
 from lbd.errors import ObserveError, UsageError
 from lbd.files import user_name
 from lbd.model import brokers_named
@@ -21,8 +21,9 @@ from lbd.text import duration_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lbd.api.client import Client, Command
+    from lbd.api.client import Client
     from lbd.config import Settings
+    from lbd.store.control import Request
 
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
     )
 
 
-def send_command(client: Client, command: Command) -> dict[str, Any]:
+def send_command(client: Client, command: Request) -> dict[str, Any]:
     """The response, or the result of a command that was refused or failed; waits up to the command's timeout."""
     waiting = duration_text(command.expires_at - command.at)
     click.echo(f"Asked {client.name}; waiting up to {waiting} for its answer.", err=True)
@@ -50,7 +51,7 @@ def send_command(client: Client, command: Command) -> dict[str, Any]:
 
 
 @contextmanager
-def handing(settings: Settings, api_url: str | None) -> Iterator[Callable[[Command], RequestResult]]:
+def handing(settings: Settings, api_url: str | None) -> Iterator[Callable[[Request], RequestResult]]:
     """A callable that executes a command and returns its result: in an lbd that runs, else in this process.
 
     Raises :class:`~lbd.errors.RefusedError` if another lbd has locked the state directory since.
@@ -120,6 +121,15 @@ def override_reason(override: str | None) -> str | None:
     if reason == "":
         raise UsageError("--override: the reason is empty; say why limits may be passed")
     return reason
+
+
+def print_result(form: str, value: object, sentence: str, show: Callable[[], object] = lambda: None) -> None:
+    """Print a result, as JSON or as ``show`` prints it, and its sentence as a note."""
+    if form == "json":
+        json_out(value)
+    else:
+        show()
+    print_note(form, sentence)
 
 
 def print_note(form: str, sentence: str) -> None:

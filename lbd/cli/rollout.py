@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lbd.api.shapes import RolloutPlan, RolloutTold
-from lbd.cli.options import api_option, duration, format_option, settings_options, timeout_option
+from lbd.cli.options import duration, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
-from lbd.cli.request import by, full_name, lbd_client, one_line, print_note, read, send_command
+from lbd.cli.request import by, full_name, lbd_client, one_line, print_note, print_result, read, send_command
 from lbd.cli.status_text import console
 from lbd.errors import ObserveError, UsageError
 from lbd.store.control import FAILED, REFUSED, RequestResult, RolloutRequest, new_id
@@ -50,9 +50,7 @@ BACK_WITHIN_SECONDS = 900.0
 @click.option("--stop", is_flag=True, help="Stop the rollout that is under way: its drain is released.")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, for the log.")
 @timeout_option
-@api_option
-@format_option
-@settings_options
+@remote_options
 @click.pass_context
 def rollout(
     ctx: click.Context,
@@ -139,9 +137,7 @@ def _run(client: Client, request: RolloutRequest, command: str | None, form: str
     except KeyboardInterrupt:
         print_note(form, f"No longer watched: it goes on in {client.name}; lbd rollout --stop ends it.")
         return FAILED
-    if form == "json":
-        json_out(rollout)
-    print_note(form, rollout.sentence)
+    print_result(form, rollout, rollout.sentence)
     return rollout.exit_code
 
 

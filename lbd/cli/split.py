@@ -8,7 +8,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from lbd.cli.options import api_option, format_option, settings_options, timeout_option
+from lbd.cli.options import override_option, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
 from lbd.cli.request import by, handing, override_reason, print_note
 from lbd.cli.status_text import console
@@ -118,13 +118,9 @@ def _positions(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--positions", callback=_positions, metavar="HASH,...", help="Cut positions of specified_positions_divide."
 )
 @click.option("--apply", "applies", is_flag=True, help="Split, and read the new boundaries back. Cannot be undone.")
-@click.option(
-    "--override", metavar="REASON", help="Pass limits such as cool-downs and a pause. Safety rules still hold."
-)
+@override_option
 @timeout_option
-@api_option
-@format_option
-@settings_options
+@remote_options
 @click.pass_context
 def split(
     ctx: click.Context,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli import status_text as text
-from lbd.cli.options import api_option, duration, format_option, settings_options
+from lbd.cli.options import api_option, duration, format_option, remote_options, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.request import by, one_line, print_note, process
 from lbd.errors import ObserveError, UsageError
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("status")
-@api_option
-@format_option
-@settings_options
+@remote_options
 def status(read: Read, form: str, api_url: str | None) -> None:
     """Show whether lbd runs, what its last turn saw and did, moves in flight, drains and a pause.
 
@@ -122,9 +120,7 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
 
 
 @click.command("resume")
-@api_option
-@format_option
-@settings_options
+@remote_options
 def resume(read: Read, form: str, api_url: str | None) -> None:
     """End a pause, and the hold of a moved bundle whose clients are not back (not-served).
 

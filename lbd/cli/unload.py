@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.bundles import one_bundle
-from lbd.cli.options import api_option, format_option, override_option, settings_options, timeout_option
-from lbd.cli.render import json_out, plain
-from lbd.cli.request import by, full_name, handing, one_line, override_reason, print_note, topic_bundles
+from lbd.cli.options import override_option, remote_options, timeout_option
+from lbd.cli.render import plain
+from lbd.cli.request import by, full_name, handing, one_line, override_reason, print_note, print_result, topic_bundles
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
@@ -53,9 +53,7 @@ HOLDS = (
 @click.option("--apply", "applies", is_flag=True, help="Unload, and verify that it landed.")
 @override_option
 @timeout_option
-@api_option
-@format_option
-@settings_options
+@remote_options
 @click.pass_context
 def unload(
     ctx: click.Context,
@@ -102,15 +100,11 @@ def unload(
     if one:
         with handing(settings, api_url) as hand_over:
             answer = hand_over(ask(what))
-        if form == "json":
-            json_out(answer)
-        print_note(form, answer.sentence)
+        print_result(form, answer, answer.sentence)
         ctx.exit(answer.exit_code)
     bundles = _owned_bundles(settings, what, broker, api_url)
     answers = _all(settings, form, bundles, ask, api_url)
-    if form == "json":
-        json_out(answers)
-    print_note(form, _summary(what, len(bundles), answers))
+    print_result(form, answers, _summary(what, len(bundles), answers))
     ctx.exit(max(answer.exit_code for answer in answers))
 
 
@@ -118,17 +112,13 @@ def _preview(settings: Settings, form: str, what: str, broker: str | None, api_u
     """Print where one bundle would go, or which bundles of a namespace would be tried."""
     if what.count("/") != 1:
         shown = _shown(settings, what, broker, api_url)
-        if form == "json":
-            json_out(shown)
-        print_note(form, f"{shown.sentence} {UNAPPLIED}")
+        print_result(form, shown, f"{shown.sentence} {UNAPPLIED}")
         return
     bundles = _owned_bundles(settings, what, broker, api_url)
-    if form == "json":
-        json_out({"namespace": what, "bundles": bundles})
-    else:
-        click.echo("\n".join(map(plain, bundles)))
     number = counted(len(bundles), "bundle")
-    print_note(form, f"Would move {number} one after another, each judged when its turn comes. {UNAPPLIED}")
+    words = f"Would move {number} one after another, each judged when its turn comes. {UNAPPLIED}"
+    listed = {"namespace": what, "bundles": bundles}
+    print_result(form, listed, words, lambda: click.echo("\n".join(map(plain, bundles))))
 
 
 def _shown(settings: Settings, bundle: str, broker: str | None, api_url: str | None) -> RequestResult:

@@ -6,15 +6,13 @@ On a recording, lbd runs in real turns whose moves change what later rounds repo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import ValidationError
 
 from lbd.act.executor import Pace
-from lbd.config import Settings, problem, strategy_section, without_removed
+from lbd.config import Settings, strategy_section, without_removed
 from lbd.decide.strategies import STRATEGIES
-from lbd.documents import flat
 from lbd.errors import UsageError
 from lbd.load import scoring
 from lbd.load.estimate import CPU, background_as_recorded, carried, driving
@@ -23,7 +21,7 @@ from lbd.load.model_error import ModelError, measure
 from lbd.load.samples import FIRST_CPU, SAMPLED, gather, row_totals
 from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows, Skip
 from lbd.observe.observer import Observation
-from lbd.permit.evidence import IMPOSSIBLE_SHARE, SAMPLE_INTERVAL_SECONDS, ReportedOwners, compare_owners
+from lbd.permit.evidence import IMPOSSIBLE_SHARE, ReportedOwners, compare_owners
 from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
@@ -31,7 +29,7 @@ from lbd.replay import rounds as rounds_of
 from lbd.score.bounds import BundleHistory, everywhere
 from lbd.score.scorecard import ClusterTruth, Moved, Trace, scorecard
 from lbd.simulate.run import UNLOAD_SECONDS, Moving, Simulation, simulated_parts
-from lbd.simulate.scenario import nested, over
+from lbd.simulate.scenario import Below, layered
 from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
@@ -59,14 +57,6 @@ class Contender:
     settings: Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class Below:
-    """Settings that belong to what is run over, and ``where`` they stand."""
-
-    where: str
-    settings: Mapping[str, Any]
-
-
 def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -> Contender:
     """Of ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings, or
     ``profile``: ``stock`` is Pulsar's own rule.
@@ -91,25 +81,9 @@ def settings_for(chosen: Contender, below: Below, settings: Settings, overrides:
     Raises :class:`UsageError` with every problem.
     """
     own = {"strategy": chosen.strategy, **chosen.settings}
-    values: dict[str, Any] = {}
-    for source in (
-        below.settings,
-        settings.model_dump(exclude_unset=True),
-        *map(nested, [*overrides.items(), *own.items()]),
-    ):
-        values = over(values, source)
-    origins = dict.fromkeys(own, f"--strategy {chosen.label}") | dict.fromkeys(overrides.keys() - own.keys(), "--set")
-    origins |= {key: below.where for key, _ in flat(below.settings) if key not in origins}
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        messages = (problem(item, origins) for item in error.errors())
-        raise UsageError("\n".join(" ".join(line.split()) for line in messages)) from error
-
-
-def of_scenario(scenario: Scenario) -> Below:
-    """A scenario's settings; a turn for each sample."""
-    return Below("scenario", {"interval_seconds": SAMPLE_INTERVAL_SECONDS, **scenario.settings})
+    origins = dict.fromkeys(overrides, "--set") | dict.fromkeys(own, f"--strategy {chosen.label}")
+    others = {key: value for key, value in overrides.items() if key not in own}
+    return layered(below, settings, {**others, **own}, origins)
 
 
 def of_recording(header: Header) -> Below:
@@ -526,7 +500,7 @@ class ComparisonRequest:
 
 def over_scenario(request: ComparisonRequest, name: str, scenario: Scenario, seed: int) -> Compared:
     """Each candidate on the same simulated cluster."""
-    below = of_scenario(scenario)
+    below = Below.of(scenario)
     settings = [settings_for(one, below, request.given, request.overrides) for one in request.candidates]
     thresholds = _thresholds(_for_all(request, below))
     runs = []

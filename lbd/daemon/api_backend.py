@@ -28,9 +28,9 @@ from lbd.daemon.status import move_line, served_line, with_leader
 from lbd.errors import ObserveError, UsageError, as_lbd_error
 from lbd.files import remove
 from lbd.operations.drain import plan_json, show_drain, show_fill
-from lbd.operations.dry import parts_of_known, unsampled
+from lbd.operations.dry import Fixed, parts_of_known, unsampled
 from lbd.operations.parts import PolicyReader
-from lbd.operations.place import Fixed, live_bundles, meant, placement, show_unload, target, topic_bundles
+from lbd.operations.place import live_bundles, meant, placement, show_unload, target, topic_bundles
 from lbd.operations.rollout import show_rollout
 from lbd.operations.split import due_document, plan_due, plan_split
 from lbd.permit.eligibility import slow_brokers
@@ -121,8 +121,8 @@ class Planner:
 
 
 # --- the picker, from the last turn's round; brokers are contacted only for what is unknown
-# The values of a round are laid out once (:class:`_Look`); a question then costs a few dictionary look-ups and a hash
-# per broker. Answers for unowned bundles are remembered, because no report shows their effect yet.
+# The values of a round are laid out once (:class:`_PublishedRound`); a question then costs a few dictionary look-ups
+# and a hash per broker. Answers for unowned bundles are remembered, because no report shows their effect yet.
 
 Kind = TypeVar("Kind")
 

@@ -15,7 +15,8 @@ from lbd.act.executor import DryRun
 from lbd.decide.manual import ByPlan
 from lbd.errors import LbdError, RefusedError
 from lbd.model import Outcome, Result, Skip
-from lbd.operations.place import Fixed, named, trouble
+from lbd.operations.dry import Fixed
+from lbd.operations.place import named, trouble
 from lbd.operations.requests import ONLY_OBSERVES, overriding, request_reason, split_hold, wanting
 from lbd.store.control import (
     FAILED,

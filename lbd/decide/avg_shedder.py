@@ -40,7 +40,7 @@ import numpy as np
 from pydantic import Field
 
 from lbd.decide.candidates import COLUMNS, UNITS, Measure, Offers
-from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings
 from lbd.load import scoring
 from lbd.load.estimate import smallest_gap
 from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
@@ -58,11 +58,10 @@ if TYPE_CHECKING:
     from lbd.model import Averages, FloatArray, IntArray, Snapshot
 
 
-class AvgShedderSettings(StrategySettings):
+class AvgShedderSettings(HitSettings):
     """Settings of ``strategy: avg-shedder``."""
 
     name = "avg-shedder"
-    assumed = "hit counts taken as reached"
 
     low_threshold: float = Field(
         15,
@@ -118,17 +117,6 @@ class AvgShedderSettings(StrategySettings):
             "Score, in points, above which Pulsar (4.0.14, 4.2.5, 5.0) replaces a planned destination",
         ),
     )
-
-    def eager(self) -> AvgShedderSettings:
-        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
-        return self.model_copy(
-            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
-        )
-
-    @property
-    def wanted_hits(self) -> Hits:
-        """Hit counts at which a pair fires."""
-        return Hits(self.hit_count_low, self.hit_count_high)
 
 
 # --- fill: the bundles for a wanted amount, the largest first, each only if it still fits

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from lbd.decide.candidates import Offers
 from lbd.decide.cover import cheapest
 from lbd.decide.load_estimate import other_work, survey
-from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings
 from lbd.load import scoring
 from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
@@ -43,11 +43,10 @@ FIRST_PART = (
 )
 
 
-class LeastMovesSettings(StrategySettings):
+class LeastMovesSettings(HitSettings):
     """Settings of ``strategy: least-moves``."""
 
     name = "least-moves"
-    assumed = "hit counts taken as reached"
     wants_slopes = True
 
     low_threshold: float = Field(
@@ -86,21 +85,10 @@ class LeastMovesSettings(StrategySettings):
             raise ValueError(f"high_threshold {high:g} is below low_threshold {low:g}; wanted at least as much")
         return self
 
-    def eager(self) -> LeastMovesSettings:
-        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
-        return self.model_copy(
-            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
-        )
-
     @property
     def gap_points(self) -> float:
         """Highest - lowest from which anything moves: what AvgShedder's low threshold of 15 is to 7.5."""
         return 2 * self.low_threshold
-
-    @property
-    def wanted_hits(self) -> Hits:
-        """Hit counts at which a broker fires."""
-        return Hits(self.hit_count_low, self.hit_count_high)
 
 
 # --- hits: brokers that are too far from the level, and for how long; hit counts as AvgShedder's
@@ -401,11 +389,10 @@ class MovePlan:
     def _relief(self, source: int) -> PlannedTransfer | None:
         move = self._of_cheapest(source)
         if move is None:
-            own = self._worth_moving(source)
-            after = self._after(source, own, -1.0)
+            own, after, fits = self._worth_moving(source)
             gain = np.minimum(self._scores[source] - after, self._scores[source] - self._band.top)
             order = np.lexsort((-gain / self._cost[own], after < self._band.floor))
-            move = self._first(own[order], source)
+            move = self._first(own[order], own[order[fits[order]]], source)
         return move and self._take(move)
 
     def _of_cheapest(self, source: int) -> PlannedTransfer | None:
@@ -423,11 +410,10 @@ class MovePlan:
 
     def _cheapest(self, source: int) -> list[int]:
         """The cheapest bundles that bring a broker into the band, or the best if more are needed; largest first."""
-        own = self._worth_moving(source)
-        own = own[self._fits(own, source) & ~np.isin(own, self._stuck[source])]
+        own, after, fits = self._worth_moving(source)
+        fits &= ~np.isin(own, self._stuck[source])
         score, band = float(self._scores[source]), self._band
-        gain = score - self._after(source, own, -1.0)
-        own, gain = self._of_lowest_price(own, gain, score - band.near)
+        own, gain = self._of_lowest_price(own[fits], score - after[fits], score - band.near)
         best = np.argsort(-gain / self._cost[own], kind="stable")[:BEST_FOR_COST]
         some = np.union1d(best, np.argsort(-gain, kind="stable")[:LARGEST])
         if gain[some].sum() > score - band.near:
@@ -444,21 +430,25 @@ class MovePlan:
         paid = price <= (price[by_price[last]] if last < own.size else np.inf)
         return own[paid], gain[paid]
 
-    def _worth_moving(self, source: int) -> IntArray:
-        """Bundles that lower its score; if all that fit elsewhere are not enough, only those that a sample can show."""
+    def _worth_moving(self, source: int) -> tuple[IntArray, FloatArray, BoolArray]:
+        """Bundles that lower its score; if all that fit elsewhere are not enough, only those that a sample can show.
+
+        Beside each, the source's score without it, and whether it is not too large for every other broker.
+        """
         own = self.candidates(source)
-        gain = self._scores[source] - self._after(source, own, -1.0)
-        all_of_it = self._ground.drives[own[self._fits(own, source)]].sum(axis=0) * self._ground.cost[source]
+        after, fits = self._after(source, own, -1.0), self._fits(own, source)
+        all_of_it = self._ground.drives[own[fits]].sum(axis=0) * self._ground.cost[source]
         enough = float((self._points[source] - all_of_it).max()) <= self._band.top
-        worth: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
-        return worth
+        worth = self._scores[source] - after > (ROUNDING if enough else self._ground.noise[source])
+        return own[worth], after[worth], fits[worth]
 
     def _overshoot(self, source: int) -> PlannedTransfer | None:
         """The move that leaves the higher of both ends lowest, where nothing fits; None where that is no gain.
 
         Its destination is above the band then, and gives something small back when its samples have shown it.
         """
-        tried = (self._lowest(at, source, np.inf) for at in self._worth_moving(source)[:EXCHANGED_AT_MOST].tolist())
+        own, *_ = self._worth_moving(source)
+        tried = (self._lowest(at, source, np.inf) for at in own[:EXCHANGED_AT_MOST].tolist())
         best = min(filter(None, tried), key=lambda move: max(move.source_after, move.destination_after), default=None)
         least_gain = self._band.top - self._band.level + float(self._ground.noise[source])
         if best is None or max(best.source_after, best.destination_after) > self._scores[source] - least_gain:
@@ -475,13 +465,12 @@ class MovePlan:
         fits = (there.max(axis=1) <= self._band.limit) & (here.max(axis=1) <= self._band.limit)
         return int(own[fits][-1]) if fits.any() else None
 
-    def _first(self, candidates: IntArray, source: int) -> PlannedTransfer | None:
-        """The first of these that fits somewhere; after one that does not, those too large for any room are skipped."""
+    def _first(self, candidates: IntArray, fitting: IntArray, source: int) -> PlannedTransfer | None:
+        """The first of these that goes somewhere; after one that does not, only the ``fitting`` of them are tried."""
         if not candidates.size:
             return None
         if (first := self._lowest(int(candidates[0]), source, self._band.limit)) is not None:
             return first
-        fitting = candidates[self._fits(candidates, source)]
         moves = (self._lowest(at, source, self._band.limit) for at in fitting.tolist())
         return next((move for move in moves if move is not None), None)
 
@@ -533,19 +522,15 @@ class MovePlan:
         return scores
 
     def _fits(self, candidates: IntArray, source: int) -> BoolArray:
-        """Which of them are not too large for any other broker."""
-        fits: BoolArray = np.all(self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING), axis=1)
-        return fits
-
-    def _room(self, source: int) -> FloatArray:
-        """The most that any other broker could take, in the traffic that drives each resource, (3,)."""
+        """Which of them are not larger, in the traffic that drives some resource, than any other broker could take."""
         others = self._may.copy()
         others[source] = False
         spare = np.maximum(self._band.limit - self._points[others], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(self._ground.cost[others] > 0, spare / self._ground.cost[others], np.inf)
-        most: FloatArray = room.max(axis=0, initial=0.0)
-        return most
+        most = room.max(axis=0, initial=0.0)
+        fits: BoolArray = np.all(self._ground.drives[candidates] <= most * (1 + ROUNDING), axis=1)
+        return fits
 
     def _lowest(self, candidate: int, source: int, top: float) -> PlannedTransfer | None:
         """The move to the broker that stays lowest with it; None where none stays below ``top`` and the source."""

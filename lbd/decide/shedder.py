@@ -66,6 +66,27 @@ class StrategySettings(BaseModel):
         return Hits(1, 1)
 
 
+class HitSettings(StrategySettings):
+    """What strategies have in common that fire after some samples in a row, after fewer beyond a high threshold."""
+
+    assumed = "hit counts taken as reached"
+
+    if TYPE_CHECKING:
+        hit_count_low: int
+        hit_count_high: int
+
+    def eager(self) -> Self:
+        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
+        return self.model_copy(
+            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
+        )
+
+    @property
+    def wanted_hits(self) -> Hits:
+        """Hit counts at which a broker or a pair fires."""
+        return Hits(self.hit_count_low, self.hit_count_high)
+
+
 class ShedderSettings(StrategySettings):
     """What the shedders that look at one broker alone have in common.
 

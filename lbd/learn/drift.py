@@ -6,6 +6,7 @@ It reads history with pyarrow, a day at a time, and needs no Spark.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,8 @@ import pyarrow.compute as pc
 from lbd.config import strategy_section
 from lbd.learn.replay import Figures, as_recorded, gap_figures, pooled
 from lbd.learn.window import pack
-from lbd.store.history import day_rows
-from lbd.store.history_tables import VERSION, schema
+from lbd.store.history import Folder, day_rows
+from lbd.store.history_tables import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,17 +43,18 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
 
     ``after`` is when they were proposed, epoch seconds. Raises :class:`UsageError` for history that cannot be read.
     """
-    days = sorted((history / f"v{VERSION}" / "decisions").glob("day=*"))
     since: float | None = None
-    for day in days:
-        rows = day_rows(day, "decisions", after)
-        times = [at.timestamp() for at in rows["t"].to_pylist()]
-        decided = rows["strategy"].to_pylist(), rows["settings"].to_pylist()
-        since = taken_since(zip(times, *decided, strict=True), changes, since)
-    if since is None:
-        return None
-    found = [one for day in days if (one := _figures(history, day.name, since, weights)) is not None]
-    return Drift(since, pooled(found)) if found else None
+    found: list[Figures] = []
+    for day in Folder(history).days("decisions"):
+        rounds = day_rows(day, "decisions", after)
+        times = [at.timestamp() for at in rounds["t"].to_pylist()]
+        decided = rounds["strategy"].to_pylist(), rounds["settings"].to_pylist()
+        before, since = since, taken_since(zip(times, *decided, strict=True), changes, since)
+        if since != before:
+            found = []
+        if since is not None and rounds.num_rows:
+            found.append(_figures(rounds.slice(bisect_left(times, since)), Folder(history), day.name, weights))
+    return Drift(since, pooled(found)) if since is not None else None
 
 
 def taken_since(
@@ -86,13 +88,10 @@ def _has(strategy: str | None, settings: str | None, changes: Sequence[ChangedSe
     return all(values.get(change.key) == change.proposed for change in changes)
 
 
-def _figures(history: Path, day: str, since: float, weights: Weights) -> Figures | None:
-    """A day's figures, as a calibration has them of a window; None of a day before."""
-    rounds, samples = (
-        day_rows(history / f"v{VERSION}" / table / day, table, since) for table in ("decisions", "broker_rounds")
-    )
-    if not rounds.num_rows:
-        return None
+def _figures(rounds: pa.Table, history: Folder, day: str, weights: Weights) -> Figures:
+    """The figures of rounds of a day, one at least, as a calibration has them of a window."""
+    since = rounds["t"][0].as_py().timestamp()
+    samples = day_rows(history.table("broker_rounds") / day, "broker_rounds", since)
     brokers = rounds["brokers"].combine_chunks()
     reported = pa.table({"t": rounds["t"].take(pc.list_parent_indices(brokers)), "broker": pc.list_flatten(brokers)})
     window = pack(reported.join(samples, ["t", "broker"]), schema("bundle_rounds").empty_table())

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window as W  # noqa: N817
 
-from lbd.learn.window import LONGEST_SILENCE_SECONDS
+from lbd.learn.window import AROUND, LONGEST_SILENCE_SECONDS
+from lbd.load.fit import NORMAL
 from lbd.load.scoring import SCORED
 from lbd.model import RESOURCES
 from lbd.store.history_tables import RATES
@@ -129,16 +130,10 @@ def _seconds(column: str) -> Column:
 BREAK_MINUTES = 3
 """Minutes further apart than three are no neighbours: a gap that was not seen in between has not lasted."""
 
-AROUND = 15
-"""Samples on either side, half an hour in all: what is slower than that is the day's doing, and not noise."""
-
 SPIKE_POINTS = 10.0
 SPIKE_DEVIATIONS = 5.0
 """A spike is so many points, and so many deviations of noise, above the median of the half hour around it: what lasts
 for a quarter of an hour is none."""
-
-NORMAL = 1.4826
-"""Standard deviations in a median absolute deviation, for normal noise."""
 
 MINUTE_SECONDS = 60
 

@@ -346,7 +346,7 @@ def plan_fill_now(
     respect_rest: bool = False,
     guide: Guide = ALONE,
 ) -> DrainView:
-    """What a broker would be given. Raises as :func:`look_to_drain`, and :class:`RefusedError` for a drained one."""
+    """What a broker would be given. Raises as :func:`plan_drain_now`, and :class:`RefusedError` for a drained one."""
     if broker in parts.drained():
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
     _owned(admin, broker)
@@ -380,7 +380,7 @@ def plan_fill_now(
 
 
 def hold_of_fill(parts: Parts, broker: str, *, override: bool, guide: Guide = ALONE) -> Hold | None:
-    """What keeps a fill from going on as it was planned. Raises as :func:`look_to_drain`."""
+    """What keeps a fill from going on as it was planned. Raises as :func:`plan_drain_now`."""
     now = _situation(parts, broker, ())
     return Judge(parts, now, parts.drained(), {}, override=override, passes=guide.passes).hold()
 

@@ -159,12 +159,13 @@ class _TakenOver:
 
 
 @dataclass(frozen=True)
-class _Recorded:
-    """The last round of a recording as an observation."""
+class Fixed:
+    """An observation that was made already, so that what is judged is what was chosen from."""
 
     observation: Observation
 
     def observe(self) -> Observation:
+        """The one there is."""
         return self.observation
 
 
@@ -191,7 +192,7 @@ def _learned(path: Path, header: Header, settings: Settings) -> Callable[[Snapsh
 
 def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snapshot) -> Parts:
     """What a look at the last round of a recording is made of; a recording knows of no policies."""
-    looked = _Recorded(Observation(last, name, last.brokers.ids, Leader(None, "recorded")))
+    looked = Fixed(Observation(last, name, last.brokers.ids, Leader(None, "recorded")))
     policies, store = FreePolicies(Isolation()), Scratch(averages=averages)
     return parts_of(settings, looked, policies, Past(), store, DryRun(), eager=True)
 

@@ -34,7 +34,7 @@ from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.model import Outcome, Result, Skip, bundle_namespace
 from lbd.operations.cluster_view import OwnerMap, Situation, owners, situation
-from lbd.operations.dry import last_round, live_parts, recorded_parts, taking_over
+from lbd.operations.dry import Fixed, last_round, live_parts, recorded_parts, taking_over
 from lbd.operations.parts import observing, preview_observer
 from lbd.operations.requests import overriding, request_reason, wanting
 from lbd.permit.eligibility import BROKER_BUNDLE
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lbd.act.place import Placer
     from lbd.config import Settings
     from lbd.model import Snapshot, Unload
-    from lbd.observe.observer import Observation, Observer
+    from lbd.observe.observer import Observer
     from lbd.permit.limits import Ledger
     from lbd.place.placements import Placement, PlacementChoice
     from lbd.store.control import PlaceRequest
@@ -334,17 +334,6 @@ def _answered(
 
 MISSES_THAT_STOP = 2
 """Two in a row that nobody took: something is wrong that a third would not mend."""
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """An observation that was made already, so that what is judged is what was chosen from."""
-
-    observation: Observation
-
-    def observe(self) -> Observation:
-        """The one there is."""
-        return self.observation
 
 
 class LivePicker:

@@ -19,9 +19,8 @@ from lbd.errors import AdminError, LbdError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.operations.drain import LOOK_AGAIN_SECONDS, HeldError, Pacing, cannot_spare, estimate, first_pass
 from lbd.operations.drain_plan import Guide, plan_drain_now
-from lbd.operations.dry import live_parts
+from lbd.operations.dry import Fixed, live_parts
 from lbd.operations.parts import preview_observer
-from lbd.operations.place import Fixed
 from lbd.permit.evidence import same
 from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, splits
 from lbd.reason import Reason

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lbd.model import Skip
 from lbd.permit.quiet_hours import parse_windows, quiet_until
 from lbd.reason import Reason
+from lbd.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 BALANCE, QUIET_HOURS = "lbd.balance", "lbd.quiet-hours"
 PREFIX = "lbd."
 OFF, LOW, NORMAL = "off", "low", "normal"
-SHOWN_CHARACTERS = 100
 LAST_READ = "those that were read last hold, and none where nothing was read"
 
 
@@ -57,19 +57,15 @@ def parse_consent(properties: Mapping[str, str]) -> Consent:
         if name == BALANCE:
             consent = replace(consent, balance=value.strip().lower())
             if consent.balance not in {OFF, LOW, NORMAL}:
-                problems.append(f"namespace property {BALANCE} is {_shown(value)}, wanted {OFF}, {LOW} or {NORMAL}")
+                problems.append(f"namespace property {BALANCE} is {shown(value)}, wanted {OFF}, {LOW} or {NORMAL}")
         elif name == QUIET_HOURS:
             try:
                 consent = replace(consent, quiet_hours=parse_windows(value))
             except ValueError as error:
-                problems.append(f"namespace property {QUIET_HOURS} is {_shown(value)}: {error}")
+                problems.append(f"namespace property {QUIET_HOURS} is {shown(value)}: {error}")
         elif name.startswith(PREFIX):
-            problems.append(f"namespace property {_shown(name)} is not known, wanted {BALANCE} or {QUIET_HOURS}")
+            problems.append(f"namespace property {shown(name)} is not known, wanted {BALANCE} or {QUIET_HOURS}")
     return replace(consent, problem="; ".join(problems))
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…")
 
 
 @dataclass(frozen=True)

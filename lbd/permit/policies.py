@@ -21,6 +21,7 @@ import numpy as np
 
 from lbd.model import Pool, Unload, bundle_namespace
 from lbd.reason import Reason
+from lbd.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 MAX_GROUPS = 1000
 MAX_REPETITIONS, MAX_BRANCHES = 2, 3
 """Of a pattern that is left to ``re``: for a name of n characters at most 4 n² paths are tried."""
-
-SHOWN_CHARACTERS = 100
 
 _ESCAPED = re.compile(r"\\(?:[pPx]\{\w*\}|.)", re.DOTALL)
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
@@ -59,23 +58,19 @@ class Pattern:
         plain = _ESCAPED.sub("x", self.text)
         flat = _CLASS.sub("x", plain)
         if plain.count("(") > MAX_GROUPS:
-            raise ValueError(f"{_shown(self.text)}: more than {MAX_GROUPS} groups")
+            raise ValueError(f"{shown(self.text)}: more than {MAX_GROUPS} groups")
         if _NESTED_CLASS.search(plain):
-            raise ValueError(f"{_shown(self.text)}: a class within a class")
+            raise ValueError(f"{shown(self.text)}: a class within a class")
         if _UNCOUNTED_BRACE.search(flat):
-            raise ValueError(f"{_shown(self.text)}: a brace that counts nothing")
+            raise ValueError(f"{shown(self.text)}: a brace that counts nothing")
         if not _is_linear(self.text):
             few = len(_REPETITION.findall(flat)) <= MAX_REPETITIONS and flat.count("|") <= MAX_BRANCHES
             if not few or _REPEATED_GROUP.search(flat):
-                raise ValueError(f"{_shown(self.text)}: RE2 cannot run it, and it may take too long otherwise")
+                raise ValueError(f"{shown(self.text)}: RE2 cannot run it, and it may take too long otherwise")
             _backtracking(self.text)
 
-    def matches(self, name: str) -> bool:
-        """Whether it matches the whole of one name."""
-        return bool(self.matching((name,))[0])
-
     def matching(self, names: tuple[str, ...]) -> BoolArray:
-        """Which of the names it matches, bool (N,). One name alone costs as much as a thousand together."""
+        """Which of the names it matches as a whole, bool (N,). One name alone costs as much as a thousand together."""
         if _is_linear(self.text):
             return _linear(rf"\A(?:{self.text})\z", names)
         pattern = _backtracking(self.text)
@@ -98,7 +93,7 @@ def _backtracking(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text, re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{_shown(text)}: {error}") from error
+        raise ValueError(f"{shown(text)}: {error}") from error
 
 
 def _linear(text: str, names: tuple[str, ...]) -> BoolArray:
@@ -124,10 +119,6 @@ def _compute() -> Any:  # noqa: ANN401 - pyarrow has no types
     import pyarrow.compute  # noqa: PLC0415 - where there is no policy it is not needed, and takes 0.3 s to load
 
     return pyarrow.compute
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…")
 
 
 # --- isolation

@@ -287,6 +287,11 @@ class AdminClient:
         message = f"HTTP {answer.status}{error_reason(answer)}, wanted {wanted}{_advice(answer, self.settings)}"
         return AdminError(f"{method} {answer.shown(answer.url.partition('?')[0])}: {message}", status=answer.status)
 
+    def _found(self, path: str, wanted: type[T]) -> T | None:
+        """What any broker answers; None where there is no such thing (404)."""
+        answer = self._any(path, expect={200, 404})
+        return None if answer.status == 404 else self._json(answer, wanted)
+
     @staticmethod
     def _json(answer: Response, wanted: type[T]) -> T:
         try:
@@ -565,8 +570,8 @@ class Admin(AdminClient):
 
     def boundaries(self, namespace: str) -> list[str] | None:
         """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
-        answer = self._any(paths.bundles(namespace), expect={200, 404})
-        return None if answer.status == 404 else self._json(answer, _Bundles).boundaries
+        found = self._found(paths.bundles(namespace), _Bundles)
+        return None if found is None else found.boundaries
 
     def owner_base(self, bundle: str, *, deadline: float | None = None) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
@@ -607,8 +612,7 @@ class Admin(AdminClient):
 
     def isolation_policies(self) -> dict[str, Any]:
         """Namespace isolation policies by name; empty when there are none."""
-        answer = self._any(paths.isolation_policies(self.cluster), expect={200, 404})
-        return {} if answer.status == 404 else self._json(answer, dict[str, Any])
+        return self._found(paths.isolation_policies(self.cluster), dict[str, Any]) or {}
 
     def anti_affinity_group(self, namespace: str) -> str | None:
         """The anti-affinity group of a namespace, in lower case, as Pulsar compares them; None when it has none.
@@ -628,15 +632,13 @@ class Admin(AdminClient):
 
         Since 2.8.0 (#10015). Admins of its tenant and superusers may read and set them (``NamespacesBase``).
         """
-        answer = self._any(paths.properties(namespace), expect={200, 404})
-        return {} if answer.status == 404 else self._json(answer, dict[str, str])
+        return self._found(paths.properties(namespace), dict[str, str]) or {}
 
     def failure_domains(self) -> dict[str, str]:
         """The failure domain of each broker that is in one; nothing where the brokers do not look at domains."""
         if self.runtime_configuration().get("failureDomainsEnabled") != "true":
             return {}
-        answer = self._any(paths.failure_domains(self.cluster), expect={200, 404})
-        domains = {} if answer.status == 404 else self._json(answer, dict[str, _FailureDomain])
+        domains = self._found(paths.failure_domains(self.cluster), dict[str, _FailureDomain]) or {}
         return {broker: name for name, domain in sorted(domains.items()) for broker in domain.brokers}
 
     def unload(
@@ -668,22 +670,20 @@ class Admin(AdminClient):
 
     def scalable_topics(self, namespace: str) -> list[str]:
         """Full names of the scalable topics of a namespace; none before 5.0."""
-        answer = self._any(paths.scalable_topics(namespace), expect={200, 404})
-        return [] if answer.status == 404 else self._json(answer, list[str])
+        return self._found(paths.scalable_topics(namespace), list[str]) or []
 
     def segments(self, topic: str) -> list[Segment] | None:
         """The segments of a scalable topic, in the order of their keys; None when there is no such topic."""
-        answer = self._any(paths.scalable_topic(topic), expect={200, 404})
-        if answer.status == 404:
+        found = self._found(paths.scalable_topic(topic), _ScalableTopic)
+        if found is None:
             return None
-        segments = self._json(answer, _ScalableTopic).segments.values()
         return [
             Segment(
                 one.legacy_topic_name or segment_name(topic, one.hash_range.start, one.hash_range.end, one.segment_id),
                 one.state == "ACTIVE",
                 max(one.created_at_ms, one.sealed_at_ms) / 1000.0,
             )
-            for one in sorted(segments, key=lambda one: (one.hash_range.start, one.segment_id))
+            for one in sorted(found.segments.values(), key=lambda one: (one.hash_range.start, one.segment_id))
         ]
 
     def topic_stats(self, broker: str) -> dict[str, dict[str, dict[str, dict[str, TopicStats]]]]:

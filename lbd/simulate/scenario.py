@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -337,12 +338,31 @@ def settled(scenario: Scenario, settings: Settings, overrides: Mapping[str, obje
 
     Raises :class:`UsageError` with every problem: where it stands, key, value, and what would be right.
     """
-    values: dict[str, Any] = {"interval_seconds": SAMPLE_INTERVAL_SECONDS}
-    for source in (scenario.settings, settings.model_dump(exclude_unset=True), *map(nested, overrides.items())):
+    return layered(Below.of(scenario), settings, overrides, dict.fromkeys(overrides, "--set"))
+
+
+@dataclass(frozen=True)
+class Below:
+    """Settings that belong to what is run over, and ``where`` they stand."""
+
+    where: str
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Below:
+        """A scenario's settings; a turn for each sample."""
+        return cls("scenario", {"interval_seconds": SAMPLE_INTERVAL_SECONDS, **scenario.settings})
+
+
+def layered(below: Below, settings: Settings, overrides: Mapping[str, object], origins: Mapping[str, str]) -> Settings:
+    """Settings of which later sources override earlier ones: ``below``, the user's, and the ``overrides``.
+
+    ``origins`` is where each of these stands. Raises as :func:`settled`.
+    """
+    values: dict[str, Any] = {}
+    for source in (below.settings, settings.model_dump(exclude_unset=True), *map(nested, overrides.items())):
         values = over(values, source)
-    origins = dict.fromkeys(overrides, "--set") | {
-        key: "scenario" for key, _ in flat(scenario.settings) if key not in overrides
-    }
+    origins = {**origins, **{key: below.where for key, _ in flat(below.settings) if key not in origins}}
     try:
         return Settings.model_validate(values)
     except ValidationError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from lbd.errors import UsageError
-from lbd.files import At, as_usage_error, decoded, make_directory, put, remove, require_directory, sync
+from lbd.files import At, decoded, put_order, remove_order
 from lbd.model import Result
 from lbd.split.plan import Algorithm
 
@@ -216,25 +216,20 @@ class Control:
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
-        self._root = state_dir / "control"
-        self._pause, self._resumed = self._root / "pause.json", self._root / "resumed.json"
+        root = state_dir / "control"
+        self._pause, self._resumed = root / "pause.json", root / "resumed.json"
 
     def pause(self, pause: Pause) -> Pause | None:
         """Write the pause, which survives restarts; returns the pause that it replaces."""
         replaced = self.paused(pause.since)
-        require_directory(self._state_dir)
-        with as_usage_error(self._root):
-            make_directory(self._root)
-        put(self._pause, pause)
+        put_order(self._state_dir, self._pause, pause)
         return replaced
 
     def go_on(self, now: float) -> Pause | None:
         """Resume: end the pause, and the hold for moves that are not served at ``now`` (epoch seconds)."""
         pause = self.resume()
         if self._state_dir.is_dir():
-            with as_usage_error(self._root):
-                make_directory(self._root)
-            put(self._resumed, _Resumed(now))
+            put_order(self._state_dir, self._resumed, _Resumed(now))
         return pause
 
     @property
@@ -249,9 +244,7 @@ class Control:
     def resume(self) -> Pause | None:
         """End the pause; returns it, even if it had expired."""
         pause = self._read_pause()
-        with as_usage_error(self._pause):
-            if remove(self._pause):
-                sync(self._root)  # or a power cut brings the pause back
+        remove_order(self._pause)
         return pause
 
     def paused(self, now: float) -> Pause | None:

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from lbd.errors import UsageError
-from lbd.files import At, as_usage_error, decoded, make_directory, put, remove, require_directory, sync
+from lbd.files import At, as_usage_error, decoded, put, put_order, remove_order
 from lbd.load.estimate import Carried
 
 if TYPE_CHECKING:
@@ -127,19 +127,14 @@ class Drains:
 
     def begin(self, drain: Drain) -> None:
         """Write the order, which survives restarts of lbd."""
-        require_directory(self._state_dir)
-        for path in (self._orders.parent, self._orders):
-            with as_usage_error(path):
-                make_directory(path)
-        put(self._file(drain.broker), drain)
+        put_order(self._state_dir, self._file(drain.broker), drain)
 
     def release(self, broker: str) -> Drain | None:
         """End a drain; returns its order, even if expired. Moved bundles stay where they are."""
         path = self._file(broker)
-        with as_usage_error(path):
-            drain = self._read(path)
-            if drain is not None and remove(path):
-                sync(self._orders)
+        drain = self._read(path)
+        if drain is not None:
+            remove_order(path)
         return drain
 
     def all(self) -> list[Drain]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from lbd.errors import UsageError
-from lbd.files import At, as_usage_error, decoded, make_directory, put, remove, require_directory, sync
+from lbd.files import At, decoded, put, put_order, remove_order
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,10 +104,7 @@ class Rollouts:
 
     def save(self, rollout: Rollout) -> None:
         """Write the order with its progress, which survives restarts of lbd."""
-        require_directory(self._state_dir)
-        with as_usage_error(self._order.parent):
-            make_directory(self._order.parent)
-        put(self._order, rollout)
+        put_order(self._state_dir, self._order, rollout)
 
     def end(self, rollout: Rollout) -> None:
         """End the rollout, and save its result."""
@@ -116,6 +113,4 @@ class Rollouts:
 
     def forget(self) -> None:
         """Remove the order: no rollout is under way."""
-        with as_usage_error(self._order):
-            if remove(self._order):
-                sync(self._order.parent)
+        remove_order(self._order)

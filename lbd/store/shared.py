@@ -18,7 +18,7 @@ import msgspec
 
 from lbd.clock import boot_seconds
 from lbd.errors import LbdError, RefusedError, UsageError
-from lbd.files import At, as_usage_error, directory, make_directory, put
+from lbd.files import At, as_usage_error, directory, put_order
 from lbd.files import decoded as files_decoded
 from lbd.model import Unload
 from lbd.permit.budget import DAY_SECONDS
@@ -205,10 +205,8 @@ class SharedOrders:
     def _save(self) -> None:
         since = self._now() - ENDS_ARE_KEPT_SECONDS
         orders = {key: line for key, line in self._orders.items() if line.value is not None or line.at > since}
-        with as_usage_error(self._path.parent):
-            make_directory(self._path.parent)
         known = _KnownOrders(orders=orders, aside=self._known.aside & orders.keys())
-        put(self._path, known)
+        put_order(self._state_dir, self._path, known)
         self._read = known
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.decide.strategies import Strategy
-    from lbd.model import Hits, Slopes, Snapshot
+    from lbd.model import Slopes, Snapshot
     from lbd.turn.parts import Actuator, PolicySource, RoundSource, SentUnloads, Store
 
 
@@ -40,11 +40,6 @@ def effective(settings: Settings) -> StrategySettings:
     return chosen.stock() if settings.profile == "stock" else chosen
 
 
-def firing_hits(settings: Settings) -> Hits:
-    """Hit counts at which the strategy fires."""
-    return configured(settings).wanted_hits
-
-
 def slope_learner(settings: Settings) -> Callable[[Snapshot], Slopes | None]:
     """The learner of slopes if the strategy in force uses them; otherwise it returns None."""
     return Learning(settings.load) if configured(settings).wants_slopes else lambda _: None
@@ -67,6 +62,7 @@ def parts_of(
     eager: bool = False,
 ) -> Parts:
     """The parts of a turn under these settings; ``eager`` as in :func:`configured_strategy`, with endless memory."""
+    chosen = configured(settings)
     return Parts(
         observer=observer,
         strategy=configured_strategy(settings, eager=eager),
@@ -82,7 +78,7 @@ def parts_of(
         actuator=actuator,
         gap_seconds=float("inf") if eager else gap_seconds(settings),
         eager=eager,
-        assumed=configured(settings).assumed if eager else "",
-        wanted_hits=firing_hits(settings),
+        assumed=chosen.assumed if eager else "",
+        wanted_hits=chosen.wanted_hits,
         topic_costs=settings.topic_costs_in_force,
     )

@@ -71,7 +71,7 @@ class TestLastTurn:
         assert (told["leader"], told["hold"], told["turns"]) == (None, None, 1)
 
     def test_the_snapshot_names_the_largest_bundles(self, api: Api, pulsar: FakePulsar):
-        """Of all, of one broker, of a namespace; a broker that is not there is told as 400."""
+        """Of all, of one broker, of a namespace; a broker that is not there is 404, as elsewhere."""
         first, _, third = pulsar.ids
         all_of_them = api.get("/v1/snapshot").json()
         assert [row["id"] for row in all_of_them["brokers"]] == sorted(pulsar.ids)
@@ -81,7 +81,7 @@ class TestLastTurn:
         assert {row["broker"] for row in hot["bundles"]} == {first}
         assert api.get("/v1/snapshot", params={"broker": third}).json()["bundles_all"] == 1
         assert api.get("/v1/snapshot", params={"namespace": "no/such"}).json()["bundles"] == []
-        assert api.get("/v1/snapshot", params={"broker": "no:1"}).status_code == 400
+        assert api.get("/v1/snapshot", params={"broker": "no:1"}).status_code == 404
 
 
 class TestHistory:

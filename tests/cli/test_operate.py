@@ -619,6 +619,20 @@ class TestHistory:
         ]
         assert summary == "5 moves: 2 landed, 1 landed-elsewhere, 1 failed, 1 open"
 
+    def test_a_note_that_several_moves_share_stands_once(self, tmp_path: Path) -> None:
+        """Below them, as in lbd plan; JSON has each reason whole."""
+        notes = ("; one wave", "; one wave; alone", "")
+        journal = Journal(tmp_path / "journal.jsonl", time.time)
+        for number, note in enumerate(notes):
+            unload = Unload(BUNDLES[number], B1, B3, 195.0, 1e5, f"{number} points off{note}")
+            journal.conclude(journal.intend(unload, 1), Outcome(unload, Ended.LANDED, B3, seconds=0.42))
+        journal.close()
+        _, *lines, shared, _ = lbd("history").stdout.splitlines()
+        assert [line.split("0.42  ")[1] for line in lines] == ["0 points off", "1 points off; alone", "2 points off"]
+        assert shared == "2 of 3 moves: one wave"
+        rows = json.loads(lbd("history", "--format", "json").stdout)
+        assert [row["reason"] for row in rows] == [f"{number} points off{note}" for number, note in enumerate(notes)]
+
     def test_a_move_is_told_with_its_clients(self, tmp_path: Path) -> None:
         """Before all else; of one whose clients are not back, with the reason. What is not known is not told."""
         journal = Journal(tmp_path / "journal.jsonl", time.time)

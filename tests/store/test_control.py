@@ -121,7 +121,7 @@ class TestPause:
         synced = []
         control = Control(tmp_path)
         control.pause(a_pause())
-        monkeypatch.setattr("lbd.store.control.sync", lambda folder: synced.append((folder, list(folder.iterdir()))))
+        monkeypatch.setattr("lbd.files.sync", lambda folder: synced.append((folder, list(folder.iterdir()))))
         control.resume()
         assert [(folder.name, "pause.json" in [one.name for one in left]) for folder, left in synced] == [
             ("control", False)
