@@ -32,11 +32,11 @@ from lbd.api.read import Part, last_turn
 from lbd.api.shapes import (
     Applied,
     Drained,
-    DrainsTold,
+    DrainsResponse,
     Paused,
     Released,
     Resumed,
-    RolloutTold,
+    RolloutResponse,
     Started,
     TopicBundles,
     answer,
@@ -63,7 +63,7 @@ from lbd.store.control import (
     UnloadRequest,
     new_id,
 )
-from lbd.store.drains import Drains, DrainTold, drains_in_force
+from lbd.store.drains import Drains, DrainStatus, drains_in_force
 from lbd.store.rollouts import Rollouts
 
 if TYPE_CHECKING:
@@ -546,9 +546,9 @@ def drains(backend: Backend) -> APIRouter:
     return router
 
 
-def _drain_status(backend: Backend) -> DrainsTold:
-    in_force = [DrainTold(drain, work) for drain, work in drains_in_force(backend.state_dir, backend.now())]
-    return DrainsTold(in_force, Drains(backend.state_dir).works().fill)
+def _drain_status(backend: Backend) -> DrainsResponse:
+    in_force = [DrainStatus(drain, work) for drain, work in drains_in_force(backend.state_dir, backend.now())]
+    return DrainsResponse(in_force, Drains(backend.state_dir).works().fill)
 
 
 def _released(backend: Backend, broker: str) -> tuple[str, Response]:
@@ -586,12 +586,12 @@ def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
     return reading, changing
 
 
-def _rollout_status(backend: Backend) -> RolloutTold:
+def _rollout_status(backend: Backend) -> RolloutResponse:
     rollout, works = Rollouts(backend.state_dir).last(), Drains(backend.state_dir).works()
     if rollout is None:
-        return RolloutTold(None, "There was no rollout.", None)
+        return RolloutResponse(None, "There was no rollout.", None)
     work = works.fill if rollout.phase == "fill" else works.drains.get(rollout.broker)
-    return RolloutTold(rollout, rollout.summary, work if rollout.ended_at is None else None)
+    return RolloutResponse(rollout, rollout.summary, work if rollout.ended_at is None else None)
 
 
 # --- ``/v1/plan``: what waits for approval or a turn would start, and how exactly that plan is started

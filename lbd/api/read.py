@@ -19,10 +19,10 @@ from lbd.api.shapes import (
     MoveMark,
     Readiness,
     ScoreHistory,
-    SeenBroker,
-    SeenBundle,
-    SnapshotTold,
-    StrategyTold,
+    SnapshotBroker,
+    SnapshotBundle,
+    SnapshotResponse,
+    StrategyResponse,
     answer,
 )
 from lbd.config import strategy_section
@@ -217,7 +217,7 @@ def reading(backend: Backend, following: Following) -> APIRouter:
         """Who decides what moves, with its settings: thresholds are points of score."""
         in_force = backend.settings
         settings = getattr(in_force, strategy_section(in_force.strategy)).model_dump(mode="json")
-        return answer(StrategyTold(in_force.strategy, settings))
+        return answer(StrategyResponse(in_force.strategy, settings))
 
     @router.get("/decisions")
     def decisions(last: Last = 20) -> Response:
@@ -329,20 +329,20 @@ def _score_history(
 # --- the load of a round as JSON
 
 
-def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> SnapshotTold:
+def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> SnapshotResponse:
     """Brokers, and so many (``last``) bundles with most bytes/s, of one broker or namespace where one is named.
 
     Raises :class:`ProblemError` (404) for a broker that gave no report.
     """
     record = published.record
     if record.observation is None or record.decision is None:
-        return SnapshotTold(None, published.status.cluster, [], [], 0)
+        return SnapshotResponse(None, published.status.cluster, [], [], 0)
     observed = record.observation.snapshot
     chosen = _selected_rows(observed, broker, namespace)
-    return SnapshotTold(
+    return SnapshotResponse(
         taken_at=observed.taken_at,
         cluster=record.observation.cluster,
-        brokers=[derived(SeenBroker, one) for one in published.brokers],
+        brokers=[derived(SnapshotBroker, one) for one in published.brokers],
         bundles=_bundles(observed, _largest(observed, chosen, last)),
         bundles_all=int(chosen.sum()),
     )
@@ -374,7 +374,7 @@ def _largest(observed: Snapshot, chosen: BoolArray, last: int) -> list[int]:
     return largest
 
 
-def _bundles(observed: Snapshot, rows: list[int]) -> list[SeenBundle]:
+def _bundles(observed: Snapshot, rows: list[int]) -> list[SnapshotBundle]:
     names, owner = observed.rows.bundle[rows].tolist(), observed.rows.owner()[rows].tolist()
     reported = observed.rows.reported[rows]
     carried = np.where(reported[:, None], observed.rows.rates[rows], np.nan).tolist()
@@ -382,7 +382,7 @@ def _bundles(observed: Snapshot, rows: list[int]) -> list[SeenBundle]:
         own if known else [None] * 3 for own, known in zip(observed.rows.counts[rows].tolist(), reported, strict=True)
     ]
     return [
-        SeenBundle(
+        SnapshotBundle(
             bundle=observed.bundles[name],
             broker=observed.brokers.ids[broker],
             msg_rate_in=number(rates[MSG_IN]),

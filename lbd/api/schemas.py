@@ -14,18 +14,18 @@ from lbd.api.shapes import (
     Alive,
     Applied,
     DrainPlan,
-    DrainsTold,
+    DrainsResponse,
     Paused,
     PlacementResponse,
     Readiness,
     Released,
     Resumed,
     RolloutPlan,
-    RolloutTold,
+    RolloutResponse,
     ScoreHistory,
-    SnapshotTold,
+    SnapshotResponse,
     Started,
-    StrategyTold,
+    StrategyResponse,
     TopicBundles,
 )
 from lbd.load.capacity import CapacityReport
@@ -33,7 +33,7 @@ from lbd.split.plan import DueSplitsDocument, SplitDocument
 from lbd.store.control import RequestResult
 from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer
 from lbd.store.moves import MoveRecord
-from lbd.store.status import StatusTold
+from lbd.store.status import StatusResponse
 from lbd.store.turn_record import TurnRecord
 from lbd.turn.record import PlanDocument
 
@@ -59,11 +59,11 @@ ABOUT = (*map(as_named, _ABOUT), *_ABOUT)
 ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/healthz"): (Alive,),
     ("get", "/readyz"): (Readiness,),
-    ("get", "/v1/status"): (StatusTold,),
-    ("get", "/v1/snapshot"): (SnapshotTold,),
+    ("get", "/v1/status"): (StatusResponse,),
+    ("get", "/v1/snapshot"): (SnapshotResponse,),
     ("get", "/v1/capacity"): (CapacityReport,),
     ("get", "/v1/history"): (ScoreHistory,),
-    ("get", "/v1/strategy"): (StrategyTold,),
+    ("get", "/v1/strategy"): (StrategyResponse,),
     ("get", "/v1/decisions"): (list[as_named(TurnRecord)],),  # type: ignore[misc]
     ("get", "/v1/moves"): (list[MoveRecord],),
     ("get", "/v1/explain"): ABOUT_TURN,
@@ -72,10 +72,10 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/v1/placement/{tenant}/{namespace}/{bundle}"): (PlacementResponse,),
     ("get", "/v1/bundles"): (TopicBundles,),
     ("get", "/v1/plan"): (PlanDocument,),
-    ("get", "/v1/drains"): (DrainsTold,),
+    ("get", "/v1/drains"): (DrainsResponse,),
     ("get", "/v1/drain/{broker}"): (DrainPlan,),
     ("get", "/v1/fill/{broker}"): (DrainPlan,),
-    ("get", "/v1/rollout"): (RolloutTold,),
+    ("get", "/v1/rollout"): (RolloutResponse,),
     ("get", "/v1/rollout/plan"): (RolloutPlan,),
     ("get", "/v1/unload/{tenant}/{namespace}/{bundle}"): (RequestResult,),
     ("get", "/v1/split"): (DueSplitsDocument,),

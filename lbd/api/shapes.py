@@ -13,7 +13,7 @@ from starlette.responses import Response
 from lbd.bundles import TopicBundle
 from lbd.redaction import redacted_json
 from lbd.store.control import Pause, PlacedBundle
-from lbd.store.drains import Drain, DrainTold, RemainingBundle, Work
+from lbd.store.drains import Drain, DrainStatus, RemainingBundle, Work
 from lbd.store.rollouts import Rollout
 from lbd.store.scores import ScoreLine
 from lbd.turn.record import BrokerRow, LeftOut, left_out
@@ -160,10 +160,10 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     last: list[str] = []
 
 
-class DrainsTold(msgspec.Struct, frozen=True):
+class DrainsResponse(msgspec.Struct, frozen=True):
     """All drains in force, and the last fill."""
 
-    drains: list[DrainTold]
+    drains: list[DrainStatus]
     fill: Work | None
 
 
@@ -213,7 +213,7 @@ class RolloutPlan(msgspec.Struct, frozen=True):
     steps: list[RolloutStep]
 
 
-class RolloutTold(msgspec.Struct, frozen=True):
+class RolloutResponse(msgspec.Struct, frozen=True):
     """The rollout under way, else the last one (null: there was none), in one sentence, and its drain or fill."""
 
     rollout: Rollout | None
@@ -235,7 +235,7 @@ class Readiness(msgspec.Struct, frozen=True):
     ready: bool
 
 
-class StrategyTold(msgspec.Struct, frozen=True):
+class StrategyResponse(msgspec.Struct, frozen=True):
     """Who decides, and its settings by their names."""
 
     name: str
@@ -290,14 +290,14 @@ class ScoreHistory(msgspec.Struct, frozen=True):
     moves: list[MoveMark]
 
 
-class SeenBroker(BrokerRow, frozen=True):
+class SnapshotBroker(BrokerRow, frozen=True):
     """A broker with how far its report is to be trusted: ``doubt`` is why it is no ground to move on."""
 
     fresh: bool
     doubt: str | None
 
 
-class SeenBundle(msgspec.Struct, frozen=True):
+class SnapshotBundle(msgspec.Struct, frozen=True):
     """A bundle as its broker reported it: messages/s and bytes/s; null where the broker does not tell of it."""
 
     bundle: str
@@ -311,11 +311,11 @@ class SeenBundle(msgspec.Struct, frozen=True):
     consumers: int | None
 
 
-class SnapshotTold(msgspec.Struct, frozen=True):
+class SnapshotResponse(msgspec.Struct, frozen=True):
     """The load of one round; ``bundles_all`` is how many bundles there were to choose from."""
 
     taken_at: float | None
     cluster: str
-    brokers: list[SeenBroker]
-    bundles: list[SeenBundle]
+    brokers: list[SnapshotBroker]
+    bundles: list[SnapshotBundle]
     bundles_all: int

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lbd.demo import DemoMove, Stage
     from lbd.score.scorecard import Scorecard
     from lbd.simulate.fake_pulsar import FakePulsar
-    from lbd.store.turn_record import BrokerSeen, PairSeen, TurnRecord
+    from lbd.store.turn_record import BrokerRecord, PairRecord, TurnRecord
 
 
 AVG_SHEDDER = "avg-shedder"
@@ -200,7 +200,7 @@ def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
     return columns
 
 
-def _extreme_brokers(brokers: Sequence[BrokerSeen], rows: int) -> tuple[Sequence[BrokerSeen], int | None]:
+def _extreme_brokers(brokers: Sequence[BrokerRecord], rows: int) -> tuple[Sequence[BrokerRecord], int | None]:
     """All brokers by name; if too many, the most and the least loaded, and the index where others are omitted."""
     if len(brokers) <= rows:
         return brokers, None
@@ -221,7 +221,7 @@ def _bar(score: float, first: float | None, width: int, style: str) -> Text:
     return bar.append("·" * (width - max(now, then)), "dim")
 
 
-def _remark(broker: BrokerSeen) -> str:
+def _remark(broker: BrokerRecord) -> str:
     if broker.doubt is not None:
         return plain(broker.doubt)
     return f"settling, {broker.to_settle} to come" if broker.to_settle else ""
@@ -328,7 +328,7 @@ def _title(frame: Frame, width: int) -> Text:
     return cut(title)
 
 
-def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairSeen], width: int) -> RenderableType:
+def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairRecord], width: int) -> RenderableType:
     wide, points = width >= WIDE_ENOUGH, frame.settings.avg_shedder
     low, high = points.low_threshold, points.high_threshold
     rows = grid(("pair", "left"), ("apart", "right"), (f"hits {low:g}+", "left"), (f"hits {high:g}+", "left"))

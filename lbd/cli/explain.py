@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lbd.cli.options import Read
     from lbd.store.explain import Ends, Fired, MoveStory, SplitStory
-    from lbd.store.turn_record import CandidateLine, PairSeen, Planned, TurnRecord
+    from lbd.store.turn_record import CandidateLine, PairRecord, Planned, TurnRecord
 
 
 NARROW = 160
@@ -113,7 +113,7 @@ def _trust_lines(turn: TurnRecord) -> Iterator[Line]:
             yield "settling", f"{broker.id}: {samples} to come before it counts", ""
 
 
-def _pair_lines(turn: TurnRecord, pair: PairSeen) -> Iterator[Line]:
+def _pair_lines(turn: TurnRecord, pair: PairRecord) -> Iterator[Line]:
     pool = f" in pool {pair.pool}" if pair.pool else ""
     label = "pair" if pair.destination is not None else "broker"
     yield label, f"{pair.ends}{pool}: {pair.apart}{pair.hits and f', hits {pair.hits}'}", "bold"
@@ -135,7 +135,7 @@ def _destinations(turn: TurnRecord, source: str) -> set[str]:
     return {one.destination for one in turn.unloads if one.source == source and one.destination is not None}
 
 
-def _taken(pair: PairSeen, unloads: Sequence[Planned]) -> str:
+def _taken(pair: PairRecord, unloads: Sequence[Planned]) -> str:
     """How much traffic was wanted and taken; without a wanted amount only the latter."""
     bundles, messages, sent = counted(len(unloads), "bundle"), _sum(unloads, "msg_rate"), _sum(unloads, "throughput")
     if pair.wanted is None:

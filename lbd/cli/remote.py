@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lbd.api.client import Client
-from lbd.api.shapes import Applied, DrainPlan, DrainsTold, PlacementResponse, Released, SnapshotTold, Started
+from lbd.api.shapes import Applied, DrainPlan, DrainsResponse, PlacementResponse, Released, SnapshotResponse, Started
 from lbd.bundles import is_scalable
 from lbd.cli.request import read, remote_topic_bundles, send_command
 from lbd.errors import ObserveError, UsageError
@@ -17,7 +17,7 @@ from lbd.place.placements import PlaceMemory, PlacementChoice
 from lbd.reason import Reason
 from lbd.split.plan import DueSplitsDocument, SplitDocument
 from lbd.store.control import DrainRequest, FillRequest, Pause, PlanRequest, RequestResult
-from lbd.store.drains import DrainTold
+from lbd.store.drains import DrainStatus
 from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer
 from lbd.store.status import Status, standby_text
 from lbd.turn.record import PlanDocument
@@ -46,7 +46,7 @@ def status(api: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, 
     """The status, the pause in force, the time of the remote clock, and the drains in force."""
     response = api.get("status")
     last = read(response, Status)
-    drains = [(one.drain, one.work) for one in read(response.get("drains"), list[DrainTold])]
+    drains = [(one.drain, one.work) for one in read(response.get("drains"), list[DrainStatus])]
     return last, read(response.get("paused"), Pause | None), last.at + read(response.get("age_seconds"), float), drains
 
 
@@ -130,7 +130,7 @@ def _answer(one: PlacementResponse) -> PlacementAdvice:
 
 def owned_bundles(api: Client, namespace: str) -> dict[str, str]:
     """The owner of each bundle of a namespace, as brokers reported it in the last round."""
-    snapshot = read(api.get("snapshot", namespace=namespace, last=MOST_BUNDLES), SnapshotTold)
+    snapshot = read(api.get("snapshot", namespace=namespace, last=MOST_BUNDLES), SnapshotResponse)
     return {one.bundle: one.broker for one in sorted(snapshot.bundles, key=lambda one: one.bundle)}
 
 
@@ -203,11 +203,11 @@ def watched(
         time.sleep(POLL_SECONDS)
 
 
-def _remote_drains(api: Client) -> DrainsTold:
-    return read(api.get("drains"), DrainsTold)
+def _remote_drains(api: Client) -> DrainsResponse:
+    return read(api.get("drains"), DrainsResponse)
 
 
-def _work(drains: DrainsTold, request: DrainRequest | FillRequest) -> Work | None:
+def _work(drains: DrainsResponse, request: DrainRequest | FillRequest) -> Work | None:
     if isinstance(request, FillRequest):
         return drains.fill
     drain = next((one for one in drains.drains if one.drain.broker == request.broker), None)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lbd.model import Outcome, Pair, Unload
     from lbd.reason import Reason
     from lbd.store.status import BrokerStatus, HitStatus, PairStatus
-    from lbd.store.turn_record import BrokerSeen
+    from lbd.store.turn_record import BrokerRecord
     from lbd.turn.parts import TurnResult
     from lbd.turn.record import BrokerRow
 
@@ -102,7 +102,7 @@ def table(*columns: tuple[str, JustifyMethod]) -> Table:
     return rows
 
 
-def broker_table(shown: Iterable[BrokerRow | BrokerSeen | BrokerStatus], hot: Container[str], end: str = "") -> Table:
+def broker_table(shown: Iterable[BrokerRow | BrokerRecord | BrokerStatus], hot: Container[str], end: str = "") -> Table:
     """A row for each broker, the most loaded first; ``hot`` ones are highlighted, ``end`` is cut from names."""
     rows = table(
         ("broker", "left"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lbd.api.shapes import RolloutPlan, RolloutTold
+from lbd.api.shapes import RolloutPlan, RolloutResponse
 from lbd.cli.options import duration, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
 from lbd.cli.request import by, full_name, lbd_client, one_line, print_note, print_result, read, send_command
@@ -145,7 +145,7 @@ def _followed(client: Client, command: str | None, request: RolloutRequest) -> R
     """The rollout at its end; each broker that is handed over is restarted once by the command."""
     summary, restarted = "", set[str]()
     while True:
-        view = read(client.get("rollout"), RolloutTold)
+        view = read(client.get("rollout"), RolloutResponse)
         rollout = view.rollout
         if rollout is None:
             raise ObserveError("that lbd knows of no rollout any more")

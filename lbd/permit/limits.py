@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 
 EVERYBODYS = Weights()
 
-WAVE_UNLOADS = 5
-"""In a turn, or a hundredth of the bundles where that is more: each move shows what it did before the next is chosen.
-With ten instead of five least-moves made 4 % more moves on 24 simulated clusters of 10 to 20 brokers, disconnected 6 %
-more clients, and brokers were too far apart for longer (docs/decisions/results/0008-least-moves-simulation.md)."""
-
 
 @dataclass(frozen=True)
 class Permitted:
@@ -82,7 +77,7 @@ class Ledger:
         totals = np.where((rates > 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0).sum(axis=0)
         self._messages_left = float(totals[0] + totals[1]) * guardrails.max_traffic_per_turn
         self._bytes_left = float(totals[2] + totals[3]) * guardrails.max_traffic_per_turn
-        self._most_unloads = guardrails.max_unloads_per_turn or max(WAVE_UNLOADS, len(snapshot.bundles) // 100)
+        self._most_unloads = guardrails.max_unloads_per_turn or max(10, len(snapshot.bundles) // 100)
 
     def refusal(self, unload: Unload) -> Skip | None:
         """Why this unload may not happen; None when it may."""

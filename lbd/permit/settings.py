@@ -124,8 +124,8 @@ class Guardrails(BaseModel):
         None,
         ge=1,
         le=1_000_000,
-        description="Unloads in one turn. null means max(5, 1 % of the bundles): each move shows what it did before "
-        "the next is chosen, and a large cluster is not limited to the pace of a small one",
+        description="Unloads in one turn. null means max(10, 1 % of the bundles), so that a large cluster is "
+        "not limited to the pace of a small one",
     )
     max_traffic_per_turn: float = Field(
         0.1,

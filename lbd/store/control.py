@@ -1,9 +1,8 @@
 """Orders of people: the typed commands that a running lbd executes, and the pause, which survives a restart.
 
-Orders that must survive a restart are files, which the command on the same machine writes itself, and the API for others:
-``control/pause.json`` here, drains in ``store/drains.py``. All other commands reach the running lbd over the API, on the
-same machine through the socket in the state directory; the lbd that executes them holds them in memory
-(``operations/requests.py``).
+Orders that must survive a restart are files: ``control/pause.json`` here, drains in ``store/drains.py``. The command on
+the same machine writes the pause itself, and the API for others. All other commands reach the running lbd over the API,
+on the same machine through the socket in the state directory; it holds them in memory (``operations/requests.py``).
 """
 
 from __future__ import annotations

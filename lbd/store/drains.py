@@ -99,7 +99,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return self.total - self.landed - self.elsewhere if self.total else None
 
 
-class DrainTold(msgspec.Struct, frozen=True):
+class DrainStatus(msgspec.Struct, frozen=True):
     """A drain in force, and how far it has come; ``work`` is null before its first look."""
 
     drain: Drain

@@ -26,7 +26,7 @@ from lbd.spread import crowded_text, members_in
 from lbd.store.drains import drains_in_force
 from lbd.store.moves import MoveRecord, history, read_splits
 from lbd.store.status import read_status
-from lbd.store.turn_record import BrokerSeen, CandidateLine, PairSeen, Planned, TurnRecord, Verdict
+from lbd.store.turn_record import BrokerRecord, CandidateLine, PairRecord, Planned, TurnRecord, Verdict
 from lbd.store.turns import TURNS_FOLDER, KeptTurns, load_bundles
 from lbd.text import counted
 
@@ -92,7 +92,7 @@ class Fired(msgspec.Struct, frozen=True):
 
     turn: int
     at: float
-    pairs: list[PairSeen]
+    pairs: list[PairRecord]
     unloads: list[Planned]
     candidates: list[CandidateLine]
     rest: dict[str, int]
@@ -132,9 +132,9 @@ class BrokerAnswer(msgspec.Struct, frozen=True):
     turn: int
     at: float
     verdict: Verdict
-    seen: BrokerSeen | None
+    seen: BrokerRecord | None
     because: list[str]
-    pairs: list[PairSeen]
+    pairs: list[PairRecord]
     fired: Fired | None
     moves: list[MoveStory]
     load: BrokerLoad | None = None
@@ -342,7 +342,7 @@ def _in_no_pair(turn: TurnRecord) -> str:
     )
 
 
-def outcome(turn: TurnRecord, pair: PairSeen) -> str:
+def outcome(turn: TurnRecord, pair: PairRecord) -> str:
     """The result of a turn for a pair."""
     number = sum(one.source == pair.source for one in turn.unloads)
     if number:
@@ -452,7 +452,7 @@ def _scores(turn: TurnRecord, source: str, destination: str) -> Ends:
     return Ends(_score(turn.broker(source)), _score(turn.broker(destination)))
 
 
-def _score(broker: BrokerSeen | None) -> float | None:
+def _score(broker: BrokerRecord | None) -> float | None:
     return broker.score if broker is not None else None
 
 

@@ -16,7 +16,7 @@ from lbd.reason import Reason
 from lbd.redaction import redacted_json
 from lbd.store.append_log import LIVE_NAME
 from lbd.store.control import Pause
-from lbd.store.drains import Drain, DrainTold, Work
+from lbd.store.drains import Drain, DrainStatus, Work
 from lbd.store.journal import read
 from lbd.store.proposal import Proposal
 from lbd.store.turn_record import Verdict
@@ -141,27 +141,27 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return abs(now - self.at) > max(INTERVALS_UNTIL_LATE * self.interval_seconds, SECONDS_UNTIL_LATE)
 
 
-class StatusTold(Status, frozen=True, kw_only=True, rename={"is_late": "late"}):
+class StatusResponse(Status, frozen=True, kw_only=True, rename={"is_late": "late"}):
     """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none."""
 
     running: int | None
     is_late: bool
     age_seconds: float
     paused: Pause | None
-    drains: list[DrainTold]
+    drains: list[DrainStatus]
 
 
 def document(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
-) -> StatusTold:
+) -> StatusResponse:
     """The JSON of a status at ``now`` (epoch seconds)."""
-    return StatusTold(
+    return StatusResponse(
         **msgspec.structs.asdict(status),
         running=pid,
         is_late=status.late(now),
         age_seconds=round(now - status.at, 1),
         paused=pause,
-        drains=[DrainTold(drain, work) for drain, work in drains],
+        drains=[DrainStatus(drain, work) for drain, work in drains],
     )
 
 

@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.kind
 
 
-class BrokerSeen(msgspec.Struct, frozen=True, array_like=True):
+class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
     """One broker's report. ``doubt`` is why it is no ground to move on; ``to_settle`` fresh samples must still come
     after a move or restart; ``fresh``: its sample was new in this turn.
     """
@@ -69,7 +69,7 @@ class BrokerSeen(msgspec.Struct, frozen=True, array_like=True):
     fresh: bool = False
 
 
-class PairSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+class PairRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Two brokers compared: hits with this turn's, and at how many the strategy fires.
 
     One without ``destination`` is a broker compared with something else, as ``why`` says.
@@ -141,7 +141,7 @@ class SkipLine(msgspec.Struct, frozen=True, array_like=True):
     detail: str = ""
 
 
-class OutcomeSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+class OutcomeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The verified outcome of an unload of this turn or an earlier one."""
 
     bundle: str
@@ -174,15 +174,15 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
     verdict: Verdict
     acts: bool = True
     hold: SkipLine | None = None
-    brokers: list[BrokerSeen] = []
-    pairs: list[PairSeen] = []
+    brokers: list[BrokerRecord] = []
+    pairs: list[PairRecord] = []
     unloads: list[Planned] = []
     expected: dict[str, float] = {}
     candidates: list[CandidateLine] = []
     rest: dict[str, dict[str, int]] = {}
     skips: list[SkipLine] = []
     counts: dict[str, int] = {}
-    outcomes: list[OutcomeSeen] = []
+    outcomes: list[OutcomeRecord] = []
     refused: list[SkipLine] = []
     unfinished: int = 0
     crowded: list[Crowded] = []
@@ -201,7 +201,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
         """When the last of these turns was."""
         return max(self.at, self.until)
 
-    def broker(self, name: str) -> BrokerSeen | None:
+    def broker(self, name: str) -> BrokerRecord | None:
         """The facts about one broker, None if the turn has none."""
         return next((broker for broker in self.brokers if broker.id == name), None)
 

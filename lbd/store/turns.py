@@ -24,7 +24,7 @@ from lbd.errors import UsageError
 from lbd.files import DAMAGED, make_directory, reading, refused, remove, replace, replacing
 from lbd.files import growing as opened
 from lbd.reason import Reason
-from lbd.store.turn_record import FORMAT, PairSeen, Same, TurnRecord, TurnsHeader, decoded, encoded
+from lbd.store.turn_record import FORMAT, PairRecord, Same, TurnRecord, TurnsHeader, decoded, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -466,7 +466,7 @@ def _same_to_reader(turn: TurnRecord) -> tuple[object, ...]:
     return verdict, hold, plan, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers, crowded, turn.dear_kinds
 
 
-def _pair_reason(pair: PairSeen) -> str | None:
+def _pair_reason(pair: PairRecord) -> str | None:
     """A turn without a new sample waits like the one before it."""
     return "waiting" if pair.reason == "no-new-sample" else pair.reason
 

@@ -20,10 +20,10 @@ from lbd.store.history_round import HistoryRound
 from lbd.store.proposal import PLAN_SECONDS, Proposal, ProposedMove, plan_id
 from lbd.store.status import HitStatus, PairStatus
 from lbd.store.turn_record import (
-    BrokerSeen,
+    BrokerRecord,
     CandidateLine,
-    OutcomeSeen,
-    PairSeen,
+    OutcomeRecord,
+    PairRecord,
     Planned,
     SkipLine,
     TurnRecord,
@@ -55,7 +55,7 @@ class BrokerRow(msgspec.Struct, frozen=True):
 class BrokerFacts(BrokerRow, frozen=True):
     """All that a turn knows of a broker; the documents and records about brokers are derived from this.
 
-    ``to_settle``, ``doubt`` and ``fresh`` as in :class:`BrokerSeen`.
+    ``to_settle``, ``doubt`` and ``fresh`` as in :class:`BrokerRecord`.
     """
 
     to_settle: int = 0
@@ -210,9 +210,9 @@ def _hits_before(record: TurnResult, pair: Pair) -> Hits:
     return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
 
 
-def outcome_record(outcome: Outcome) -> OutcomeSeen:
+def outcome_record(outcome: Outcome) -> OutcomeRecord:
     """The outcome as records and answers have it."""
-    return derived(OutcomeSeen, outcome, outcome.unload, seconds=round(outcome.seconds, 3))
+    return derived(OutcomeRecord, outcome, outcome.unload, seconds=round(outcome.seconds, 3))
 
 
 def _outcome_document(outcome: Outcome) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
         verdict=verdict(record),
         acts=record.acts,
         hold=SkipLine("cluster", record.hold[0].label, record.hold[1]) if record.hold is not None else None,
-        brokers=[derived(BrokerSeen, broker) for broker in brokers(record)] if record.evidence is not None else [],
+        brokers=[derived(BrokerRecord, broker) for broker in brokers(record)] if record.evidence is not None else [],
         pairs=_pairs(record),
         unloads=[_planned(unload) for unload in record.unloads],
         expected=_expected(record),
@@ -340,7 +340,7 @@ def _expected(record: TurnResult) -> dict[str, float]:
     return {broker: round(score, 3) for broker, score in record.expected.items() if np.isfinite(score)}
 
 
-def _pairs(record: TurnResult) -> list[PairSeen]:
+def _pairs(record: TurnResult) -> list[PairRecord]:
     if record.decision is None:
         return []
     skipped = {skip.what for skip in record.decision.skips}
@@ -348,9 +348,9 @@ def _pairs(record: TurnResult) -> list[PairSeen]:
     return [_pair_seen(pair, pair_skip(record, pair) if pair.ends in skipped else None) for pair in pairs]
 
 
-def _pair_seen(pair: Pair, skip: Skip | None) -> PairSeen:
+def _pair_seen(pair: Pair, skip: Skip | None) -> PairRecord:
     return derived(
-        PairSeen,
+        PairRecord,
         pair,
         difference=round(pair.difference, 3),
         low=pair.hits.low,

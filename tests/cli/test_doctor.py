@@ -20,7 +20,7 @@ from lbd.store.control import Control, Pause
 from lbd.store.journal import Journal
 from lbd.store.state import TurnMemory
 from lbd.store.status import Status, write_status
-from lbd.store.turn_record import BrokerSeen, TurnRecord, Verdict
+from lbd.store.turn_record import BrokerRecord, TurnRecord, Verdict
 from lbd.store.turns import Turns
 from tests import fake_pulsar
 from tests.builders import state_begun
@@ -783,7 +783,7 @@ class TestLostBrokers:
         """It is named, with when it had its last report, unless it is back or that is long ago."""
         broker = pulsar.ids[0] if there else "127.0.1.1:80"
         state, at = state_begun(tmp_path / "state").path, time.time() - 60 * minutes
-        facts = BrokerSeen(broker, 50.0, "cpu", 1.0, 1.0, 1)
+        facts = BrokerRecord(broker, 50.0, "cpu", 1.0, 1.0, 1)
         turns = Turns(state)
         turns.keep(TurnRecord(at=at, sentence="No move.", verdict=Verdict("balanced"), brokers=[facts]))
         finding = notable(pulsar, tmp_path).get("lost-brokers")

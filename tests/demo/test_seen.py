@@ -5,7 +5,7 @@ from __future__ import annotations
 from lbd.demo import NOT_SENT, WAITS, DemoMove, DemoProgress, gap
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
-from lbd.store.turn_record import BrokerSeen, Planned, TurnRecord, Verdict
+from lbd.store.turn_record import BrokerRecord, Planned, TurnRecord, Verdict
 
 BUNDLE = "t/n/0x00000000_0x80000000"
 OTHER = "t/n/0x80000000_0xffffffff"
@@ -15,7 +15,7 @@ def turn(
     at: float, sentence: str = "No move.", scores: tuple[float | None, ...] = (80.0, 20.0), *bundles: str
 ) -> TurnRecord:
     """A turn that saw brokers with these scores, and planned these bundles from the first to the second."""
-    brokers = [BrokerSeen(f"b{at}:1", score, "cpu", 1.0, 1.0, 1) for at, score in enumerate(scores)]
+    brokers = [BrokerRecord(f"b{at}:1", score, "cpu", 1.0, 1.0, 1) for at, score in enumerate(scores)]
     unloads = [Planned(bundle, "b0:1", "b1:1") for bundle in bundles]
     return TurnRecord(at=at, sentence=sentence, verdict=Verdict("waiting"), brokers=brokers, unloads=unloads)
 

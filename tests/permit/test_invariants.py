@@ -112,7 +112,7 @@ def namespaces(case: Case, let: list[Unload]) -> None:
 def turn(case: Case, let: list[Unload]) -> None:
     """Unloads and traffic of a turn; the first bundle may exceed the traffic."""
     rails, rates = case.guardrails, case.seen.brokers.rates
-    assert len(let) <= (rails.max_unloads_per_turn or 5)
+    assert len(let) <= (rails.max_unloads_per_turn or 10)
     assert sum(one.msg_rate for one in let[1:]) <= rails.max_traffic_per_turn * rates[:, :2].sum() + 1e-6
     assert sum(one.throughput for one in let[1:]) <= rails.max_traffic_per_turn * rates[:, 2:].sum() + 1e-6
 

@@ -184,7 +184,7 @@ class Watcher:
         assert seconds - self.changed_at >= min(
             rails.membership_settle_seconds, inf if went_lately else evidence.JOIN_SETTLE_SECONDS
         )
-        assert len(record.unloads) <= max(5, len(snapshot.bundles) // 100)
+        assert len(record.unloads) <= max(10, len(snapshot.bundles) // 100)
         assert sum(one.throughput for one in record.unloads[1:]) <= 0.1 * snapshot.brokers.rates[:, 2:].sum() + 1
         for unload in record.unloads:
             assert unload.destination in score

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from lbd.errors import UsageError
 from lbd.store import turns as segments
 from lbd.store.turn_record import (
-    BrokerSeen,
-    OutcomeSeen,
-    PairSeen,
+    BrokerRecord,
+    OutcomeRecord,
+    PairRecord,
     Planned,
     SkipLine,
     TurnRecord,
@@ -37,9 +37,9 @@ NOW = 1_800_000_000.0
 A, B = "broker-1:8080", "broker-2:8080"
 
 
-def seen(name: str = A, score: float = 40.0, **changes: Any) -> BrokerSeen:
+def seen(name: str = A, score: float = 40.0, **changes: Any) -> BrokerRecord:
     """One broker with a new sample."""
-    return msgspec.structs.replace(BrokerSeen(name, score, "cpu", 100.0, 1e4, 8, fresh=True), **changes)
+    return msgspec.structs.replace(BrokerRecord(name, score, "cpu", 100.0, 1e4, 8, fresh=True), **changes)
 
 
 def turn(at: float = 0.0, **changes: Any) -> TurnRecord:
@@ -55,7 +55,7 @@ def turn(at: float = 0.0, **changes: Any) -> TurnRecord:
 
 def waiting(low: int, at: float = 0.0, *, fresh: bool = True, reason: str = "waiting") -> TurnRecord:
     """A turn in which the pair has so many hits."""
-    pair = PairSeen(A, B, 30.0, low=low, low_wanted=8, reason=reason)
+    pair = PairRecord(A, B, 30.0, low=low, low_wanted=8, reason=reason)
     brokers = [seen(score=70.0, fresh=fresh), seen(B, fresh=fresh)]
     return turn(at, verdict=Verdict("waiting", "waiting", samples=8 - low), pairs=[pair], brokers=brokers)
 
@@ -88,7 +88,7 @@ class TestMerging:
             (turn(15, hold=SkipLine("cluster", "paused", "by alice")), False),
             (turn(15, error="the disk is full"), False),
             (turn(15, unloads=[Planned("t/n/0x0_0x1", A, B)]), False),
-            (turn(15, outcomes=[OutcomeSeen("t/n/0x0_0x1", A, B, "landed")]), False),
+            (turn(15, outcomes=[OutcomeRecord("t/n/0x0_0x1", A, B, "landed")]), False),
             (turn(15, refused=[SkipLine("t/n/0x0_0x1", "round-stopped")]), False),
             (turn(15, skips=[SkipLine(A, "first-sample")]), False),
             (turn(15, brokers=[seen(), seen(B, 35.0, to_settle=1)]), False),
