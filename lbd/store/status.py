@@ -142,9 +142,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusResponse(Status, frozen=True, kw_only=True, rename={"is_late": "late"}):
-    """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none."""
+    """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none.
+
+    ``verdict_text`` is the verdict as a person reads it, without its detail; null before the first turn has ended.
+    """
 
     running: int | None
+    verdict_text: str | None
     is_late: bool
     age_seconds: float
     paused: Pause | None
@@ -158,6 +162,7 @@ def document(
     return StatusResponse(
         **msgspec.structs.asdict(status),
         running=pid,
+        verdict_text=None if status.verdict is None else status.verdict.head,
         is_late=status.late(now),
         age_seconds=round(now - status.at, 1),
         paused=pause,

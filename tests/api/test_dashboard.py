@@ -398,6 +398,18 @@ def test_a_blocked_pair(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert text(browser, "blocked").startswith("Blocked by unloads-per-hour: ")
 
 
+def test_a_state_that_blocks_is_named_in_words(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """As lbd status names it, and not by its label."""
+    with serving(pulsar, tmp_path) as api:
+        assert api.post("/v1/pause", {"owner": "ann", "reason": "broker upgrade"}).status_code == 200
+        api.turn()
+        pulsar.sample(81, 46, 11)
+        api.turn()
+        assert api.get("/v1/status").json()["verdict_text"] == "blocked while lbd is paused"
+        opened(browser, api)
+        assert text(browser, "blocked").startswith("Blocked while lbd is paused: ")
+
+
 def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
     """lbd does not act, and why; what a person can do."""
     with serving(pulsar, tmp_path, mode="approve") as api:

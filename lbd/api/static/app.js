@@ -21,6 +21,7 @@ let token = null;
 const grouped = new Intl.NumberFormat("en");
 const timed = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const clock = (at) => timed.format(at * 1000);
+const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 const counted = (number, what) => `${grouped.format(number)} ${what}${number === 1 ? "" : "s"}`;
 
 function spoken(seconds) {
@@ -169,7 +170,7 @@ function showActing(status) {
   else if (status.observe_only) say("acting", "No: it only observes", "warn");
   else if (status.error) say("acting", "No: the turn failed", "wrong");
   else if (under) say("acting", `Yes: ${counted(under, "move")} under way`, "good");
-  else if (status.verdict && status.verdict.kind === "blocked") say("acting", `No: blocked by ${status.verdict.reason}`, "wrong");
+  else if (status.verdict && status.verdict.kind === "blocked") say("acting", `No: ${status.verdict_text}`, "wrong");
   else if (status.hold) say("acting", `No: held by ${status.hold}`, "warn");
   else if (status.proposal) say("acting", "No: a plan waits for approval", "warn");
   else say("acting", "Ready, nothing under way", "good");
@@ -206,9 +207,9 @@ function showNext(status) {
     say("next", verdict.samples ? `Wait for ${counted(verdict.samples, "more fresh sample")}` : "Wait");
     say("next-why", would || verdict.detail);
   } else {
-    const words = { balanced: "Nothing, while it stays so", blocked: "Nothing while it is blocked", held: `Nothing, until ${verdict.reason} lets go`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
+    const words = { balanced: "Nothing, while it stays so", blocked: "Nothing while it is blocked", held: `Nothing: ${status.verdict_text}`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
     say("next", words[verdict.kind] || "Look again");
-    say("next-why", { balanced: "", blocked: verdict.detail }[verdict.kind] ?? verdict.reason ?? "");
+    say("next-why", verdict.kind === "balanced" ? "" : verdict.detail || "");
   }
 }
 
@@ -372,7 +373,7 @@ function showPairs(status) {
 /** What is used up of each limit, and what blocks moves now. The meter is native, so that it is heard as one. */
 function showLimits(status) {
   const { verdict, canary } = status;
-  const stopped = verdict && ["blocked", "held"].includes(verdict.kind) ? `${verdict.kind === "blocked" ? "Blocked" : "Held"} by ${verdict.reason}${verdict.detail && `: ${verdict.detail}`}` : "Nothing is blocked";
+  const stopped = verdict && ["blocked", "held"].includes(verdict.kind) ? `${capital(status.verdict_text)}${verdict.detail && `: ${verdict.detail}`}` : "Nothing is blocked";
   const trial = canary ? `; canary: ${canary.namespaces.join(", ")}, ${canary.max_moves_per_hour} moves an hour, ${canary.held} of ${canary.planned} planned moves held` : "";
   say("blocked", `${stopped}${trial}.`);
   $("blocked").className = verdict && verdict.kind === "blocked" ? "wrong" : "note";
