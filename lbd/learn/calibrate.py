@@ -398,8 +398,10 @@ def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
         request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
         return replays.figures(names, over, request.seeds)
 
-    searched = halving(list(replays.tried), windows, replayed)
-    finalists, deals = (PRESENT, *shortlist(searched, windows)), request.seeds
+    present = replays.tried[PRESENT].settings
+    slower = [name for name, one in replays.tried.items() if one.settings == present and name != PRESENT]
+    searched = halving(list(replays.tried), windows, replayed, always=slower)
+    finalists, deals = (PRESENT, *shortlist(searched, windows, slower)), request.seeds
     if len(finalists) > 1:
         request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
         deals = max(DEALS, request.seeds)

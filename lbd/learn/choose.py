@@ -16,7 +16,7 @@ from lbd.learn.replay import pooled
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from lbd.config import Settings
     from lbd.learn.incidents import Harms
@@ -85,7 +85,7 @@ class SettingsCandidate:
         return settings.model_copy(update=changes)
 
     def slower(self, moves: int) -> SettingsCandidate:
-        """The same with so many moves a turn."""
+        """The same with so many moves a turn. It waits no longer before it moves, and so holds in most incidents."""
         return SettingsCandidate(f"{self.name}, {counted(moves, 'move')} a turn", self.settings, moves)
 
 
@@ -289,8 +289,10 @@ def halving(
     windows: Sequence[int],
     replayed: Callable[[Sequence[str], Sequence[int]], Results],
     parts: Sequence[int] = PARTS,
+    always: Collection[str] = (),
 ) -> dict[str, dict[int, Figures]]:
-    """The figures of each candidate in those windows of the first part for which it was good enough.
+    """The figures of each candidate in those windows of the first part for which it was good enough, and of those that
+    are to stay ``always`` in all.
 
     ``replayed`` gives the figures of candidates in windows. The present settings, which must be among ``names``, are
     replayed in all of them first. Those in which they cost most come first for the others: they make up most of the sum
@@ -307,7 +309,8 @@ def halving(
     staying, done = [name for name in names if name != PRESENT], 0
     for part in parts if staying else ():
         if done:
-            staying = better_half({name: results[name] for name in (PRESENT, *staying)}, ordered[:done])
+            better = better_half({name: results[name] for name in (PRESENT, *staying)}, ordered[:done])
+            staying = [*better, *(name for name in staying if name in always and name not in better)]
         until = math.ceil(len(ordered) / part)
         for name, more in replayed(staying, ordered[done:until]).items():
             results[name].update(more)
@@ -332,15 +335,21 @@ def better_half(results: Results, windows: Sequence[int]) -> list[str]:
     return sorted(over, key=rank)[: math.ceil(len(over) / 2)]
 
 
-def shortlist(results: Results, windows: Sequence[int]) -> tuple[str, ...]:
-    """Those worth a closer look, the cheapest first: clearly better than the present on the whole first part."""
+def shortlist(results: Results, windows: Sequence[int], always: Collection[str] = ()) -> tuple[str, ...]:
+    """Those worth a closer look, the cheapest first: clearly better than the present on the whole first part.
+
+    One of them is the cheapest of those that are to be tried ``always``, if it is clearly better.
+    """
     if len(windows) < FEWEST_WINDOWS:
         return ()
     first = split(windows)[0]
     trained = _pooled({name: own for name, own in results.items() if own.keys() >= set(first)}, first)
     present = trained.pop(PRESENT)
     better = (name for name, own in trained.items() if not _gap_excess(own, present) and _clearly(own, present))
-    return tuple(sorted(better, key=lambda name: (cost(trained[name]), name))[:FINALISTS])
+    ordered = sorted(better, key=lambda name: (cost(trained[name]), name))
+    kept = [name for name in ordered if name in always][:1]
+    others = [name for name in ordered if name not in kept][: FINALISTS - len(kept)]
+    return tuple(name for name in ordered if name in {*kept, *others})
 
 
 def choose(

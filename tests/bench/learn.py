@@ -99,7 +99,8 @@ def line(shape: str, seed: int, tried: int, parts: Sequence[int]) -> Line:
     def replayed(names: Sequence[str], over: Sequence[int]) -> dict[str, dict[int, Figures]]:
         return {name: {at: _figures(windows[at], by_name[name], model) for at in over} for name in names}
 
-    best = shortlist(halving(list(by_name), numbers, replayed, parts), numbers)
+    slower = [one.name for one in drawn[1:] if one.settings == present.settings]
+    best = shortlist(halving(list(by_name), numbers, replayed, parts, slower), numbers, slower)
     again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
     finalists = [by_name[name] for name in again]
     choice = (
