@@ -282,6 +282,24 @@ class TestChoosing:
         assert shortlist(results, range(4)) == ("other 1", "other 2", "other 3")[:FINALISTS]
         assert shortlist(results, range(3)) == ()
 
+    @pytest.mark.parametrize(
+        ("calm", "calmer", "names"),
+        [
+            (5, 6, ("other 0", "other 1", "calm")),
+            (6, 5, ("other 0", "other 1", "calmer")),
+            (1, 6, ("other 0", "calm", "other 1")),
+            (0, 0, ("calm", "calmer", "other 0")),
+            (10, 11, ("other 0", "other 1", "other 2")),
+        ],
+        ids=["dearer", "the other is cheaper", "amid", "two that are cheapest", "no gain"],
+    )
+    def test_one_with_the_present_thresholds_is_replayed_again(self, calm: int, calmer: int, names: tuple[str, ...]):
+        """The cheapest of them, if it gains anything: the others may all be refused by incidents."""
+        moves = {PRESENT: 10, "other 0": 0, "other 1": 1, "other 2": 2, "calm": calm, "calmer": calmer}
+        results = {name: dict.fromkeys(range(4), replace(DAY, moves=own)) for name, own in moves.items()}
+
+        assert shortlist(results, range(4), ["calm", "calmer"]) == names
+
     def test_the_cheapest_of_several(self):
         """Gaps being equal, that with the fewest moves."""
         assert self.chosen({"moves": 7}, {"moves": 3}, {"moves": 5})[0] == "other 1"
@@ -320,7 +338,7 @@ class TestHalving:
     """Which candidates are replayed in which windows."""
 
     def searched(
-        self, moves: Mapping[str, int | Sequence[int]], windows: Sequence[int]
+        self, moves: Mapping[str, int | Sequence[int]], windows: Sequence[int], always: Sequence[str] = ()
     ) -> tuple[dict[str, dict[int, Figures]], list[tuple[int, tuple[int, ...]]]]:
         """The results where each makes so many moves, in every window or in each; and what was replayed: how many
         candidates, in which windows.
@@ -334,7 +352,7 @@ class TestHalving:
                 for name in names
             }
 
-        return halving(list(moves), windows, replayed), rounds
+        return halving(list(moves), windows, replayed, always=always), rounds
 
     @pytest.mark.parametrize(
         ("others", "windows", "rounds"),
@@ -371,6 +389,13 @@ class TestHalving:
 
         assert sorted(results[PRESENT]) == [0, 1, 2, 3]
         assert [len(own) for own in results.values()] == [4, 4, 2, 2, 1, 1, 1, 1, 4]
+
+    def test_some_stay_however_many_are_cheaper(self):
+        """Those with the present thresholds and fewer moves a turn."""
+        moves: dict[str, int | Sequence[int]] = {PRESENT: 30, **{f"other {number}": number for number in range(8)}}
+        results, _ = self.searched({**moves, "calm": 29}, range(6), always=["calm"])
+
+        assert [len(own) for own in results.values()] == [4, 4, 4, 4, 2, 2, 1, 1, 1, 4]
 
     def test_the_dearest_windows_come_first(self):
         """Where the present settings move nothing, no others are told apart; of equal ones the first."""
