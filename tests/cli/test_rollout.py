@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -26,8 +28,6 @@ from tests.simulate import fakes
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from click.testing import Result
 
     from lbd.simulate.fake_pulsar import FakePulsar
 
@@ -101,11 +101,12 @@ def test_a_command_that_fails_stops_it(cluster: FakePulsar, config: Path, tmp_pa
 
 
 def test_it_is_stopped_by_another_command(cluster: FakePulsar, config: Path, tmp_path: Path):
-    """Whoever watches is told."""
-    seen: list[Result] = []
-    with running(config, cluster, tmp_path / "orders"):
-        watching = threading.Thread(target=lambda: seen.append(lbd("rollout", "--all", "--config", config)))
-        watching.start()
+    """Whoever watches is told. It is a process of its own: two commands in one share the standard output."""
+    command = [sys.executable, "-m", "lbd", "rollout", "--all", "--config", str(config)]
+    with (
+        running(config, cluster, tmp_path / "orders"),
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as watching,
+    ):
         until = time.monotonic() + 30
         while Rollouts(tmp_path / "state").under_way() is None:
             assert time.monotonic() < until
@@ -113,11 +114,11 @@ def test_it_is_stopped_by_another_command(cluster: FakePulsar, config: Path, tmp
         again = lbd("rollout", cluster.brokers[0], "--config", config)
         drained = lbd("drain", cluster.brokers[0], "--apply", "--config", config)
         stopped = lbd("rollout", "--stop", "--reason", "enough", "--config", config)
-        watching.join(30)
+        printed, _ = watching.communicate(timeout=30)
     assert (again.exit_code, "lbd rollout --stop ends it" in again.stdout) == (4, True), again.output
     assert (drained.exit_code, "lbd rollout --stop ends it" in drained.stdout) == (4, True), drained.output
     assert stopped.exit_code == 0, stopped.output
-    assert (seen[0].exit_code, "enough; 0 of 3 brokers were restarted" in seen[0].stdout) == (4, True)
+    assert (watching.returncode, "enough; 0 of 3 brokers were restarted" in printed) == (4, True), printed
 
 
 def test_it_is_shown(cluster: FakePulsar, config: Path, tmp_path: Path):
