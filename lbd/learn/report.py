@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lbd.charts.chart import Colour
     from lbd.learn.calibrate import Calibration, WindowScores
-    from lbd.learn.choose import Judged, SettingsCandidate
+    from lbd.learn.choose import Choice, Judged, SettingsCandidate
     from lbd.load.estimate import LoadModel
     from lbd.model import FloatArray
 
@@ -115,7 +115,7 @@ def evidence(calibration: Calibration) -> Iterator[str]:
     yield _model_error(calibration)
     yield from calibration.remarks
     yield answer(calibration)
-    yield from _knee(calibration)
+    yield from knee(calibration.choice)
     for name, clause in calibration.choice.refused.items():
         yield f"{name} is not proposed: it {clause}."
     for one in calibration.choice.judged:
@@ -140,9 +140,8 @@ def answer(calibration: Calibration) -> str:
     return f"Recommended: {choice.recommended}; {choice.why}."
 
 
-def _knee(calibration: Calibration) -> Iterator[str]:
+def knee(choice: Choice) -> Iterator[str]:
     """Why these of several, and what their neighbours on the front would give; nothing where none are recommended."""
-    choice = calibration.choice
     own = next((one for one in choice.judged if one.name == choice.recommended), None)
     if own is None:
         return
@@ -150,7 +149,10 @@ def _knee(calibration: Calibration) -> Iterator[str]:
         "Of the settings that may be proposed it is the nearest to the knee of the front of moves against gap: "
         f"{_on_front(own)}."
     )
-    for neighbour, what in ((choice.fewer_moves, "fewer moves"), (choice.closer, "a smaller gap")):
+    neighbours = [(choice.fewer_moves, "fewer moves"), (choice.closer, "a smaller gap")]
+    if choice.fewer_moves is not None and choice.fewer_moves == choice.closer:
+        neighbours = [(choice.fewer_moves, "both fewer moves and a smaller gap")]
+    for neighbour, what in neighbours:
         if neighbour is None:
             yield f"No settings that were tried have {what}."
         else:
