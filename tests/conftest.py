@@ -138,26 +138,17 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Where the time went, by the parts of docs/ci.md, when durations are asked for.
-
-    With ``SECONDS_BY_PART`` in the environment the lines are added to the file of that name: tests/run starts two
-    pytests and prints one table.
-    """
-    if terminalreporter.config.getoption("durations") is None or "PYTEST_XDIST_WORKER" in os.environ:
+    """Where the time went, by the parts of docs/ci.md, when durations are asked for."""
+    if terminalreporter.config.getoption("durations") is None:
         return
     spent, tests = Counter[str](), Counter[str]()
     for report in (one for found in terminalreporter.stats.values() for one in found):
         if isinstance(report, pytest.TestReport):
             spent[_part(report)] += report.duration
             tests[_part(report)] += report.when == "call"
-    lines = [f"{seconds:8.0f} s  {tests[part]:5} tests  {part}" for part, seconds in spent.most_common()]
-    if told := os.environ.get("SECONDS_BY_PART"):
-        with Path(told).open("a") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        return
     terminalreporter.section("seconds by part")
-    for line in lines:
-        terminalreporter.write_line(line)
+    for part, seconds in spent.most_common():
+        terminalreporter.write_line(f"{seconds:8.0f} s  {tests[part]:5} tests  {part}")
 
 
 def _part(report: pytest.TestReport) -> str:
