@@ -42,7 +42,9 @@ def first_moves(balancer: Balancer) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(versions=DEFAULT_VERSIONS, late=1)
 def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
-    """Every move lands where it was to go, as the brokers say themselves; until the gap is closed see test_balance."""
+    """Most moves land where they were to go, and of each is told where, as the brokers say themselves; until the gap is
+    closed see test_balance.
+    """
     assert 0 < relieved(cluster, tmp_path, tell) < HOT.bundles
 
 
@@ -64,11 +66,16 @@ def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> 
     turn = balancer.turns[-1]
     tell(f"| {cluster.spec} | {len(outcomes)} moved after {took:.0f} s | {turn['summary']} |")
 
-    assert {one["result"] for one in outcomes} == {"landed"}
-    assert {one["source"] for one in turn["unloads"]} == {cluster.brokers[0]}
-    assert {one["bundle"]: one["owner"] for one in outcomes} == {
-        one["bundle"]: one["destination"] for one in turn["unloads"]
+    # On a machine without a core to spare a client's lookup may come before lbd's, and the leader then chooses
+    # (docs/decisions/0002-nudge.md): one of five moves in three of five runs. It must be told, and be the exception.
+    wanted = {one["bundle"]: one["destination"] for one in turn["unloads"]}
+    told = {
+        one["bundle"]: "landed" if one["owner"] == wanted[one["bundle"]] else "landed-elsewhere" for one in outcomes
     }
+    assert {one["bundle"]: one["result"] for one in outcomes} == told
+    assert told.keys() == wanted.keys()
+    assert list(told.values()).count("landed") > len(told) / 2
+    assert {one["source"] for one in turn["unloads"]} == {cluster.brokers[0]}
     assert cluster.brokers[0] not in {one["owner"] for one in outcomes}
     assert balancer.false_outcomes == []
     assert result.lost == 0
