@@ -619,16 +619,15 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         """Begin exactly the moves of that plan, and tell how each ended. Where one of them cannot be made any more,
         nothing is begun (409), and these are named.
         """
-        body = signed(request, body)
         caller = _caller(request)
         if backend.settings.approvers > 1 and caller is not None and not caller.name:
             raise ProblemError(403, "approvers: 2 needs a name that is proven; use a token of api.tokens_file")
         proposal = backend.planned(name)
         if proposal is None:
-            return changes.make(request, key, body, lambda: _unknown(name, backend.proposal()))
+            return changes.make(request, key, signed(request, body), lambda: _unknown(name, backend.proposal()))
         moves = [derived(PlannedMove, move) for move in proposal.unloads]
         if not moves:
-            return changes.make(request, key, body, lambda: ("nothing to move", answer(NO_MOVES)))
+            return changes.make(request, key, signed(request, body), lambda: ("nothing to move", answer(NO_MOVES)))
 
         def applied(_: Request, done: RequestResult) -> Applied:
             return Applied(0, done.sentence, done.placed or [])

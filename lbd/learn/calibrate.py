@@ -32,6 +32,7 @@ from lbd.learn.choose import (
     choose,
     halving,
     shortlist,
+    with_fewer_moves,
 )
 from lbd.learn.features import collect_features
 from lbd.learn.incidents import Harm, harms, times
@@ -398,8 +399,7 @@ def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
         request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
         return replays.figures(names, over, request.seeds)
 
-    present = replays.tried[PRESENT].settings
-    slower = [name for name, one in replays.tried.items() if one.settings == present and name != PRESENT]
+    slower = with_fewer_moves(list(replays.tried.values()))
     searched = halving(list(replays.tried), windows, replayed, always=slower)
     finalists, deals = (PRESENT, *shortlist(searched, windows, slower)), request.seeds
     if len(finalists) > 1:

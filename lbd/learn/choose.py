@@ -77,6 +77,10 @@ class SettingsCandidate:
         """As in lbd.yaml."""
         return {"max_unloads_per_turn": self.moves_a_turn}
 
+    def changed_guardrails(self, present: SettingsCandidate) -> dict[str, Any]:
+        """Those that differ from the present settings'."""
+        return {key: value for key, value in self.guardrails.items() if value != present.guardrails[key]}
+
     def under(self, settings: Settings) -> Settings:
         """The settings of a replay: everything else as given."""
         strategy = type(self.settings).name
@@ -104,10 +108,9 @@ def candidates(
         SettingsCandidate(DEFAULT if name == name_now else f"{name}, {DEFAULT}", TUNABLE[name](), allowed)
         for name in strategies
     ]
+    first = (present, *defaults)
     by_key: dict[str, SettingsCandidate] = {}
-    for one in (present, *defaults):
-        by_key.setdefault(_key(one), one)
-    for one in [known.slower(moves) for moves in fewer for known in by_key.values()]:
+    for one in (*first, *(known.slower(moves) for moves in fewer for known in first)):
         by_key.setdefault(_key(one), one)
     random = np.random.default_rng(seed)
     for at, name in enumerate(strategies):
@@ -121,6 +124,12 @@ def candidates(
             drawn = drawn.slower(moves) if moves else drawn
             by_key.setdefault(_key(drawn), drawn)
     return tuple(by_key.values())[: max(number, 1)]
+
+
+def with_fewer_moves(tried: Sequence[SettingsCandidate]) -> list[str]:
+    """The names of those that differ from the present settings, the first of them, in moves a turn only."""
+    present, *others = tried
+    return [one.name for one in others if one.settings == present.settings]
 
 
 def _drawn(

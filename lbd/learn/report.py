@@ -62,7 +62,7 @@ def _changed(best: SettingsCandidate, present: SettingsCandidate) -> dict[str, A
     before = (present.settings if same else type(best.settings)()).model_dump(mode="json")
     values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != before[key]}
     section = {strategy_section(strategy): values} if values else {}
-    section |= {"guardrails": best.guardrails} if best.guardrails != present.guardrails else {}
+    section |= {"guardrails": changed} if (changed := best.changed_guardrails(present)) else {}
     return section if same else {"strategy": strategy, **section}
 
 
@@ -96,7 +96,7 @@ def broker_conf(calibration: Calibration) -> str:
                     if isinstance(value, float)
                     else f"{extra['broker_conf']}={value}"
                 )
-        own = [key for key, value in best.guardrails.items() if value != calibration.tried[PRESENT].guardrails[key]]
+        own = best.changed_guardrails(calibration.tried[PRESENT])
         lines += [f"# guardrails.{key} is lbd's own: brokers do not have it." for key in own]
     return "\n".join(lines) + "\n"
 
@@ -175,11 +175,8 @@ def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> lis
     for key, value in best.settings.model_dump(mode="json").items():
         if value != before.get(key):
             changes.append((f"{strategy_section(strategy)}.{key}", before.get(key, "-"), value))
-    changes += [
-        (f"guardrails.{key}", present.guardrails[key], value)
-        for key, value in best.guardrails.items()
-        if value != present.guardrails[key]
-    ]
+    for key, value in best.changed_guardrails(present).items():
+        changes.append((f"guardrails.{key}", present.guardrails[key], value))
     return changes
 
 

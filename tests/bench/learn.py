@@ -34,6 +34,7 @@ from lbd.learn.choose import (
     product,
     shortlist,
     split,
+    with_fewer_moves,
 )
 from lbd.learn.incidents import harms, times
 from lbd.learn.replay import figures, pooled, recorded, replay
@@ -99,7 +100,7 @@ def line(shape: str, seed: int, tried: int, parts: Sequence[int]) -> Line:
     def replayed(names: Sequence[str], over: Sequence[int]) -> dict[str, dict[int, Figures]]:
         return {name: {at: _figures(windows[at], by_name[name], model) for at in over} for name in names}
 
-    slower = [one.name for one in drawn[1:] if one.settings == present.settings]
+    slower = with_fewer_moves(drawn)
     best = shortlist(halving(list(by_name), numbers, replayed, parts, slower), numbers, slower)
     again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
     finalists = [by_name[name] for name in again]
