@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e import skew
+from tests.e2e import probe, skew
 from tests.e2e.artifacts import DEFAULT_VERSIONS
 from tests.e2e.balancing import EAGER, Balancer
 
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 
     from tests.e2e.cluster import Cluster
 
-HOT = skew.Scenario(bundles=16, rate=1600.0, shares=(1.0, 0.0, 0.0), quotas=(0.3, 0.3, 0.3), warm_up_seconds=0.0)
-"""All on one broker."""
+HOT = skew.Scenario(bundles=16, rate=1600.0, quotas=(0.3, 0.3, 0.3), warm_up_seconds=0.0)
+"""All on one broker, which does not lead."""
+
+WARM = skew.Scenario(bundles=12, rate=600.0, shares=(1.0, 1.0, 1.0), quotas=(), warm_up_seconds=10.0)
+"""Traffic on all brokers first: what a broker does for the first time takes it long, and lookups of clients come
+between (docs/decisions/results/0002-nudge.md)."""
 
 TOLD = 10
 """So many of its bundles a broker of the extensible load manager tells of."""
@@ -42,8 +47,8 @@ def first_moves(balancer: Balancer) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(versions=DEFAULT_VERSIONS, late=1)
 def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
-    """Most moves land where they were to go, and of each is told where, as the brokers say themselves; until the gap is
-    closed see test_balance.
+    """All moves but one at most land where they were to go, and of each is told where, as the brokers say themselves;
+    until the gap is closed see test_balance.
     """
     assert 0 < relieved(cluster, tmp_path, tell) < HOT.bundles
 
@@ -57,8 +62,12 @@ def test_one_that_tells_of_ten_bundles_is_relieved(cluster: Cluster, tmp_path: P
 
 def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> int:
     """Traffic on one broker, turns until one moves something, and what must hold of each move; how many there were."""
-    balancer = Balancer(cluster, directory, AT_ONCE)
-    with skew.skewed(cluster, f"first{int(time.time())}", HOT) as running:
+    balancer, leader = Balancer(cluster, directory, AT_ONCE), probe.leader(cluster)
+    hot = next(broker for broker in cluster.brokers if broker != leader)
+    scenario = replace(HOT, shares=tuple(float(broker == hot) for broker in cluster.brokers))
+    with skew.skewed(cluster, f"warm{int(time.time())}", WARM):
+        pass
+    with skew.skewed(cluster, f"first{int(time.time())}", scenario) as running:
         began = time.monotonic()
         outcomes = first_moves(balancer)
         took = time.monotonic() - began
@@ -66,17 +75,17 @@ def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> 
     turn = balancer.turns[-1]
     tell(f"| {cluster.spec} | {len(outcomes)} moved after {took:.0f} s | {turn['summary']} |")
 
-    # On a machine without a core to spare a client's lookup may come before lbd's, and the leader then chooses
-    # (docs/decisions/0002-nudge.md): one of five moves in three of five runs. It must be told, and be the exception.
+    # Without a core to spare a client's lookup may come before lbd's, and the leader then chooses
+    # (docs/decisions/0002-nudge.md): of 20 moves off a warm one 1. It must be told, and be the exception.
     wanted = {one["bundle"]: one["destination"] for one in turn["unloads"]}
     told = {
         one["bundle"]: "landed" if one["owner"] == wanted[one["bundle"]] else "landed-elsewhere" for one in outcomes
     }
     assert {one["bundle"]: one["result"] for one in outcomes} == told
     assert told.keys() == wanted.keys()
-    assert list(told.values()).count("landed") > len(told) / 2
-    assert {one["source"] for one in turn["unloads"]} == {cluster.brokers[0]}
-    assert cluster.brokers[0] not in {one["owner"] for one in outcomes}
+    assert list(told.values()).count("landed") >= len(told) - 1
+    assert {one["source"] for one in turn["unloads"]} == {hot}
+    assert hot not in {one["owner"] for one in outcomes}
     assert balancer.false_outcomes == []
     assert result.lost == 0
     return len(outcomes)
