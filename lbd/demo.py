@@ -97,7 +97,7 @@ class DemoProgress:
         else:
             planned = next((move for move in reversed(self.moves) if move.bundle == outcome.what), None)
             brokers = (planned.source, planned.destination) if planned is not None else ("", "")
-            end = DemoMove(outcome.what, *brokers, NOT_SENT, at, outcome.reason.told(outcome.detail))
+            end = DemoMove(outcome.what, *brokers, NOT_SENT, at, outcome.reason.message(outcome.detail))
         return replace(self, moves=(*(move for move in self.moves if not _same(move, end)), end))
 
     @property
@@ -142,15 +142,15 @@ class Truth:
     def __init__(self, cluster: FakePulsar) -> None:
         self._cluster = cluster
         self._first_owner, self._first_present = cluster.model()[1].owner, self._present()
-        self._seen = [self._look()]
+        self._truths = [self._look()]
         self._moves: list[Moved] = []
         self._shown_at: float | None = None
 
     def look(self, *, shown: bool) -> None:
         """Keep how it is now; ``shown``: reports show two brokers as far apart as the high threshold."""
-        self._seen.append(self._look())
+        self._truths.append(self._look())
         if shown and self._shown_at is None:
-            self._shown_at = self._seen[-1].seconds
+            self._shown_at = self._truths[-1].seconds
 
     def ended(self, outcome: Outcome) -> None:
         """A move has ended; only those that landed count."""
@@ -160,9 +160,9 @@ class Truth:
 
     def scorecard(self, settings: Settings) -> Scorecard:
         """What the run has come to so far."""
-        self._seen.append(self._look())
+        self._truths.append(self._look())
         trace = Trace(
-            seen=tuple(self._seen),
+            truths=tuple(self._truths),
             moves=tuple(self._moves),
             brokers=self._cluster.brokers,
             shown_at_seconds=self._shown_at,

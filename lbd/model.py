@@ -425,12 +425,12 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``told``: a note on the plan."""
+    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``summary`` of the plan."""
 
     scores: FloatArray
     binding: tuple[str | None, ...]
     pairs: tuple[Pair, ...] = ()
-    told: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True, eq=False)

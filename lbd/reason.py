@@ -93,7 +93,7 @@ class Reason(Enum):
         self.label = label
         self.group = group
 
-    def told(self, detail: str) -> str:
+    def message(self, detail: str) -> str:
         """The label, and what there is to say beside it."""
         return f"{self.label}: {detail}" if detail else self.label
 

@@ -56,7 +56,7 @@ class Fence:
         self.check()
         hold = self._held()
         if hold is not None:
-            raise AdminError(f"{hold[0].told(hold[1])}; not sent", sent=False)
+            raise AdminError(f"{hold[0].message(hold[1])}; not sent", sent=False)
 
     def check(self) -> None:
         """Raises :class:`AdminError` when no request of the move may begin now."""

@@ -127,7 +127,7 @@ class Splitter:
         if outcome.result in {SplitResult.NOT_SPLIT, SplitResult.UNKNOWN}:
             return outcome
         try:
-            parts = split_parts(cut.bundle, outcome.found)
+            parts = split_parts(cut.bundle, outcome.boundaries)
             missing = [part for part in parts if not self._admin.owns(cut.owner, part)]
         except AdminError as error:
             return _noting(outcome, f"who owns the parts is not known: {error}")

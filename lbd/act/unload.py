@@ -269,7 +269,7 @@ class Unloader:
         flight.fence.pass_on()
         refusal = self._refused(flight.move)
         if refusal is not None:
-            raise AdminError(f"{refusal.reason.told(refusal.detail)}, on its way to {base}", sent=False)
+            raise AdminError(f"{refusal.reason.message(refusal.detail)}, on its way to {base}", sent=False)
         flight.policies_at = self._clock.boot()
         flight.fence.pass_on()
 
@@ -363,7 +363,7 @@ class Unloader:
 
         These brokers take it without asking the leader, whose note is changed to the owner then.
         """
-        move, why = flight.move, f"{refusal.reason.told(refusal.detail)}, after it was sent"
+        move, why = flight.move, f"{refusal.reason.message(refusal.detail)}, after it was sent"
         owner = self._soon(move)
         for broker in self._others(move) if owner is None else ():
             if self._may_have(flight, broker):

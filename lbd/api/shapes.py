@@ -96,20 +96,20 @@ class PlacementResponse(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PlanResponse:
-    """What waits for approval, or what a turn would begin; ``told`` is the JSON of both."""
+    """What waits for approval, or what a turn would begin; ``fields`` are those of the JSON of both."""
 
     plan: Proposal
-    told: dict[str, Any]
+    fields: dict[str, Any]
 
     @cached_property
     def content(self) -> bytes:
         """The JSON of both: a megabyte and a half where twenty brokers of 750 bundles have fired."""
-        return json_bytes(self.told)
+        return json_bytes(self.fields)
 
     @cached_property
     def brief(self) -> bytes:
         """The same without a line for each bundle that stays."""
-        return json_bytes({key: value for key, value in self.told.items() if key != "skips"})
+        return json_bytes({key: value for key, value in self.fields.items() if key != "skips"})
 
 
 class Predicted(msgspec.Struct, frozen=True):

@@ -84,7 +84,7 @@ def as_text(record: TurnResult, *, everything: bool) -> None:
 
 def _reasons(record: TurnResult, unloads: Sequence[Unload]) -> list[str]:
     """The reason of each move of a strategy that plans by points; the last one has the scores of both ends."""
-    return [one.reason for one in unloads] if record.decision is not None and record.decision.facts.told else []
+    return [one.reason for one in unloads] if record.decision is not None and record.decision.facts.summary else []
 
 
 def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[Unload]]:

@@ -134,7 +134,7 @@ def _several(console: Console, runs: Sequence[Finished]) -> None:
     for figure in FIGURES:
         one = spreads[figure.name]
         rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
-        rows.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
+        rows.add_row(figure.label, *map(figure.text, (one.median, one.lowest, one.highest)), rare)
     console.print(rows)
 
 
@@ -157,7 +157,7 @@ def _evenness(card: Scorecard) -> object:
     rows = render.table(("true scores", "left"), *((when, "right") for when in WHEN.values()))
     known = figures(card)
     for figure in EVENNESS:
-        rows.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))
+        rows.add_row(figure.label, *(figure.text(known[f"{section}.{figure.name}"]) for section in WHEN))
     return rows
 
 

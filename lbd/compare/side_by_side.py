@@ -381,7 +381,7 @@ class Rerun:
     def trace(self) -> Trace:
         """What the scorecard is made of; scores are those that the reports would have shown."""
         return Trace(
-            seen=tuple(self._truths),
+            truths=tuple(self._truths),
             moves=tuple(self._moves),
             brokers=self._brokers,
             shown_at_seconds=self._shown_at,

@@ -148,7 +148,7 @@ def rows(compared: Compared) -> Iterator[Row]:
     for figure in FIGURES:
         values = [card[figure.name] for card in cards]
         if figure.name not in SAME and any(value is not None for value in values):
-            cells = tuple(map(figure.told, values))
+            cells = tuple(map(figure.text, values))
             yield Row(figure, cells, _best(figure, values, cells))
 
 
@@ -157,7 +157,7 @@ def _best(figure: Figure, values: Sequence[float | None], cells: Sequence[str]) 
     known = [value for value in values if value is not None]
     if figure.better is None or len(set(cells)) < 2:
         return ()
-    best = figure.told(min(known) if figure.better == "lower" else max(known))
+    best = figure.text(min(known) if figure.better == "lower" else max(known))
     return tuple(index for index, cell in enumerate(cells) if cell == best)
 
 

@@ -146,7 +146,7 @@ class _PublishedRound:
     published: Published
     isolation: Isolation
     drained: frozenset[str]
-    seen: BrokerLoads
+    loads: BrokerLoads
     allowed: dict[str, frozenset[str]] = field(default_factory=dict)
     _cuts: dict[str, tuple[list[int], list[str]]] = field(default_factory=dict)
 
@@ -270,7 +270,7 @@ class Picker:
         most_topics = known.published.settings.guardrails.max_topics_per_broker
         standing = RunningLoads(known.snapshot, policies, known.doubted, most_topics)
         age = max(self._now() - known.snapshot.taken_at, 0.0)
-        loads = replace(known.seen, age_seconds=age, bundle_rates=known.rate_of(bundle))
+        loads = replace(known.loads, age_seconds=age, bundle_rates=known.rate_of(bundle))
         with self._lock:
             (answer,), self._memory = answer_all({bundle: known.owner_of(bundle)}, standing, place, loads, self._memory)
         return PlacementResponse.of(answer, known.observation, age, strategy)
@@ -373,7 +373,7 @@ class Serving:
         self.url: str | None = None
         self._server: Server | None = None
         self._local: Server | None = None
-        self._picker, self._planner = self._asked()
+        self._picker, self._planner = self._responders()
         self._trouble, self._local_trouble, self._token = "", "", TokenFiles(None)
         engine.draining.on_work = lambda work: self.board.events.tell("drain", Drained(work.broker, work))
         engine.rolling.on_change = lambda rollout: self.board.events.tell("rollout", rollout)
@@ -480,13 +480,13 @@ class Serving:
     def take(self, before: Settings) -> None:
         """The engine's settings have changed from these."""
         picker = self._picker
-        self._picker, self._planner = self._asked()
+        self._picker, self._planner = self._responders()
         picker.close()
         if self.settings.api != before.api or self._trouble or self.settings.api.secure:  # certificates are renewed
             self._end_tcp()
             self._start_tcp()
 
-    def _asked(self) -> tuple[Picker, Planner]:
+    def _responders(self) -> tuple[Picker, Planner]:
         """Who answers, by the settings in force; of brokers that do not they know what the turns know."""
         return Picker(self.settings, self.now, self._engine.silences), Planner(self._engine)
 

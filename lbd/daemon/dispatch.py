@@ -93,7 +93,7 @@ class Applying:
     def ended(self, outcome: Outcome | Skip) -> None:
         """A move has ended, of whatever plan."""
         if isinstance(outcome, Skip):
-            self._end(PlacedBundle(outcome.what, None, None, None, outcome.reason.told(outcome.detail)))
+            self._end(PlacedBundle(outcome.what, None, None, None, outcome.reason.message(outcome.detail)))
         else:
             unload = outcome.unload
             self._end(PlacedBundle(unload.bundle, unload.destination, outcome.result, outcome.owner, outcome.detail))

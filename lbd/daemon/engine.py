@@ -158,7 +158,7 @@ class Engine:
         record = turn(parts)
         record = replace(record, capacity=self._real.peaks.after(record))
         if self._real.observing is not None:
-            self._real.observing.seen(record)
+            self._real.observing.forget_calm(record)
         else:
             if self._real.asks:
                 self._real.proposals.after(record)

@@ -162,7 +162,7 @@ def turn_end(engine: Engine, record: TurnResult, status: Status) -> TurnEnd:
     plan = proposal(record) if engine.observe_only and record.unloads else status.proposal
     ends = [derived(EndedMove, outcome_record(one)) for one in record.outcomes]
     refused = [one for one in record.refused if one.reason.label not in ORDERED]
-    ends += [EndedMove(one.what, NOT_SENT, detail=one.reason.told(one.detail)) for one in refused]
+    ends += [EndedMove(one.what, NOT_SENT, detail=one.reason.message(one.detail)) for one in refused]
     try:
         works = tuple(work for _, work in drains_in_force(state_dir, now) if work is not None)
         pause = Control(state_dir).paused(now)

@@ -103,7 +103,7 @@ class Observing(DryRun):
         del accepts
         self._told |= {unload.source for unload in plan}
 
-    def seen(self, record: TurnResult) -> None:
+    def forget_calm(self, record: TurnResult) -> None:
         """A source that no pair names any more may be told of again."""
         if record.decision is not None:
             self._told &= {pair.source for pair in record.decision.facts.pairs}

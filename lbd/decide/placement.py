@@ -70,7 +70,7 @@ class _PlacedRound:
         position = self._snapshot.positions_of(wanted)
         long = averages.long[:, MSG_IN] + averages.long[:, MSG_OUT]
         rates = {name: float(long[at]) for name, at in position.items()}
-        loads = replace(broker_loads(self._snapshot, averages, weights, asked=len(wanted)), bundle_rates=rates)
+        loads = replace(broker_loads(self._snapshot, averages, weights, to_place=len(wanted)), bundle_rates=rates)
         answers = (self._answer(one, position.get(one.bundle), loads) for one in self._decision.unloads)
         self._unloads = [unload for unload in answers if unload is not None]
         giving = {unload.source for unload in self._unloads}

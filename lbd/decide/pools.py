@@ -114,7 +114,9 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
     ordered = sorted(answers, key=lambda each: not each[1].facts.pairs)
     skips = tuple(_named(skip, pool) for pool, answer in ordered for skip in answer.skips)
     memory = Memory(hits, loads, unloaded_at)
-    plans = "; ".join(f"{pool.name or 'others'}: {answer.facts.told}" for pool, answer in answers if answer.facts.told)
+    plans = "; ".join(
+        f"{pool.name or 'others'}: {answer.facts.summary}" for pool, answer in answers if answer.facts.summary
+    )
     return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans), verdicts)
 
 

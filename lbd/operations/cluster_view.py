@@ -32,9 +32,9 @@ class Situation:
     evidence: Evidence
     policies: Policies
 
-    def loads(self, parts: Parts, asked: int, bundles: tuple[str, ...]) -> BrokerLoads:
-        """What placements may look at, for ``asked`` of these bundles."""
-        loads = broker_loads(self.observation.snapshot, self.averages, parts.weights, asked=asked)
+    def loads(self, parts: Parts, to_place: int, bundles: tuple[str, ...]) -> BrokerLoads:
+        """What placements may look at, for ``to_place`` of these bundles."""
+        loads = broker_loads(self.observation.snapshot, self.averages, parts.weights, to_place=to_place)
         wanted, long = set(bundles), self.averages.long
         rates = {name: float(long[at, :2].sum()) for at, name in enumerate(self.averages.bundles) if name in wanted}
         return without_doubted(replace(loads, bundle_rates=rates), self.evidence.paired)

@@ -349,7 +349,7 @@ class HeldError(RefusedError):
     """It cannot begin now: what holds it ends by itself, or is for people to end."""
 
     def __init__(self, hold: Hold) -> None:
-        super().__init__(hold[0].told(hold[1]))
+        super().__init__(hold[0].message(hold[1]))
         self.hold = hold
 
 
@@ -747,7 +747,7 @@ class Draining:
         if hold is None:
             job.waits("", 0.0)
             return False
-        job.waits(hold[0].told(hold[1]), self._now() + LOOK_AGAIN_SECONDS)
+        job.waits(hold[0].message(hold[1]), self._now() + LOOK_AGAIN_SECONDS)
         return True
 
     def _give(self, job: Job, tools: Tools) -> None:

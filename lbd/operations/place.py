@@ -488,7 +488,7 @@ def _placed_bundle(outcome: Outcome | Skip, broker: str) -> PlacedBundle:
 def _held(parts: Parts) -> str:
     """The pause in force: nobody is disconnected, so no other hold counts."""
     hold = parts.ordered_hold()
-    return "" if hold is None else hold[0].told(hold[1])
+    return "" if hold is None else hold[0].message(hold[1])
 
 
 def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:

@@ -97,9 +97,9 @@ def split_hold(
 def request_reason(record: TurnResult, bundle: str) -> str:
     """Why a request came to nothing, in words."""
     if record.hold is not None:
-        return record.hold[0].told(record.hold[1])
+        return record.hold[0].message(record.hold[1])
     refusal = next((skip for skip in record.skips if skip.what == bundle), None)
-    return record.sentence if refusal is None else refusal.reason.told(refusal.detail)
+    return record.sentence if refusal is None else refusal.reason.message(refusal.detail)
 
 
 def _key(request: Request) -> str:
@@ -232,7 +232,7 @@ class Requests:
     def ended(self, end: Outcome | Skip) -> None:
         """A move has ended; if it was asked for by hand, that is its answer."""
         if isinstance(end, Skip):
-            self._answer(end.what, RequestResult(REFUSED, f"Refused: {end.reason.told(end.detail)}."))
+            self._answer(end.what, RequestResult(REFUSED, f"Refused: {end.reason.message(end.detail)}."))
         else:
             self._answer(end.unload.bundle, _answer(end))
 

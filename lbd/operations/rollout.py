@@ -356,7 +356,7 @@ class Rolling:
     def _wait(self, rollout: Rollout, reason: Reason, detail: str) -> None:
         """It is held; how long still changes with each look, and is not written down."""
         if not rollout.waits.startswith(reason.label):
-            self._save(rollout, changed(rollout, waits=reason.told(detail)))
+            self._save(rollout, changed(rollout, waits=reason.message(detail)))
 
     def _save(self, before: Rollout, after: Rollout) -> None:
         if after != before:
@@ -556,7 +556,7 @@ def refused(broker: str, look: DrainView) -> str:
         return ""  # its drain waits for reports that show the last moves, and is judged then
     stay = [skip for skip in look.plan.stay if skip.reason is not Reason.DESTINATION_OVERLOADED]
     first = f"{counted(len(stay), 'bundle')} of {broker} cannot go; the first: {stay[0].what}: " if stay else ""
-    return cannot_spare(broker, look) or (first and first + stay[0].reason.told(stay[0].detail))
+    return cannot_spare(broker, look) or (first and first + stay[0].reason.message(stay[0].detail))
 
 
 # --- plan only
@@ -582,7 +582,7 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
 def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:
     bundles = [unload.bundle for unload in look.plan.unloads]
     top = max(look.after, key=lambda one: (look.after[one], one), default=None)
-    hold = look.hold[0].told(look.hold[1]) if look.hold is not None else ""
+    hold = look.hold[0].message(look.hold[1]) if look.hold is not None else ""
     eta = estimate(bundles, Pacing(settings.drain.max_unloads_at_once, look.by_name))
     return RolloutStep(
         broker,

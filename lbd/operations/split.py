@@ -198,7 +198,7 @@ class Splitting:
         if hold is None:
             self._begin(request.bundle, lambda: self._answered(request, settings, requests))
         else:
-            requests.refuse(request, hold[0].told(hold[1]))
+            requests.refuse(request, hold[0].message(hold[1]))
 
     def _answered(self, request: SplitRequest, settings: Settings, requests: Requests) -> None:
         try:
@@ -310,7 +310,7 @@ def _reason(request: SplitRequest) -> str:
 def _answer(outcome: CutOutcome) -> RequestResult:
     done = outcome.result is SplitResult.SPLIT
     detail = f": {outcome.detail}" if outcome.detail else ""
-    into = f" into {len(outcome.parts)} at {outcome.owner or '(see below)'}" if outcome.found else ""
+    into = f" into {len(outcome.parts)} at {outcome.owner or '(see below)'}" if outcome.boundaries else ""
     sentence = f"{outcome.cut.bundle}: {outcome.result.value}{into} in {outcome.seconds:.2f} s{detail}."
     return RequestResult(0 if done else FAILED, sentence, owner=outcome.owner, parts=outcome.parts)
 

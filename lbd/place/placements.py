@@ -177,7 +177,7 @@ class BrokerLoads:
     average where one is kept, NaN where there is no load data. ``long_rates`` and ``msg_rates`` are float64 (B, 2),
     messages/s in and out: long-term means of the broker's bundles, and its present totals. ``bundles`` is int32 (B,).
 
-    ``age_seconds`` is how old the reports are. ``asked`` is how many bundles are to be placed with this one, and
+    ``age_seconds`` is how old the reports are. ``to_place`` is how many bundles are to be placed, with this one, and
     ``bundle_rates`` the long-term messages/s, in + out, of those that are known.
     """
 
@@ -189,7 +189,7 @@ class BrokerLoads:
     msg_rates: FloatArray
     bundles: IntArray
     age_seconds: float = 0.0
-    asked: int = 1
+    to_place: int = 1
     bundle_rates: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
@@ -198,7 +198,7 @@ class BrokerLoads:
         return {broker: at for at, broker in enumerate(self.ids)}
 
 
-def broker_loads(snapshot: Snapshot, averages: Averages, weights: Weights, *, asked: int = 1) -> BrokerLoads:
+def broker_loads(snapshot: Snapshot, averages: Averages, weights: Weights, *, to_place: int = 1) -> BrokerLoads:
     """The loads of a round that placements need. ``averages`` are aligned with the snapshot's bundles.
 
     Source: LocalBrokerData.getMaxResourceUsageWithWeight, and TimeAverageBrokerData, which sums the long-term means of
@@ -216,7 +216,7 @@ def broker_loads(snapshot: Snapshot, averages: Averages, weights: Weights, *, as
     if snapshot.partial:  # smaller bundles are not reported, and must not count as no traffic
         rates = totals
     return BrokerLoads(
-        snapshot.taken_at, brokers.ids, usage, usage, rates, totals, rows.count(rows.listed), asked=asked
+        snapshot.taken_at, brokers.ids, usage, usage, rates, totals, rows.count(rows.listed), to_place=to_place
     )
 
 
@@ -388,7 +388,7 @@ def rendezvous(
     if why_plain:
         broker = _ranked(bundle, dict.fromkeys(candidates, 1.0))[0]
         return PlacementChoice(broker, f"by hash alone: {why_plain}", memory.after(bundle, broker))
-    placed = _Bounded(free, memory.counts, loads.asked, settings.slack)
+    placed = _Bounded(free, memory.counts, loads.to_place, settings.slack)
     ranked = _ranked(bundle, free)
     broker = next(one for one in ranked if placed.has_room(one))
     reason = f"{_order(broker, ranked, placed)}; {free[broker]:.1f} points free below {settings.full_at:g}"

@@ -135,7 +135,7 @@ class Trace:
     parts. ``unserved_bundle_seconds`` is for how long, over all bundles, nobody served them.
     """
 
-    seen: tuple[ClusterTruth, ...]
+    truths: tuple[ClusterTruth, ...]
     moves: tuple[Moved, ...]
     brokers: tuple[str, ...] = ()
     shown_at_seconds: float | None = None
@@ -168,23 +168,23 @@ class Trace:
 
     def seconds(self) -> FloatArray:
         """When each look was, float64 (T,)."""
-        return np.array([one.seconds for one in self.seen])
+        return np.array([one.seconds for one in self.truths])
 
     def points(self) -> FloatArray:
         """Scores by look and broker, float64 (T, B); NaN for a broker that is away."""
-        return self._table([one.points for one in self.seen])
+        return self._table([one.points for one in self.truths])
 
     def unmoved(self) -> FloatArray | None:
         """:meth:`points` had nothing moved; None where bundles would have changed hands all the same."""
-        return None if self.placement is None else self._table([one.unmoved for one in self.seen])
+        return None if self.placement is None else self._table([one.unmoved for one in self.truths])
 
     def carried(self) -> FloatArray:
         """Bytes/s by look and broker, float64 (T, B)."""
-        return np.array([one.carried for one in self.seen])
+        return np.array([one.carried for one in self.truths])
 
     def _table(self, rows: Sequence[FloatArray]) -> FloatArray:
-        table = np.full((len(self.seen), self.seen[0].present.size), np.nan)
-        for row, one, points in zip(table, self.seen, rows, strict=True):
+        table = np.full((len(self.truths), self.truths[0].present.size), np.nan)
+        for row, one, points in zip(table, self.truths, rows, strict=True):
             row[one.present] = points
         return table
 
@@ -397,12 +397,12 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
     bounded = trace.bounded
-    took = np.quantile([one.took_seconds for one in trace.seen], (0.5, 0.99), method="inverted_cdf")
+    took = np.quantile([one.took_seconds for one in trace.truths], (0.5, 0.99), method="inverted_cdf")
     return Scorecard(
-        hours=trace.seen[-1].seconds / 3600,
-        turns=len(trace.seen),
-        first=evenness(trace.seen[0].points),
-        last=evenness(trace.seen[-1].points),
+        hours=trace.truths[-1].seconds / 3600,
+        turns=len(trace.truths),
+        first=evenness(trace.truths[0].points),
+        last=evenness(trace.truths[-1].points),
         mean=mean_evenness(points),
         unmoved=None if unmoved is None else mean_evenness(unmoved),
         minutes_over_low=_minutes_over(seconds, gap, low_threshold),
@@ -449,7 +449,7 @@ def _rounds(moves: Sequence[Moved]) -> int:
 
 
 def _traffic_moved(trace: Trace) -> float:
-    carried = sum(one.throughput for one in trace.seen) / len(trace.seen)
+    carried = sum(one.throughput for one in trace.truths) / len(trace.truths)
     return sum(move.throughput for move in trace.moves) / carried if carried else 0.0
 
 
@@ -477,7 +477,7 @@ class Figure:
     factor: float = 1.0
     better: Literal["lower", "higher"] | None = None
 
-    def told(self, value: float | None) -> str:
+    def text(self, value: float | None) -> str:
         """The number in its unit; a dash where there is none."""
         return "-" if value is None else f"{value * self.factor:,.{self.digits}f}{self.unit}"
 

@@ -121,7 +121,7 @@ def _x_label(trace: Trace) -> str:
 
 
 def _in_hours(trace: Trace) -> bool:
-    return trace.seen[-1].seconds > MINUTES_UP_TO_HOURS * 3600
+    return trace.truths[-1].seconds > MINUTES_UP_TO_HOURS * 3600
 
 
 def _times(trace: Trace) -> FloatArray:
@@ -168,18 +168,18 @@ def _tables(runs: Sequence[Finished]) -> Iterator[str]:
 def _scorecard(runs: Sequence[Finished]) -> str:
     first, spreads = figures(runs[0].card), spread([run.card for run in runs])
     if len(runs) == 1:
-        return _evenness(first) + table(("", ""), [(one.label, one.told(first[one.name])) for one in RUN])
+        return _evenness(first) + table(("", ""), [(one.label, one.text(first[one.name])) for one in RUN])
     head = ("", f"seed {runs[0].seed}", f"median of {len(runs)}", "lowest", "highest")
     return table(head, [_spread_row(one, first[one.name], spreads[one.name]) for one in FIGURES])
 
 
 def _spread_row(figure: Figure, first: float | None, over: FigureSpread) -> tuple[str, ...]:
-    return figure.label, *map(figure.told, (first, over.median, over.lowest, over.highest))
+    return figure.label, *map(figure.text, (first, over.median, over.lowest, over.highest))
 
 
 def _evenness(of: Mapping[str, float | None]) -> str:
     """The figures of several moments, side by side."""
-    rows = [(one.label, *(one.told(of[f"{section}.{one.name}"]) for section in WHEN)) for one in EVENNESS]
+    rows = [(one.label, *(one.text(of[f"{section}.{one.name}"]) for section in WHEN)) for one in EVENNESS]
     return table(("true scores", *WHEN.values()), rows)
 
 

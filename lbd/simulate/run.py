@@ -378,7 +378,7 @@ class Simulation:
     def trace(self) -> Trace:
         """What the scorecard is made of."""
         return Trace(
-            seen=tuple(self._truths),
+            truths=tuple(self._truths),
             moves=tuple(self._moves),
             brokers=self._world.brokers,
             shown_at_seconds=self._shown_at,
@@ -552,7 +552,7 @@ class Finished:
     @property
     def turn_seconds(self) -> float:
         """What all turns took of this machine's time."""
-        return sum(one.took_seconds for one in self.trace.seen)
+        return sum(one.took_seconds for one in self.trace.truths)
 
     @property
     def conclusion(self) -> str:

@@ -384,14 +384,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class CutOutcome:
-    """The proven end of one split. ``found`` are the boundaries inside the bundle's range afterwards.
+    """The proven end of one split. ``boundaries`` are those inside the bundle's range afterwards.
 
     ``owner`` owns all the parts, None where that is not so or not known.
     """
 
     cut: Cut
     result: SplitResult
-    found: tuple[int, ...] = ()
+    boundaries: tuple[int, ...] = ()
     owner: str | None = None
     detail: str = ""
     seconds: float = 0.0
@@ -399,7 +399,7 @@ class CutOutcome:
     @property
     def parts(self) -> tuple[str, ...]:
         """Full names of the bundle's parts now: its own name if it is whole, or nothing is known."""
-        return split_parts(self.cut.bundle, self.found) if self.found else (self.cut.bundle,)
+        return split_parts(self.cut.bundle, self.boundaries) if self.boundaries else (self.cut.bundle,)
 
 
 def plan_cut(plan: SplitPlan, reason: str) -> Cut:

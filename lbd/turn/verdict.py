@@ -65,7 +65,7 @@ def _sentence(record: TurnResult) -> str:
     pairs = _widest_first(record)
     if record.hold is not None:
         reason, detail = record.hold
-        return _no(f"{'; '.join((reason.told(detail), *map(_are, pairs[:1])))}.")
+        return _no(f"{'; '.join((reason.message(detail), *map(_are, pairs[:1])))}.")
     general = [skip for skip in record.skips if skip.what == CLUSTER or skip.what.startswith("pool ")]
     if pairs and not any(skip.what == CLUSTER for skip in general):
         blocked = next((pair for pair in pairs if pair_skip(record, pair).reason.group is Group.LIMIT), pairs[0])
@@ -156,7 +156,7 @@ def _waves(record: TurnResult) -> str:
 
 def _plan(record: TurnResult) -> str:
     """The strategy's note on its plan as a whole, before limits; and the command that approves the plan."""
-    note = record.decision.facts.told if record.decision is not None else ""
+    note = record.decision.facts.summary if record.decision is not None else ""
     if not record.approval:
         return note and f" ({note})"
     name = plan_id(record.unloads)

@@ -142,7 +142,7 @@ class Rest:
         4. Evidence that is too old.
         """
         if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
-            return hold[0].told(hold[1])
+            return hold[0].message(hold[1])
         failed = next((outcome for outcome in finished.outcomes if outcome.result is not Result.LANDED), None)
         if failed is not None:
             return f"{failed.unload.bundle}: {failed.result.value}"

@@ -56,7 +56,7 @@ class TestSend:
     def test_split(self, pulsar: SplittingPulsar):
         """The boundaries prove it; the parts are at their owner."""
         found = splitter(pulsar).send(cut(pulsar))
-        assert (found.result, found.found, found.owner, found.detail) == (
+        assert (found.result, found.boundaries, found.owner, found.detail) == (
             SplitResult.SPLIT,
             (MIDDLE,),
             pulsar.ids[0],
@@ -110,7 +110,7 @@ class TestSend:
         """Its own split came before; what is there is told."""
         pulsar.cuts[LOW] = [0x12345678]
         found = splitter(pulsar).send(cut(pulsar))
-        assert (found.result, found.found) == (SplitResult.ELSEWHERE, (0x12345678,))
+        assert (found.result, found.boundaries) == (SplitResult.ELSEWHERE, (0x12345678,))
 
     def test_further_cuts_are_a_later_splits(self, pulsar: SplittingPulsar):
         """What was wanted is there."""

@@ -51,10 +51,10 @@ def course(trace: Trace) -> Course:
     """The course of a run."""
     seconds = trace.seconds()
     landed = np.searchsorted([move.seconds for move in trace.moves], seconds, side="right")
-    carried = sum(one.throughput for one in trace.seen) / len(trace.seen)
+    carried = sum(one.throughput for one in trace.truths) / len(trace.truths)
     reached = np.concatenate(([0.0], np.cumsum([move.throughput for move in trace.moves]))) / carried
     found = gaps(trace.points())
-    complete = [bool((one.present == trace.seen[-1].present).all()) for one in trace.seen]
+    complete = [bool((one.present == trace.truths[-1].present).all()) for one in trace.truths]
     return Course(seconds, np.where(complete, found, np.inf), landed.astype(np.int32), reached[landed])
 
 

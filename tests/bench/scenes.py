@@ -147,7 +147,7 @@ def look_around(brokers: int, bundles: int) -> Callable[[], tuple[BrokerLoads, R
 
     def work() -> tuple[BrokerLoads, RunningLoads]:
         policies = Policies(Isolation(rules), groups, snapshot.brokers.ids)
-        return broker_loads(snapshot, mean, Weights(), asked=2000), RunningLoads(snapshot, policies, doubted, 50_000)
+        return broker_loads(snapshot, mean, Weights(), to_place=2000), RunningLoads(snapshot, policies, doubted, 50_000)
 
     return work
 

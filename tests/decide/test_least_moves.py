@@ -221,8 +221,8 @@ def test_the_plan_tells_the_fewest_moves_and_what_is_estimated() -> None:
     seen = cluster(broker(80, [5] * 8), broker(20, [5, 5], 8))
 
     told = "3 planned, at least 3 needed for a highest score of 50.0 points and a lowest of 50.0"
-    assert plan(seen, slopes(1, 1)).facts.told == told
-    assert plan(seen).facts.told.endswith("points estimated as usage/traffic, slopes are not known yet")
+    assert plan(seen, slopes(1, 1)).facts.summary == told
+    assert plan(seen).facts.summary.endswith("points estimated as usage/traffic, slopes are not known yet")
 
 
 def test_unsettled_brokers_neither_give_nor_take() -> None:
@@ -255,7 +255,7 @@ def test_no_plan_makes_the_highest_broker_higher_or_needs_fewer_than_the_bound(
 
     assert points.max() <= seen.brokers.usage[:, 0].max() + 1e-4
     if decision.unloads:
-        planned, least = (int(word) for word in decision.facts.told.replace(",", "").split() if word.isdigit())
+        planned, least = (int(word) for word in decision.facts.summary.replace(",", "").split() if word.isdigit())
         assert least <= planned == len(decision.unloads)
 
 
@@ -437,7 +437,7 @@ def test_a_plan_tells_the_moves_that_it_makes() -> None:
     """What is too little to be worth it is neither among the moves nor in the peak that they lead to."""
     seen = of((80, [5] * 8), (58, [0.2] * 8), (20, [5, 5]), (30, [5, 5]))
     decision = plan(seen, slopes(1, 1, 1, 1, noise=4))
-    planned, least = (int(word) for word in decision.facts.told.replace(",", "").split() if word.isdigit())
+    planned, least = (int(word) for word in decision.facts.summary.replace(",", "").split() if word.isdigit())
 
     assert least <= planned == len(decision.unloads)
 

@@ -85,7 +85,7 @@ def test_an_anti_affinity_group_spreads_also_over_the_answers():
 
 def test_answers_count_for_those_after_them_and_owned_bundles_take_no_share():
     """Only bundles without an owner are remembered."""
-    seen = broker_loads(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights(), asked=2)
+    seen = broker_loads(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights(), to_place=2)
     owners = {NEW: None, builders.bundle(1, "t/new"): A, builders.bundle(2, "t/new"): None}
     found, memory = answer_all(owners, standing(), build("rendezvous"), seen, PlaceMemory())
     assert [(one.bundle, one.owner) for one in found] == sorted(owners.items())

@@ -24,12 +24,14 @@ LOADS = st.lists(st.floats(0, 80), min_size=2, max_size=12)
 
 
 def seen(
-    points: Mapping[str, float], *, age_seconds: float = 0.0, asked: int = 1, taken_at: float = TAKEN_AT
+    points: Mapping[str, float], *, age_seconds: float = 0.0, to_place: int = 1, taken_at: float = TAKEN_AT
 ) -> BrokerLoads:
     """Brokers of which only the score matters."""
     used, none = np.array([*points.values()]) / 100, np.zeros((len(points), 2))
     bundles = np.zeros(len(points), dtype=np.int32)
-    return BrokerLoads(taken_at, tuple(points), used, used, none, none, bundles, age_seconds=age_seconds, asked=asked)
+    return BrokerLoads(
+        taken_at, tuple(points), used, used, none, none, bundles, age_seconds=age_seconds, to_place=to_place
+    )
 
 
 def bundles(number: int) -> list[str]:
@@ -72,9 +74,9 @@ def test_answers_given_lately_stay_when_a_broker_goes_and_nobody_exceeds_the_bou
     """Only what was answered with the broker that went is answered anew, and each is within 1.25 times its share."""
     loads = {f"b{at}:8080": load for at, load in enumerate(points)}
     wanted = bundles(60)
-    before, memory = answers(seen(loads, asked=60), wanted)
+    before, memory = answers(seen(loads, to_place=60), wanted)
     left = tuple(broker for at, broker in enumerate(loads) if at != gone % len(points))
-    after, _ = answers(seen(loads, asked=60), wanted, memory, left)
+    after, _ = answers(seen(loads, to_place=60), wanted, memory, left)
     assert {bundle for bundle in wanted if before[bundle] != after[bundle]} == {
         bundle for bundle in wanted if before[bundle] not in left
     }

@@ -54,6 +54,6 @@ def run(name: str, seed: int, *overrides: tuple[str, object], hours: float | Non
         if turned.record.hold is not None:
             reasons.add(turned.record.hold[0])
     trace = simulation.trace()
-    last = dict(zip(brokers, trace.seen[-1].points.tolist(), strict=True))
+    last = dict(zip(brokers, trace.truths[-1].points.tolist(), strict=True))
     card = scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)
     return Run(card, trace.moves, last, frozenset(reasons))

@@ -215,7 +215,7 @@ def test_two_days_of_the_month():
     simulation = Simulation(scenario, settled(scenario, Settings(), {"interval_seconds": 300}), 1, lambda: 0.0)
     assert sum(1 for _ in simulation.turns()) == 577
     trace = simulation.trace()
-    gaps = [float(one.points.max() - one.points.min()) for one in trace.seen]
+    gaps = [float(one.points.max() - one.points.min()) for one in trace.truths]
     assert 3 <= min(gaps) <= 6
     assert 12 <= max(gaps) <= 20
     assert scorecard(trace, 15, 40).moves <= 10

@@ -22,4 +22,4 @@ def test_every_figure_of_a_scorecard_has_its_words():
 def test_numbers_have_their_unit():
     """And a dash where there is none."""
     near = EVENNESS[-1]
-    assert (near.told(0.5), near.told(None)) == ("50 %", "-")
+    assert (near.text(0.5), near.text(None)) == ("50 %", "-")

@@ -114,4 +114,4 @@ def test_an_autoscaler_follows_without_flapping(strategy: str):
     assert [number for _, number in changes] == [5, 6, 5, 4]
     assert all(CAMPAIGN_BEGINS <= hour <= CAMPAIGN_ENDS for hour in ups)
     assert all(hour >= ups[-1] + DAY_HOURS for hour in downs)
-    assert max(float(seen.points.max()) for seen in simulation.trace().seen) < HOT_POINTS
+    assert max(float(seen.points.max()) for seen in simulation.trace().truths) < HOT_POINTS

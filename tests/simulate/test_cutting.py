@@ -39,7 +39,7 @@ def test_lbd_splits_what_is_too_large_and_levels_the_parts():
     (split,) = trace.splits
     assert (split.bundle, split.owner, split.parts, split.by) == (BIG, "a:8080", 2, "lbd")
     assert len([move for move in trace.moves if "/big/" in move.bundle]) == 1
-    assert trace.seen[-1].points.max() < 45
+    assert trace.truths[-1].points.max() < 45
     assert turns[-1].record.observation is not None
     assert len(turns[-1].record.observation.snapshot.bundles) == 8
 
@@ -56,7 +56,7 @@ def test_traffic_and_what_would_have_been_stay_whole():
     unmoved = trace.unmoved()
     assert unmoved is not None
     assert unmoved == pytest.approx(trace.points())
-    assert {round(one.throughput) for one in trace.seen} == {(132 * 1024**2)}
+    assert {round(one.throughput) for one in trace.truths} == {(132 * 1024**2)}
 
 
 def test_bounds_are_not_told_of_what_was_split():
@@ -65,7 +65,7 @@ def test_bounds_are_not_told_of_what_was_split():
     assert trace.bounded is None
     assert trace.fewest_moves is None
     assert trace.placement is not None
-    assert trace.placement.peak(trace.placement.last) == pytest.approx(trace.seen[-1].points.max(), abs=0.1)
+    assert trace.placement.peak(trace.placement.last) == pytest.approx(trace.truths[-1].points.max(), abs=0.1)
 
 
 def test_parts_rest_before_they_are_split_again():

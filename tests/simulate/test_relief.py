@@ -111,7 +111,7 @@ def relief(brokers: int, seed: int, **changes: Any) -> tuple[float, int]:
     for _ in simulation.turns():
         pass
     trace = simulation.trace()
-    apart = [one.seconds - JUMP_MINUTES * 60 for one in trace.seen if np.ptp(one.points) >= 15]
+    apart = [one.seconds - JUMP_MINUTES * 60 for one in trace.truths if np.ptp(one.points) >= 15]
     return max(apart, default=0.0) + settings.interval_seconds, len(trace.moves)
 
 
@@ -161,7 +161,7 @@ def joined(seed: int, cold_times: float, strategy: str) -> tuple[float, list[tup
     for _ in simulation.turns():
         pass
     trace = simulation.trace()
-    apart = [one.seconds - JOINS_MINUTES * 60 for one in trace.seen if np.ptp(one.points) >= 15]
+    apart = [one.seconds - JOINS_MINUTES * 60 for one in trace.truths if np.ptp(one.points) >= 15]
     begun = Counter(move.seconds - JOINS_MINUTES * 60 for move in trace.moves)
     return max(apart, default=0.0) + settings.interval_seconds, sorted(begun.items())
 

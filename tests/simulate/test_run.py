@@ -36,7 +36,7 @@ def test_half_of_the_difference_moves_after_two_samples():
     assert [outcome.owner for outcome in ended] == ["b:8080"] * 3
     trace = simulation.trace()
     assert [move.destination for move in trace.moves] == ["b:8080"] * 3
-    assert trace.seen[-1].points.tolist() == pytest.approx([30, 30])
+    assert trace.truths[-1].points.tolist() == pytest.approx([30, 30])
     assert trace.fewest_moves == 3
 
 
