@@ -445,21 +445,23 @@ class Levelling:
     def _count(self, pair: Pair, measure: Measure, rise: float, bundles: IntArray) -> None:
         """Update scores and traffic of both ends as if these bundles had moved."""
         hot, cold = self._ends(pair)
-        difference = float(self._traffic[measure][hot] - self._traffic[measure][cold])
-        points = rise * self._offers.carried(bundles, measure) / difference
+        points = rise * self._offers.carried(bundles, measure) / self._more(pair, measure)
         self._scores[hot] -= points
         self._scores[cold] += points
         self._compared = sorted(self._scores[self._permission.paired == 0].tolist())
         for each, per_broker in self._traffic.items():
             moved = self._offers.carried(bundles, each)
-            per_broker[hot] -= moved
-            per_broker[cold] += moved
+            per_broker[hot] = float(per_broker[hot]) - moved
+            per_broker[cold] = float(per_broker[cold]) + moved
 
     def _amount(self, pair: Pair, measure: Measure) -> float:
         """How much the pair should exchange."""
+        return self._more(pair, measure) * self._settings.max_unload_percentage
+
+    def _more(self, pair: Pair, measure: Measure) -> float:
+        """Traffic that the source has more than the destination; Python's floats do not warn of infinities."""
         hot, cold = self._ends(pair)
-        traffic = self._traffic[measure]
-        return float(traffic[hot] - traffic[cold]) * self._settings.max_unload_percentage
+        return float(self._traffic[measure][hot]) - float(self._traffic[measure][cold])
 
     def _portion(self, pair: Pair, rise: float) -> float:
         """How much of that its destination takes: all, unless it had to give it away again."""

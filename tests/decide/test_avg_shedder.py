@@ -410,6 +410,13 @@ def test_the_absurd_traffic_of_another_broker_does_not_tell_what_traffic_costs()
     assert (first.source, first.wanted) == ("b1:80", 9000)
 
 
+def test_the_absurd_traffic_of_both_brokers_moves_nothing():
+    """Infinite minus infinite is no number, and no warning."""
+    endless = {at: {bundle(at): stats(float("inf"))} for at in (1, 2)}
+    seen = snapshot({"hot:80": report(80, endless[1]), "cold:80": report(20, endless[2])})
+    assert ask(seen, **FIRES).unloads == ()
+
+
 def test_scores_less_than_a_point_apart_are_not_equal():
     """50.9 is above 50.1; the integer comparator of Pulsar before 4.0.8 ordered them by name."""
     seen = snapshot({"a:80": report(50.9), "b:80": report(50.1), "c:80": report(10), "d:80": report(11)})
