@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.e2e.daemon import Daemon
     from tests.e2e.journal import Move
     from tests.e2e.meters import Meters
+    from tests.e2e.own_shedder import OwnShedder
     from tests.e2e.skew import Skew
 
 THRESHOLD = 15.0
@@ -26,7 +27,7 @@ SETTLE_SECONDS = 3.0
 
 
 def row(
-    daemon: Daemon, meters: Meters, running: Skew, result: Result, time_span: tuple[float, float]
+    daemon: Daemon | OwnShedder, meters: Meters, running: Skew, result: Result, time_span: tuple[float, float]
 ) -> dict[str, Any]:
     """One row. Seconds count from the beginning of the span."""
     begun, ended = time_span

@@ -1,14 +1,16 @@
 """The daemon on real brokers in the situations of a cluster's life: one row of figures for each.
 
     python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [--max-traffic 0.35]
-        [--strategy least-moves] [--hits 1] [--minutes 10] [--warm-up 300] [--keep DIR]
+        [--strategy least-moves | --shedder AvgShedder] [--unequal] [--hits 1] [--minutes 10] [--warm-up 300]
+        [--keep DIR]
 
 s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; s5 equal traffic on brokers of
 which one has three times the quota; unlike: the same, and the operator has told what they carry (load.brokers); burner:
 a noisy neighbour in the group of the broker with the least traffic (burner-cold), then of the one with the most
 (burner-hot); spike: the same for one minute only. Guardrails are lbd's defaults unless --max-traffic is given; hit
-counts 3 and 2 unless --hits is, minimums low. Brokers are trusted before the clock starts, as those of days of age are;
-their JVMs go on warming up for minutes unless --warm-up is long.
+counts 3 and 2 unless --hits is, minimums low. With --shedder lbd does not run, and the brokers shed by themselves;
+with --unequal a handful of topics carries most of each broker's traffic. Brokers are trusted before the clock starts,
+as those of days of age are; their JVMs go on warming up for minutes unless --warm-up is long.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from tests.e2e import figures, probe, settings, skew
 from tests.e2e.cluster import Cluster
 from tests.e2e.daemon import SETTINGS, SHEDDER, Daemon
 from tests.e2e.meters import Meters
+from tests.e2e.own_shedder import BROKER_SETTINGS, OwnShedder
 from tests.e2e.witness import Witness
 
 if TYPE_CHECKING:
@@ -67,7 +70,7 @@ class Stage:
     """Everything that runs in a scenario, and when what it is about began."""
 
     cluster: Cluster
-    daemon: Daemon
+    daemon: Daemon | OwnShedder
     running: skew.Skew
     meters: Meters
     witness: Witness
@@ -101,7 +104,7 @@ class Case:
 @dataclass(frozen=True)
 class Tried:
     """What lbd runs with: the strategy, guardrails that are not the default, for how long at most, and hit counts; and
-    for how long traffic flows before brokers get their quotas.
+    for how long traffic flows before brokers get their quotas. ``shedder``: the brokers' own, instead of lbd.
     """
 
     version: str = "4.2.4"
@@ -110,6 +113,8 @@ class Tried:
     longest_seconds: float = LONGEST_SECONDS
     hits: int | None = None
     warm_up_seconds: float = WARM_UP_SECONDS
+    shedder: str = ""
+    unequal: bool = False
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The daemon's settings: what a strategy counts to, and how little it moves, is the same for each."""
@@ -119,7 +124,13 @@ class Tried:
 
     def load(self, case: Case) -> skew.Scenario:
         """The scenario's load, with this warm-up."""
-        return replace(case.load, warm_up_seconds=self.warm_up_seconds)
+        falling = skew.FEW_CARRY_MOST if self.unequal else 0.0
+        return replace(case.load, warm_up_seconds=self.warm_up_seconds, falling=falling)
+
+    def cluster(self) -> Cluster:
+        """Brokers that shed by themselves only where they are told to."""
+        own = tuple(BROKER_SETTINGS[self.shedder].items()) if self.shedder else ()
+        return Cluster(settings.Spec(self.version, full_jit=True, settings=own))
 
 
 def _load(rate: float, *shares: float, heavy: float = 0.0, quotas: tuple[float, ...] = LIKE) -> skew.Scenario:
@@ -175,7 +186,7 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
     """One scenario on a cluster of its own; the row of figures."""
     case = CASES[name]
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings.Spec(tried.version, full_jit=True)))
+        cluster = stack.enter_context(tried.cluster())
         up_at = time.time()
         if case.absent is not None:
             _leave(cluster, case.absent)
@@ -183,7 +194,10 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
         time.sleep(max(0.0, up_at + TRUSTED_AGE_SECONDS - tried.warm_up_seconds - time.time()))
         running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", tried.load(case)))
         # not before: bundles that were placed under its eyes have changed hands without it, and rest
-        daemon = stack.enter_context(Daemon(cluster, directory, tried.settings(case)))
+        daemon: Daemon | OwnShedder = (
+            OwnShedder(cluster, witness) if tried.shedder else Daemon(cluster, directory, tried.settings(case))
+        )
+        stack.enter_context(daemon)
         meters = stack.enter_context(Meters(cluster))
         stage = Stage(cluster, daemon, running, meters, witness, tried.longest_seconds)
         case.happens(stage)
@@ -194,8 +208,9 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
             shutil.copy(log, directory)
         row = figures.row(daemon, meters, running, result, (stage.begun, ended))
         denied = daemon.contradictions(witness)
-        how = {"scenario": name, "version": tried.version, "strategy": tried.strategy, "guardrails": tried.guardrails}
-        how |= {"hits": tried.hits, "warm_up_seconds": tried.warm_up_seconds}
+        how: dict[str, Any] = {"scenario": name, "version": tried.version, "strategy": tried.shedder or tried.strategy}
+        how |= {"guardrails": tried.guardrails, "hits": tried.hits, "warm_up_seconds": tried.warm_up_seconds}
+        how |= {"unequal": tried.unequal}
         return {**how, **row, "denied by the brokers": denied}
 
 
@@ -213,6 +228,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*CASES, "burner"]))
     parser.add_argument("--version", default="4.2.4")
     parser.add_argument("--strategy", default="avg-shedder")
+    parser.add_argument("--shedder", choices=BROKER_SETTINGS, default="", help="the brokers' own, instead of lbd")
+    parser.add_argument("--unequal", action="store_true", help="a handful of topics carries most")
     parser.add_argument(
         "--minutes",
         type=float,
@@ -225,7 +242,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--keep", type=Path, help="keep each run's journal and logs in this directory")
     chosen = parser.parse_args(words)
     guardrails = {} if chosen.max_traffic is None else {"max_traffic_per_turn": chosen.max_traffic}
-    tried = Tried(chosen.version, chosen.strategy, guardrails, chosen.minutes * 60, chosen.hits, chosen.warm_up)
+    how_long = chosen.minutes * 60, chosen.hits, chosen.warm_up
+    tried = Tried(chosen.version, chosen.strategy, guardrails, *how_long, chosen.shedder, chosen.unequal)
     wanted = [
         name for word in chosen.scenarios or CASES for name in CASES if name in (word, f"{word}-cold", f"{word}-hot")
     ]

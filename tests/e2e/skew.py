@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from tests.e2e.probe import true_gap
 from tests.e2e.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.e2e.cluster import Cluster
 
@@ -23,7 +24,9 @@ __all__ = ["HOT", "Scenario", "Skew", "assignment", "skewed", "true_gap"]
 class Scenario:
     """How the load is laid out: one topic per bundle, and each broker's share of the bundles.
 
-    The topics are equal, but for the first one when a part of the whole rate is set aside for it (``heavy``).
+    The topics are equal, but for the first one when a part of the whole rate is set aside for it (``heavy``), and where
+    those of each broker fall by their rank to the power of ``falling``: with :data:`FEW_CARRY_MOST` the four largest of
+    24 carry half.
     """
 
     bundles: int = 32
@@ -32,14 +35,26 @@ class Scenario:
     quotas: tuple[float, ...] = (0.4, 0.4, 0.4)
     warm_up_seconds: float = 10.0
     heavy: float = 0.0
+    falling: float = 0.0
 
-    def rates(self, topics: Sequence[str]) -> dict[str, float]:
-        """Messages per second of each topic."""
-        if not self.heavy:
-            return dict.fromkeys(topics, self.rate / len(topics))
-        first, *others = topics
-        return {first: self.rate * self.heavy, **dict.fromkeys(others, self.rate * (1 - self.heavy) / len(others))}
+    def rates(self, topics: Mapping[str, str], placed: Mapping[str, str]) -> dict[str, float]:
+        """Messages per second of each topic; ``topics`` and ``placed`` say the topic and the broker of each bundle."""
+        if self.heavy:
+            first, *others = topics.values()
+            return {first: self.rate * self.heavy, **dict.fromkeys(others, self.rate * (1 - self.heavy) / len(others))}
+        rank: Counter[str] = Counter()
+        weights: dict[str, float] = {}
+        for bundle, broker in placed.items():
+            rank[broker] += 1
+            weights[bundle] = rank[broker] ** -self.falling
+        total = {broker: sum(weights[one] for one, owner in placed.items() if owner == broker) for broker in rank}
+        each = self.rate / len(placed)
+        return {
+            topics[bundle]: each * rank[broker] * weights[bundle] / total[broker] for bundle, broker in placed.items()
+        }
 
+
+FEW_CARRY_MOST = 0.85
 
 HOT = Scenario()
 """Scenario S1: three quarters of 3,000 messages a second on one of three equal brokers."""
@@ -62,7 +77,7 @@ def skewed(cluster: Cluster, namespace: str = "", scenario: Scenario = HOT) -> I
     placed = assignment(bundles, cluster.brokers, scenario.shares)
     topics = {bundle: naming.topic_in(bundle) for bundle in bundles}
     placing.place_all(cluster, placed)
-    with Traffic(cluster, scenario.rates(list(topics.values()))) as traffic:
+    with Traffic(cluster, scenario.rates(topics, placed)) as traffic:
         time.sleep(scenario.warm_up_seconds)
         try:
             for index, cores in enumerate(scenario.quotas):

@@ -15,6 +15,7 @@ from tests.e2e.figures import summary
 from tests.e2e.kills import REQUESTS_WHILE_DEAD, schedule
 from tests.e2e.meters import Meters
 from tests.e2e.settings import Spec
+from tests.e2e.skew import FEW_CARRY_MOST, Scenario
 from tests.e2e.soak import Growth, Size
 from tests.e2e.witness import Witness, contradictions, locks
 
@@ -55,6 +56,29 @@ def test_a_journal_is_read_over_its_files_and_past_what_a_kill_tore(tmp_path: Pa
     told = journal.moves(journal.lines(tmp_path))
 
     assert [(move.id, move.result, move.owner, move.ended_at) for move in told] == [("m1", "landed", B, 11.0)]
+
+
+def test_changes_of_hands_are_moves():
+    """A look that saw no owner between is part of the move; what was before the moment is not told."""
+    witness = _witness((A, 0.0, 4.0), (B, 4.5, 9.0), (A, 9.5, 20.0), (A, 21.0, 30.0))
+
+    assert [(move.source, move.owner, move.asked_at, move.ended_at) for move in witness.moves(5.0)] == [
+        (B, A, 9.0, 9.5)
+    ]
+    assert len(witness.moves(0.0)) == 2
+
+
+def test_a_handful_of_topics_carries_most():
+    """Each broker keeps its share of the traffic; without falling rates all topics are equal."""
+    placed = {f"b{at}": A if at < 24 else B for at in range(32)}
+    topics = {bundle: f"topic-{bundle}" for bundle in placed}
+    equal, unequal = (Scenario(falling=falling).rates(topics, placed) for falling in (0.0, FEW_CARRY_MOST))
+    hot = sorted((unequal[topics[one]] for one, broker in placed.items() if broker == A), reverse=True)
+
+    assert set(equal.values()) == {3000 / 32}
+    assert sum(hot) == pytest.approx(2250)
+    assert sum(unequal.values()) == pytest.approx(3000)
+    assert sum(hot[:4]) / sum(hot) == pytest.approx(0.5, abs=0.02)
 
 
 DUMP = """3 expire at Mon Nov 23 07:36:02 UTC 2026:

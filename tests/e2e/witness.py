@@ -7,17 +7,18 @@ import socket
 import threading
 import time
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import requests
 
 from tests.e2e import settings
+from tests.e2e.journal import Move
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tests.e2e.cluster import Cluster
-    from tests.e2e.journal import Move
 
 ASK_TIMEOUT_SECONDS = 2.0
 BEFORE_SECONDS, AFTER_SECONDS = 1.0, 3.0
@@ -61,6 +62,19 @@ class Witness:
     def seen(self, bundle: str, broker: str, begin: float, end: float) -> bool:
         """Whether this broker said in this time that it owns the bundle."""
         return any(first <= end and last >= begin for first, last in tuple(self._stays[bundle, broker]))
+
+    def moves(self, since: float) -> list[Move]:
+        """Every change of hands after a moment, by time; when it was asked for is when the old owner was last seen."""
+        by_bundle: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+        for (bundle, broker), stays in tuple(self._stays.items()):
+            by_bundle[bundle] += [(first, last, broker) for first, last in tuple(stays)]
+        found: list[Move] = []
+        for bundle, in_order in by_bundle.items():
+            for (_, left_at, source), (came_at, _, owner) in pairwise(sorted(in_order)):
+                if source != owner and came_at > since:
+                    name = f"{bundle} {came_at:.3f}"
+                    found.append(Move(name, bundle, source, owner, left_at, "landed", owner, came_at))
+        return sorted(found, key=lambda move: move.asked_at)
 
     def _watch_locks(self) -> None:
         previous = 0.0
