@@ -418,7 +418,8 @@ class Levelling:
         for measure in self._measures(self._ends(pair)[0]):
             rise = self._rise(pair, measure)
             filled = self._portion(pair, rise)
-            amount = amounts[measure] = self._amount(pair, measure) * filled
+            most = self._more(pair, measure) * self._settings.max_unload_percentage
+            amount = amounts[measure] = most * filled
             if amount > self._minimum[measure]:
                 pair = replace(pair, measure=measure, wanted=amount)
                 return pair, self._choose(pair, measure, amount, filled, rise)
@@ -453,10 +454,6 @@ class Levelling:
             moved = self._offers.carried(bundles, each)
             per_broker[hot] = float(per_broker[hot]) - moved
             per_broker[cold] = float(per_broker[cold]) + moved
-
-    def _amount(self, pair: Pair, measure: Measure) -> float:
-        """How much the pair should exchange."""
-        return self._more(pair, measure) * self._settings.max_unload_percentage
 
     def _more(self, pair: Pair, measure: Measure) -> float:
         """Traffic that the source has more than the destination; Python's floats do not warn of infinities."""

@@ -149,7 +149,7 @@ class Job:
 
     ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
     when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for. From
-    ``untold_since`` on the broker has not told what it owns or carries. ``asked``: a person has just ordered it.
+    ``untold_since`` on the broker has not told what it owns or carries. ``ordered``: a person has just done so.
     """
 
     def __init__(
@@ -160,9 +160,9 @@ class Job:
         begun_at: float,
         order: Drain | FillRequest,
         *,
-        asked: bool = True,
+        ordered: bool = True,
     ) -> None:
-        self.kind, self.broker, self.begun_at, self.asked = kind, broker, begun_at, asked
+        self.kind, self.broker, self.begun_at, self.ordered = kind, broker, begun_at, ordered
         self.ordered_at = begun_at
         self.amend_order(order)
         self.carried: Carried | None = None
@@ -541,7 +541,7 @@ class Draining:
         self._control = Control(state_dir)
         self._job: Job | None = None
         self._fill: DrainView | None = None
-        self._asked: dict[str, str] = {}
+        self._requested: dict[str, str] = {}
         self._looked: dict[str, float] = {}
         self._trouble: dict[str, str] = {}
         self._works = Works()
@@ -576,7 +576,7 @@ class Draining:
     @property
     def busy(self) -> bool:
         """Whether a job is at work, or was asked for and is still to begin."""
-        return self._job is not None or bool(self._asked)
+        return self._job is not None or bool(self._requested)
 
     @property
     def works(self) -> Works:
@@ -614,10 +614,10 @@ class Draining:
             drain, answer = order_drain(request, before, self._now(), tools, guide)
             self._drains.begin(drain)
             if job is None:
-                self._asked[drain.broker] = request.id
+                self._requested[drain.broker] = request.id
             else:
                 job.amend_order(drain)
-                job.asked = True
+                job.ordered = True
         return answer
 
     def to_the_end(self, go_on: Callable[[], None]) -> None:
@@ -664,21 +664,21 @@ class Draining:
 
     def _released_before_begun(self) -> None:
         """Whoever waits for a drain is told that it is over."""
-        for broker in self._asked.keys() - self.in_force().keys():
+        for broker in self._requested.keys() - self.in_force().keys():
             now = self._now()
-            job = Job("drain", broker, self._asked.pop(broker), now, Drain(broker, now, None, ""))
+            job = Job("drain", broker, self._requested.pop(broker), now, Drain(broker, now, None, ""))
             self._tell(job.end(now, None, (_over(broker),)))
 
     def _due(self, tools: Tools) -> Job | None:
         """The next drain that was asked for or was cut short, or that may look again for what has come back."""
         for broker, drain in self.in_force().items():
-            asked = self._asked.pop(broker, None)
+            request_id = self._requested.pop(broker, None)
             last = self.works.drains.get(broker)
             cut_short = last is None or last.ended_at is None or last.begun_at < drain.since
-            if asked is None and not cut_short and not self._looks_again(broker, last, tools):
+            if request_id is None and not cut_short and not self._looks_again(broker, last, tools):
                 continue
             request = last.request if last is not None and last.ended_at is None else ""
-            job = Job("drain", broker, asked or request, self._now(), drain, asked=asked is not None)
+            job = Job("drain", broker, request_id or request, self._now(), drain, ordered=request_id is not None)
             job.carried = carried_then(drain)
             return job
         return None
@@ -712,7 +712,7 @@ class Draining:
         drain = self.in_force().get(job.broker)
         if drain is None:  # released since this step began: the next one ends it
             return
-        passes = job.override is not None, job.respect_rest, job.asked
+        passes = job.override is not None, job.respect_rest, job.ordered
         guide = self._guide(drain.rollout)
         drain_pass = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide)
         look = plan_drain_now(tools.parts, tools.admin, drain_pass)

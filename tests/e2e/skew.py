@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,16 +42,15 @@ class Scenario:
         if self.heavy:
             first, *others = topics.values()
             return {first: self.rate * self.heavy, **dict.fromkeys(others, self.rate * (1 - self.heavy) / len(others))}
-        rank: Counter[str] = Counter()
-        weights: dict[str, float] = {}
+        by_broker: defaultdict[str, list[str]] = defaultdict(list)
         for bundle, broker in placed.items():
-            rank[broker] += 1
-            weights[bundle] = rank[broker] ** -self.falling
-        total = {broker: sum(weights[one] for one, owner in placed.items() if owner == broker) for broker in rank}
-        each = self.rate / len(placed)
-        return {
-            topics[bundle]: each * rank[broker] * weights[bundle] / total[broker] for bundle, broker in placed.items()
-        }
+            by_broker[broker].append(topics[bundle])
+        rates: dict[str, float] = {}
+        for own in by_broker.values():
+            weights = [rank**-self.falling for rank in range(1, len(own) + 1)]
+            unit = self.rate * len(own) / len(placed) / sum(weights)
+            rates |= {topic: unit * weight for topic, weight in zip(own, weights, strict=True)}
+        return rates
 
 
 FEW_CARRY_MOST = 0.85
