@@ -149,7 +149,7 @@ class Job:
 
     ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
     when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for. From
-    ``untold_since`` on the broker has not told what it owns or carries. ``ordered``: a person has just done so.
+    ``untold_since`` on the broker has not told what it owns or carries. ``ordered``: by a person, just now.
     """
 
     def __init__(
