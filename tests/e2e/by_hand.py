@@ -92,7 +92,7 @@ def _up(options: argparse.Namespace) -> None:
 
 def _load(options: argparse.Namespace) -> int:
     cluster = _running()
-    bundles = placing.namespace(cluster, f"load-{int(time.time())}", options.topics)
+    bundles = placing.namespace(cluster, f"load-{time.time_ns()}", options.topics)
     placed = skew.assignment(bundles, cluster.brokers, options.shares)
     placing.place_all(cluster, placed)
     rate = options.rate / len(bundles) / options.clients

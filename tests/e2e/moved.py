@@ -76,7 +76,7 @@ def _set(traffic: Traffic, rates: dict[str, float], factor: float) -> None:
 
 def stage(cluster: Cluster, directory: Path, file: Path, quotas: Sequence[float]) -> str:
     """Run it all; what `lbd record` said in the end."""
-    bundles = placing.namespace(cluster, f"moved{int(time.time())}", BUNDLES)
+    bundles = placing.namespace(cluster, f"moved{time.time_ns()}", BUNDLES)
     placed = assignment(bundles, cluster.brokers, SHARES)
     rates = dict(zip(map(naming.topic_in, bundles), sizes(), strict=True))
     placing.place_all(cluster, placed)

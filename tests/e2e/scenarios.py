@@ -192,7 +192,7 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
             _leave(cluster, case.absent)
         witness = stack.enter_context(Witness(cluster, _WATCH_SECONDS))
         time.sleep(max(0.0, up_at + TRUSTED_AGE_SECONDS - tried.warm_up_seconds - time.time()))
-        running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", tried.load(case)))
+        running = stack.enter_context(skew.skewed(cluster, f"{name}-{time.time_ns()}", tried.load(case)))
         # not before: bundles that were placed under its eyes have changed hands without it, and rest
         daemon: Daemon | OwnShedder = (
             OwnShedder(cluster, witness) if tried.shedder else Daemon(cluster, directory, tried.settings(case))

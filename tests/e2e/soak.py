@@ -81,7 +81,7 @@ def soak(
     cluster: Cluster, directory: Path, minutes: float, interval: float, tell: Callable[[str], None] = print
 ) -> Growth:
     """Run a daemon beside a little traffic and watch its size; the daemon must end well."""
-    bundles = placing.namespace(cluster, f"soak{int(time.time())}", BUNDLES)
+    bundles = placing.namespace(cluster, f"soak{time.time_ns()}", BUNDLES)
     rates = {naming.topic_in(bundle): RATE / BUNDLES for bundle in bundles}
     sizes: list[Size] = []
     with Traffic(cluster, rates), Daemon(cluster, directory, {**SETTINGS, "interval_seconds": interval}) as daemon:

@@ -90,7 +90,7 @@ def _summary(seconds: list[float]) -> tuple[int, int, int]:
 
 def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> None:
     """The scenario and everything that must hold of it; tells one line for the table."""
-    with skew.skewed(cluster, f"skew{int(time.time())}", SCENARIO) as running:
+    with skew.skewed(cluster, f"skew{time.time_ns()}", SCENARIO) as running:
         balancer, seen = relieve(cluster, directory)
         lost = publish_gaps(running, balancer)
     tell(json.dumps({**seen, **lost}))
@@ -117,7 +117,7 @@ def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callab
 @pytest.mark.cluster(every_version=True)
 def test_every_landing_told_is_the_landing_seen(cluster: Cluster, tell: Callable[[str], None]):
     """Thirty unloads under six clients that reconnect at once: whatever the outcome, the brokers confirm it."""
-    name = f"landing{int(time.time())}"
+    name = f"landing{time.time_ns()}"
     bundles = placing.namespace(cluster, name, BUNDLES)
     topics = [naming.topic_in(bundle) for bundle in bundles]
     with Traffic(cluster, dict.fromkeys(topics, 2.0), clients=CLIENTS) as traffic:
@@ -145,7 +145,7 @@ def test_a_young_cluster_is_looked_at_and_left_alone(cluster: Cluster, tmp_path:
 def test_with_tokens_and_tls_ids_keep_the_plain_port(cluster: Cluster, tmp_path: Path):
     """Over https lbd finds every broker, moves a bundle by its plain id, and shows the token nowhere."""
     balancer = Balancer(cluster, tmp_path, EAGER)
-    bundle = placing.namespace(cluster, f"secure{int(time.time())}", 1)[0]
+    bundle = placing.namespace(cluster, f"secure{time.time_ns()}", 1)[0]
     source, destination = cluster.brokers[:2]
     placing.place(cluster, bundle, source)
     done = run(balancer.command("dry-run", "--format", "json"))
@@ -176,7 +176,7 @@ def test_without_a_token_lbd_says_what_is_missing(cluster: Cluster, tmp_path: Pa
 def test_a_killed_move_is_closed_by_the_next_turn(cluster: Cluster, tmp_path: Path):
     """An intent without outcome, as kill -9 leaves it, gets its true outcome from who owns the bundle."""
     balancer = Balancer(cluster, tmp_path)
-    bundle = placing.namespace(cluster, f"killed{int(time.time())}", 1)[0]
+    bundle = placing.namespace(cluster, f"killed{time.time_ns()}", 1)[0]
     placing.place(cluster, bundle, cluster.brokers[1])
     state = tmp_path / "state"
     state.mkdir()

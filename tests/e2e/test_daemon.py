@@ -157,7 +157,7 @@ def survive(
     cluster: Cluster, directory: Path, tell: Callable[[str], None], moves: int, victims: dict[int, Any]
 ) -> None:
     """Whatever is killed: nothing acknowledged is lost, and the brokers confirm the journal line by line."""
-    bundles = placing.namespace(cluster, f"kills{int(time.time())}", 24)
+    bundles = placing.namespace(cluster, f"kills{time.time_ns()}", 24)
     rates = {naming.topic_in(bundle): 1.0 for bundle in bundles}
     with (
         Traffic(cluster, rates, clients=CLIENTS) as traffic,

@@ -70,7 +70,7 @@ def test_a_drain_outlives_the_leader_and_a_fill_gives_back(
 ):
     """Drained at the leader, which is then killed; released at its heir, paused and resumed there, and filled."""
     with (
-        skew.skewed(cluster, f"orders{int(time.time())}", EVEN) as running,
+        skew.skewed(cluster, f"orders{time.time_ns()}", EVEN) as running,
         Witness(cluster) as witness,
         Pair.of(cluster, tmp_path, BY_HAND) as pair,
     ):

@@ -65,9 +65,9 @@ def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> 
     balancer, leader = Balancer(cluster, directory, AT_ONCE), probe.leader(cluster)
     hot = next(broker for broker in cluster.brokers if broker != leader)
     scenario = replace(HOT, shares=tuple(float(broker == hot) for broker in cluster.brokers))
-    with skew.skewed(cluster, f"warm{int(time.time())}", WARM):
+    with skew.skewed(cluster, f"warm{time.time_ns()}", WARM):
         pass
-    with skew.skewed(cluster, f"first{int(time.time())}", scenario) as running:
+    with skew.skewed(cluster, f"first{time.time_ns()}", scenario) as running:
         began = time.monotonic()
         outcomes = first_moves(balancer)
         took = time.monotonic() - began

@@ -60,7 +60,7 @@ def test_the_other_one_takes_over_at_length(
 
 def struck(cluster: Cluster, directory: Path, tell: Callable[[str], None], blows: Sequence[str]) -> None:
     """No bundle is moved by two, no move stays open, and the brokers confirm the journal."""
-    bundles = placing.namespace(cluster, f"leaders{int(time.time())}", 16)
+    bundles = placing.namespace(cluster, f"leaders{time.time_ns()}", 16)
     rates = {naming.topic_in(bundle): 1.0 for bundle in bundles}
     hot = Hot(cluster, bundles)
     with (

@@ -42,7 +42,7 @@ def test_a_note_is_overwritten_without_moving_anything(cluster: Cluster):
     assert leader is not None
     assert leader.broker is not None
     source, other = (broker for broker in cluster.brokers if broker != leader.broker)
-    bundles = placing.namespace(cluster, f"note{int(time.time())}", 4)
+    bundles = placing.namespace(cluster, f"note{time.time_ns()}", 4)
     for bundle in bundles:
         placing.place(cluster, bundle, source)
         assert admin.note(bundle, other, leader.base)
@@ -60,7 +60,7 @@ def test_what_lbd_leaves_behind_misplaces_no_other_namespace(cluster: Cluster, t
 
     On 4.0.8 a leader knows a destination by its range alone, whatever the namespace (#25518).
     """
-    inside, stamp = cluster.brokers[0], int(time.time())
+    inside, stamp = cluster.brokers[0], time.time_ns()
     bundles = placing.namespace(cluster, f"busy{stamp}", BUNDLES)
     topics = [naming.topic_in(bundle) for bundle in bundles]
     with Traffic(cluster, dict.fromkeys(topics, 2.0), clients=CLIENTS):

@@ -69,7 +69,7 @@ def test_brokers_place_where_lbd_says_that_they_may(cluster: Cluster, tell: Call
 
     Which of the allowed ones gets how many is the brokers' own choice, by their load: not each gets one.
     """
-    admin, stamp = admin_of(cluster), int(time.time())
+    admin, stamp = admin_of(cluster), time.time_ns()
     reader = PolicyReader(admin)
     for number, (name, (primary, secondary, limit, expected)) in enumerate(PLACES.items()):
         own, free = f"iso{stamp}-{number}", f"free{stamp}-{number}"
@@ -117,7 +117,7 @@ def counted(cluster: Cluster, bundle: str, broker: str) -> None:
 @pytest.mark.cluster(versions=["4.2.4"])
 def test_brokers_keep_a_group_apart_as_lbd_does(cluster: Cluster, tell: Callable[[str], None]):
     """Seven namespaces of a group, one after the other: each lands where lbd would let a bundle of it go."""
-    admin, stamp = admin_of(cluster), int(time.time())
+    admin, stamp = admin_of(cluster), time.time_ns()
     reader, owners = PolicyReader(admin), Counter[str]()
     for bundle in grouped(cluster, stamp, 7):
         owner = looked_up(cluster, bundle)
@@ -136,7 +136,7 @@ def test_brokers_keep_a_group_apart_as_lbd_does(cluster: Cluster, tell: Callable
 
 def test_a_policy_that_changes_during_a_plan_stops_it(cluster: Cluster):
     """After the second landing the destination is reserved for others: nothing more is sent there."""
-    admin, stamp = admin_of(cluster), int(time.time())
+    admin, stamp = admin_of(cluster), time.time_ns()
     source, destination = cluster.brokers[:2]
     bundles = placing.namespace(cluster, f"changing{stamp}", 8)[:5]
     for bundle in bundles:

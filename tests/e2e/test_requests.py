@@ -30,7 +30,7 @@ def test_every_request_is_answered_as_the_page_says(cluster: Cluster) -> None:
     admin = admin_of(cluster)
     leader = admin.leader()
     assert leader is not None
-    name = f"requests{int(time.time())}"
+    name = f"requests{time.time_ns()}"
     bundle = placing.namespace(cluster, name, 4)[0]
     placing.place(cluster, bundle, cluster.brokers[0])
     namespace = f"{placing.TENANT}/{name}"

@@ -71,7 +71,7 @@ def check(cluster: Cluster, ends: list[str], tell: Callable[[str], None]) -> Non
 
     A reader is a client on their reports. A namespace of one bundle has the topic, too, and no bundle that is dear.
     """
-    stamp = int(time.time())
+    stamp = time.time_ns()
     several, alone = f"{placing.TENANT}/dear{stamp}", f"{placing.TENANT}/alone{stamp}"
     bundles = filled(cluster, several.rpartition("/")[2], BUNDLES)
     single = filled(cluster, alone.rpartition("/")[2], 1)
