@@ -81,10 +81,10 @@ class Partitions:
 
 def partitions(topics: Iterable[str]) -> Partitions:
     """The partitioned topics among full names of topics."""
-    found = [(match[1], name) for name in topics if (match := PARTITION.fullmatch(name)) is not None]
-    number = Counter(base for base, _ in found)
+    matches = [(match[1], name) for name in topics if (match := PARTITION.fullmatch(name)) is not None]
+    number = Counter(base for base, _ in matches)
     names = {base: at for at, base in enumerate(sorted(base for base, times in number.items() if times > 1))}
-    several = [(names[base], topic_hash(name)) for base, name in found if base in names]
+    several = [(names[base], topic_hash(name)) for base, name in matches if base in names]
     columns = np.array(several, dtype=np.int64).reshape(-1, 2)
     return Partitions(tuple(names), columns[:, 0].astype(np.int32), columns[:, 1])
 

@@ -79,13 +79,13 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
     app.add_api_route("/", _page, include_in_schema=False)
     app.mount("/static", _Static(directory=STATIC, packages=[("lbd.charts", "static")]))
 
-    def seen(scope: Scope, status: int, seconds: float) -> None:
+    def count(scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", None) or "none"
         if route != STREAM:
             method = scope["method"] if route != "none" and scope["method"] in METHODS else "ANY"
             backend.board.tally.answered(method, route, status, seconds)
 
-    return Guard(app, backend.settings.api, seen, local=local)
+    return Guard(app, backend.settings.api, count, local=local)
 
 
 def _metrics(exposed: Exposition) -> Callable[[Request], Response]:

@@ -82,9 +82,9 @@ class Guard:
     """ASGI middleware around all routes. ``local``: who could connect may do everything, without a token."""
 
     def __init__(
-        self, app: ASGIApp, settings: ApiSettings, seen: Callable[[Scope, int, float], None], *, local: bool = False
+        self, app: ASGIApp, settings: ApiSettings, count: Callable[[Scope, int, float], None], *, local: bool = False
     ) -> None:
-        self._app, self._settings, self._seen, self._local = app, settings, seen, local
+        self._app, self._settings, self._count, self._local = app, settings, count, local
         self._tokens = TokenFiles(settings.token_file, settings.tokens_file)
         self._requests = 0
         self._limits = [(re.compile(pattern), WorkLimit(*size)) for pattern, size in EXPENSIVE.items()]
@@ -102,7 +102,7 @@ class Guard:
             await self._answer(scope, receive, watched)
         finally:
             self._requests -= 1
-            self._seen(scope, watched.status, loop.time() - began)
+            self._count(scope, watched.status, loop.time() - began)
 
     async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         try:

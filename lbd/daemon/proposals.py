@@ -61,11 +61,11 @@ class Proposals:
 
     def approve(self, name: str, by: str, now: float) -> Proposal | None:
         """The proposal of this name, approved by one person more; None if it cannot be applied now."""
-        found = self.find(name, now)
-        if found is None:
+        proposal = self.find(name, now)
+        if proposal is None:
             return None
-        approved = msgspec.structs.replace(found, approved_by=list(dict.fromkeys([*found.approved_by, by])))
-        self._made = tuple(approved if one is found else one for one in self._made)
+        approved = msgspec.structs.replace(proposal, approved_by=list(dict.fromkeys([*proposal.approved_by, by])))
+        self._made = tuple(approved if one is proposal else one for one in self._made)
         return approved
 
     def drop(self) -> None:

@@ -35,9 +35,9 @@ def cheapest(sizes: FloatArray, costs: FloatArray, totals: tuple[float, float, f
     left = int(total_cost.argmin())
     if not np.isfinite(total_cost[left]):
         return np.zeros(0, dtype=np.int32)
-    found = []
+    chosen = []
     for at in range(sizes.size - 1, -1, -1):
         if taken[at, left]:
-            found.append(at)
+            chosen.append(at)
             left -= int(units[at])
-    return np.array(found[::-1], dtype=np.int32)
+    return np.array(chosen[::-1], dtype=np.int32)

@@ -249,11 +249,11 @@ def in_incidents(
 
     spread = with_before(spark, packed, before).repartition(max(len(before), 1), "window")
     rows = spread.mapInArrow(inject, _declared(INCIDENTS)).toArrow().sort_by("number").to_pylist()
-    found: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
+    by_incident: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
     for row in rows:
         one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
-        found[row["candidate"]].setdefault(row["incident"], []).append(one)
-    return found
+        by_incident[row["candidate"]].setdefault(row["incident"], []).append(one)
+    return by_incident
 
 
 # --- stages, from history to a choice of settings
@@ -434,10 +434,12 @@ class _Replays:
         for done in sorted(number for number in set(made.values()) if number < deals):
             before = {window: self.before[window] for window in over if made[window] == done}
             seeds = range(done, deals)
-            found = results(self.spark, self.packed, before, tried, settings, self.model, seeds=seeds, over_points=low)
+            measured = results(
+                self.spark, self.packed, before, tried, settings, self.model, seeds=seeds, over_points=low
+            )
             for name in names:
                 for window in before:
-                    self.known[name].setdefault(window, [])[done:] = found[name][window]
+                    self.known[name].setdefault(window, [])[done:] = measured[name][window]
         return {name: {window: pooled(self.known[name][window]) for window in over} for name in names}
 
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:

@@ -44,17 +44,17 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
     ``after`` is when they were proposed, epoch seconds. Raises :class:`UsageError` for history that cannot be read.
     """
     since: float | None = None
-    found: list[Figures] = []
+    by_day: list[Figures] = []
     for day in Folder(history).days("decisions"):
         rounds = day_rows(day, "decisions", after)
         times = [at.timestamp() for at in rounds["t"].to_pylist()]
         decided = rounds["strategy"].to_pylist(), rounds["settings"].to_pylist()
         before, since = since, taken_since(zip(times, *decided, strict=True), changes, since)
         if since != before:
-            found = []
+            by_day = []
         if since is not None and rounds.num_rows:
-            found.append(_figures(rounds.slice(bisect_left(times, since)), Folder(history), day.name, weights))
-    return Drift(since, pooled(found)) if since is not None else None
+            by_day.append(_figures(rounds.slice(bisect_left(times, since)), Folder(history), day.name, weights))
+    return Drift(since, pooled(by_day)) if since is not None else None
 
 
 def taken_since(

@@ -161,11 +161,11 @@ def _grown(recorded: _OwnersByRound, model: LoadModel, first: int, last: int, gr
         more[number] = carried((GROWTH - 1) * rates[served], owner[served], len(window.brokers))
     during = (window.change_round >= first) & (window.change_round < last) & np.isin(window.change_bundle, group)
     grown: Any = np.where(during[:, None], GROWTH * window.change_rates, window.change_rates).astype(np.float32)
-    begun = replace(window, change_rates=grown)
-    begun = _changed(begun, recorded, first, group, factor=GROWTH)
+    window = replace(window, change_rates=grown)
+    window = _changed(window, recorded, first, group, factor=GROWTH)
     if last < window.at.size:
-        begun = _changed(begun, recorded, last, group, factor=1.0)
-    return _busier(begun, model, more)
+        window = _changed(window, recorded, last, group, factor=1.0)
+    return _busier(window, model, more)
 
 
 def _without(recorded: _OwnersByRound, model: LoadModel, first: int, lost: int, heirs: IntArray) -> Window:

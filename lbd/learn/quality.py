@@ -76,11 +76,11 @@ class QualityCheck:
 
 def file_checks(files: int, damage: Iterable[str]) -> tuple[QualityCheck, ...]:
     """Checks of the files: how many there are, and for each that is left out what it is found to be."""
-    found = list(damage)
+    kinds = list(damage)
     return (
-        _check(UNREADABLE_FILE, found.count(UNREADABLE_FILE), files, "files", WRONG_SHARE,
+        _check(UNREADABLE_FILE, kinds.count(UNREADABLE_FILE), files, "files", WRONG_SHARE,
                "no Parquet, or only part of it; left out"),
-        _check(WRONG_CHECKSUM, found.count(WRONG_CHECKSUM), files, "files", WRONG_SHARE,
+        _check(WRONG_CHECKSUM, kinds.count(WRONG_CHECKSUM), files, "files", WRONG_SHARE,
                "a page is not as it was written; the file is left out"),
     )  # fmt: skip
 

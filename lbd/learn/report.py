@@ -125,9 +125,9 @@ def evidence(calibration: Calibration) -> Iterator[str]:
 
 def _quality(calibration: Calibration) -> Iterator[str]:
     """What was read, and what the checks found in it."""
-    read, found = calibration.read, [one.text for one in calibration.checks if one.count]
+    read, damaged = calibration.read, [one.text for one in calibration.checks if one.count]
     used = f"{read.samples_read:,} samples read, {read.samples_kept:,} used"
-    yield f"{used}; checks found {', '.join(found) or 'nothing'}."
+    yield f"{used}; checks found {', '.join(damaged) or 'nothing'}."
     if calibration.torn:
         yield f"First file left out: {calibration.torn[0]}."
 

@@ -302,15 +302,15 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     held, passes = {"override": drain_pass.override, "respect_rest": drain_pass.respect_rest}, drain_pass.guide.passes
     judge = Judge(parts, now, drained, {}, **held, passes=passes, owned=True)  # all of it has to go
     carried = drain_pass.carried or carried_by(judge.snapshot, judge.scores, drain_pass.broker, len(owned))
-    seen, scores = as_it_was(judge.snapshot, judge.scores, drain_pass.broker, carried)
+    snapshot, scores = as_it_was(judge.snapshot, judge.scores, drain_pass.broker, carried)
     unshown = Unshown.of(now, parts.sent())
-    scores = _worst_scores(scores, seen, parts, drain_pass, now, unshown)
+    scores = _worst_scores(scores, snapshot, parts, drain_pass, now, unshown)
     staying = {
         bundle: skip for bundle in owned if (skip := resting(bundle, parts, drain_pass, now.observation)) is not None
     }
     movable = [bundle for bundle in owned if bundle not in staying]
-    unloads = emptying.drain_unloads(movable, drain_pass.broker, seen, now.averages, carried)
-    ledger = judge.ledger(seen, scores, unloads, emptying.NOT_ITS_RULES)
+    unloads = emptying.drain_unloads(movable, drain_pass.broker, snapshot, now.averages, carried)
+    ledger = judge.ledger(snapshot, scores, unloads, emptying.NOT_ITS_RULES)
     others = [broker for broker in judge.index if broker != drain_pass.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
     placed = emptying.plan_drain(unloads, others, ledger, drain_pass.guide.restarted, drain_pass.guide.bound)

@@ -87,9 +87,9 @@ def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> Conve
             key = _broker_key(field, values)
             if key is not None:
                 _take(taken[section], model, name, (key, values[key]), left_out)
-    found = {section: values for section, values in taken.items() if values}
-    differences = tuple(_differences(values, _together(found, left_out, stock=stock)))
-    return ConvertedSettings(found, tuple(left_out), tuple(_todo(values)), differences)
+    filled = {section: values for section, values in taken.items() if values}
+    differences = tuple(_differences(values, _together(filled, left_out, stock=stock)))
+    return ConvertedSettings(filled, tuple(left_out), tuple(_todo(values)), differences)
 
 
 def _together(sections: dict[str, dict[str, Any]], left_out: list[str], *, stock: bool) -> Settings:

@@ -79,17 +79,17 @@ class PolicyReader:
 
         After the first that cannot be read no more are asked about: a turn must not wait for a time-out each.
         """
-        found: dict[str, str | None] = {}
+        group_of: dict[str, str | None] = {}
         try:
             for name in namespaces:
-                found[name] = self._admin.anti_affinity_group(name)
+                group_of[name] = self._admin.anti_affinity_group(name)
         except AdminError:
             unread = frozenset({name})
         else:
             unread = frozenset()
-        self._planned |= found
-        grouped = {name: group for name, group in found.items() if group is not None}
-        free = frozenset(found.keys() - grouped.keys())
+        self._planned |= group_of
+        grouped = {name: group for name, group in group_of.items() if group is not None}
+        free = frozenset(group_of.keys() - grouped.keys())
         try:
             members, domains = self._spread(set(grouped.values()), tenants) if grouped else ({}, {})
         except AdminError:

@@ -4,8 +4,8 @@ A placement is asked for one bundle at a time, among candidates that are already
 what it will remember::
 
     place = build("least-long-term-message-rate")
-    seen, memory = look(snapshot, averages, weights), PlaceMemory()
-    placed = place(bundle, candidates, seen, memory)      # placed.broker, placed.reason
+    brokers, memory = look(snapshot, averages, weights), PlaceMemory()
+    placed = place(bundle, candidates, brokers, memory)      # placed.broker, placed.reason
     memory = placed.memory                                # for the next bundle
 
 Settings of Pulsar's placements have Pulsar's names. The order of candidates is the caller's; the answer among equally

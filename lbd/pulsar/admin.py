@@ -564,14 +564,14 @@ class Admin(AdminClient):
         answer = self.http.send("GET", self.base(broker) + paths.topic_stats(topic), hops=0)
         if self._expected(answer, {200, 307, 404}).status != 200:
             return None
-        found = self._json(answer, _TopicUsers)
-        readers = [one for subscription in found.subscriptions.values() for one in subscription.consumers]
-        return [one.connected_since or "" for one in (*found.publishers, *readers)]
+        users = self._json(answer, _TopicUsers)
+        readers = [one for subscription in users.subscriptions.values() for one in subscription.consumers]
+        return [one.connected_since or "" for one in (*users.publishers, *readers)]
 
     def boundaries(self, namespace: str) -> list[str] | None:
         """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
-        found = self._found(paths.bundles(namespace), _Bundles)
-        return None if found is None else found.boundaries
+        layout = self._found(paths.bundles(namespace), _Bundles)
+        return None if layout is None else layout.boundaries
 
     def owner_base(self, bundle: str, *, deadline: float | None = None) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
@@ -674,8 +674,8 @@ class Admin(AdminClient):
 
     def segments(self, topic: str) -> list[Segment] | None:
         """The segments of a scalable topic, in the order of their keys; None when there is no such topic."""
-        found = self._found(paths.scalable_topic(topic), _ScalableTopic)
-        if found is None:
+        scalable = self._found(paths.scalable_topic(topic), _ScalableTopic)
+        if scalable is None:
             return None
         return [
             Segment(
@@ -683,7 +683,7 @@ class Admin(AdminClient):
                 one.state == "ACTIVE",
                 max(one.created_at_ms, one.sealed_at_ms) / 1000.0,
             )
-            for one in sorted(found.segments.values(), key=lambda one: (one.hash_range.start, one.segment_id))
+            for one in sorted(scalable.segments.values(), key=lambda one: (one.hash_range.start, one.segment_id))
         ]
 
     def topic_stats(self, broker: str) -> dict[str, dict[str, dict[str, dict[str, TopicStats]]]]:

@@ -232,9 +232,9 @@ class AccessToken:
         from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error  # noqa: PLC0415 - loaded by who needs it
 
         client = BackendApplicationClient(credentials.client_id)
-        asked = {name: value for name in ("audience", "scope") if (value := getattr(self._oauth2, name)) is not None}
+        wanted = {name: value for name in ("audience", "scope") if (value := getattr(self._oauth2, name)) is not None}
         form = client.prepare_request_body(
-            include_client_id=True, client_secret=credentials.client_secret, **asked
+            include_client_id=True, client_secret=credentials.client_secret, **wanted
         ).encode()
         made_at = boot_seconds()
         status, body = self._send(sessions, "POST", url, ends_at, form)

@@ -117,8 +117,8 @@ def started(world: World, state: ClusterState, broker: int, seconds: float) -> t
     joins_at[broker], cpu[broker], busy[broker], spent[broker] = seconds, FIRST_CPU, 0.0, 0.0
     cold_seconds[broker] = WARM_UP_SECONDS
     counted = (*state.counted[:broker], _nothing(), *state.counted[broker + 1 :])
-    begun = replace(state, cpu=cpu, busy=busy, spent=spent, cold_seconds=cold_seconds, counted=counted)
-    return replace(world, joins_at=joins_at), begun
+    fresh = replace(state, cpu=cpu, busy=busy, spent=spent, cold_seconds=cold_seconds, counted=counted)
+    return replace(world, joins_at=joins_at), fresh
 
 
 def busy(first: World, world: World, rows: BoolArray, begin: float, day_seconds: float, peak: float) -> World:

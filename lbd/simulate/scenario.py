@@ -213,14 +213,14 @@ class Scenario(_Part):
     @property
     def first_event_minutes(self) -> float | None:
         """When the first broker joins, leaves, fails or falters, or traffic first jumps; None: nothing is planned."""
-        found = [load.shape.at_minutes for load in self.load if isinstance(load.shape, Ramp | Spike)]
+        all_minutes = [load.shape.at_minutes for load in self.load if isinstance(load.shape, Ramp | Spike)]
         for part in self.brokers:
             alone = (part.joins_at_minutes, part.leaves_at_minutes, part.crashes_at_minutes)
-            found += [minutes for minutes in alone if minutes is not None]
-            found += [part.restarts.first_at_minutes] if part.restarts is not None else []
-            found += [burst.at_minutes for burst in part.bursts]
-            found += [spell.at_minutes for spell in part.silent]
-        return min(found, default=None)
+            all_minutes += [minutes for minutes in alone if minutes is not None]
+            all_minutes += [part.restarts.first_at_minutes] if part.restarts is not None else []
+            all_minutes += [burst.at_minutes for burst in part.bursts]
+            all_minutes += [spell.at_minutes for spell in part.silent]
+        return min(all_minutes, default=None)
 
     def outages(self, brokers: tuple[str, ...]) -> Iterator[Outage]:
         """When each of the brokers, ``host:port``, is away; positions are those in ``brokers``."""

@@ -83,8 +83,8 @@ def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
         return None
     except OSError as error:
         raise refused(folder, error, "read") from error
-    found = ((run, decoded(run / SUMMARY, CalibrationSummary)) for run in runs)
-    return next(((run, summary) for run, summary in found if summary is not None), None)
+    summaries = ((run, decoded(run / SUMMARY, CalibrationSummary)) for run in runs)
+    return next(((run, summary) for run, summary in summaries if summary is not None), None)
 
 
 def proposal_text(state_dir: Path, settings: object) -> str | None:
@@ -92,10 +92,10 @@ def proposal_text(state_dir: Path, settings: object) -> str | None:
 
     Raises :class:`UsageError` as :func:`newest` does.
     """
-    found = newest(state_dir)
-    if found is None or found[1].recommended is None or found[1].in_force(settings):
+    latest = newest(state_dir)
+    if latest is None or latest[1].recommended is None or latest[1].in_force(settings):
         return None
-    return f"{found[1].gain()}: {SHOW}"
+    return f"{latest[1].gain()}: {SHOW}"
 
 
 def _value(settings: object, key: str) -> object:

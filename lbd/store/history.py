@@ -664,9 +664,9 @@ def scores(root: Path, since: float, until: float) -> Iterator[Scores]:
     known: dict[str, float] = {}
     for day in Folder(root).days("decisions"):
         if utc_day(since) <= day.name.removeprefix("day=") <= utc_day(until):
-            found, known = _scores(Folder(root), day.name, known)
-            within = (found.at >= since) & (found.at <= until)
-            yield replace(found, at=found.at[within], points=found.points[within])
+            day_scores, known = _scores(Folder(root), day.name, known)
+            within = (day_scores.at >= since) & (day_scores.at <= until)
+            yield replace(day_scores, at=day_scores.at[within], points=day_scores.points[within])
 
 
 @dataclass
@@ -688,10 +688,10 @@ class _Cells:
     def table(self) -> tuple[FloatArray, FloatArray]:
         """The times in their order (T,), and the values (T, B); NaN where a broker has none."""
         at, row = np.unique(np.concatenate([np.zeros(0), *self.at]), return_inverse=True)
-        found = np.full((at.size, len(self.brokers)), np.nan)
+        table = np.full((at.size, len(self.brokers)), np.nan)
         if self.at:
-            found[row, np.concatenate(self.column)] = np.concatenate(self.values)
-        return at, found
+            table[row, np.concatenate(self.column)] = np.concatenate(self.values)
+        return at, table
 
 
 def _scores(folder: Folder, day: str, known: Mapping[str, float]) -> tuple[Scores, dict[str, float]]:
@@ -709,9 +709,9 @@ def _scores(folder: Folder, day: str, known: Mapping[str, float]) -> tuple[Score
     points = np.vstack([[known.get(broker, np.nan) for broker in brokers], points])
     last = np.where(np.isnan(points), 0, np.arange(len(points))[:, None])
     points = np.take_along_axis(points, np.maximum.accumulate(last, axis=0), axis=0)
-    found = np.where(np.isnan(there), np.nan, points[np.searchsorted(sampled_at, at, side="right")])
-    found[np.isinf(found)] = np.nan  # a sample without a score
-    return Scores(at, tuple(brokers), found), dict(zip(brokers, points[-1].tolist(), strict=True))
+    round_points = np.where(np.isnan(there), np.nan, points[np.searchsorted(sampled_at, at, side="right")])
+    round_points[np.isinf(round_points)] = np.nan  # a sample without a score
+    return Scores(at, tuple(brokers), round_points), dict(zip(brokers, points[-1].tolist(), strict=True))
 
 
 def _batches(day: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:

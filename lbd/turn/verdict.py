@@ -196,9 +196,9 @@ def verdict(record: TurnResult) -> Verdict:
     if record.observation is None or record.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
     calm = _calm_verdict(record, record.decision, record.observation)
-    found = _held(record) or _moving(record) or calm or _waits_for_moves(record) or _of_pairs(record)
-    detail = "; ".join(filter(None, (found.detail, record.canary.words)))
-    return msgspec.structs.replace(found, detail=detail)
+    first = _held(record) or _moving(record) or calm or _waits_for_moves(record) or _of_pairs(record)
+    detail = "; ".join(filter(None, (first.detail, record.canary.words)))
+    return msgspec.structs.replace(first, detail=detail)
 
 
 def _held(record: TurnResult) -> Verdict | None:
