@@ -39,7 +39,9 @@ def utc(epoch_seconds: float) -> str:
 
 # --- durations and times
 
-_SPOKEN = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+HOUR_SECONDS, DAY_SECONDS = 3600, 86_400
+
+_SPOKEN = (("d", DAY_SECONDS), ("h", HOUR_SECONDS), ("min", 60), ("s", 1))
 
 
 def duration_text(seconds: float) -> str:

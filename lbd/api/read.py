@@ -38,6 +38,7 @@ from lbd.store.moves import MOST_MOVES, Following, history
 from lbd.store.scores import Scores, score_line
 from lbd.store.status import document
 from lbd.store.turns import TURNS_FOLDER, KeptTurns, named
+from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.record import number
 
 if TYPE_CHECKING:
@@ -49,9 +50,8 @@ if TYPE_CHECKING:
     from lbd.store.moves import MoveRecord
 
 
-A_DAY_SECONDS = 86_400.0
 Rows = Annotated[bool, Query(description="rows as arrays, as they are kept, and not by the names of their fields")]
-KEPT_SECONDS = 366 * A_DAY_SECONDS
+KEPT_SECONDS = 366 * DAY_SECONDS
 
 
 def explaining(backend: Backend) -> APIRouter:
@@ -71,7 +71,7 @@ def explaining(backend: Backend) -> APIRouter:
     @router.get("/explain")
     def explain_last(
         last: Annotated[int, Query(ge=1, le=1000, description="number of moves")] = 5,
-        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
+        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = DAY_SECONDS,
         *,
         rows: Rows = False,
     ) -> Response:
@@ -84,7 +84,7 @@ def explaining(backend: Backend) -> APIRouter:
             str, Path(max_length=1000, description="a broker, bundle, topic, namespace, or a turn by its number")
         ],
         last: Annotated[int, Query(ge=1, le=1000, description="number of moves")] = 5,
-        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
+        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = DAY_SECONDS,
         *,
         rows: Rows = False,
     ) -> Response:
@@ -254,7 +254,7 @@ def _moves(moves: Iterable[MoveRecord], bundle: str | None, broker: str | None) 
 
 # --- scores over time
 
-RANGES_SECONDS = {"1h": 3600.0, "24h": A_DAY_SECONDS, "7d": 7 * A_DAY_SECONDS}
+RANGES_SECONDS = {"1h": HOUR_SECONDS, "24h": DAY_SECONDS, "7d": 7 * DAY_SECONDS}
 
 WARM_SECONDS = 900.0
 """Reading begins so much earlier: by then each broker has a sample."""

@@ -18,7 +18,7 @@ from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
 from lbd.permit.served import served_text
 from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, NamespaceAnswer, TurnAnswer
 from lbd.store.turns import named
-from lbd.text import counted, duration_text, zoned
+from lbd.text import DAY_SECONDS, counted, duration_text, zoned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -330,8 +330,6 @@ def _ago(at: float, now: float) -> str:
 
 
 # --- command
-
-DAY_SECONDS = 86_400.0
 
 
 @click.command("explain")

@@ -14,6 +14,7 @@ import yaml
 from lbd.config import environment, load
 from lbd.documents import read_yaml
 from lbd.errors import UsageError
+from lbd.text import DAY_SECONDS
 from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     Read: TypeAlias = Callable[..., Loaded]
 
-A_DAY = 86_400
 LONGEST_HOURS = 366 * 24
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -106,7 +106,7 @@ def timeout_option(command: Command) -> Command:
     return click.option(
         "--timeout",
         "timeout_seconds",
-        type=Number(1, A_DAY),
+        type=Number(1, DAY_SECONDS),
         default=120,
         show_default=True,
         metavar="SECONDS",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lbd.cli.options import A_DAY, Number, assignment, format_option, recording_header, settings_options
+from lbd.cli.options import Number, assignment, format_option, recording_header, settings_options
 from lbd.decide.strategies import STRATEGIES
 from lbd.errors import ObserveError
 from lbd.operations.parts import observing
@@ -19,7 +19,7 @@ from lbd.replay import Replayed
 from lbd.replay import replay as run_replay
 from lbd.replay import rounds as rounds_of
 from lbd.store import recording
-from lbd.text import counted
+from lbd.text import DAY_SECONDS, counted
 
 if TYPE_CHECKING:
     from lbd.cli.options import Read
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--interval",
     "interval_seconds",
-    type=Number(0, A_DAY, min_open=True),
+    type=Number(0, DAY_SECONDS, min_open=True),
     help="Seconds between rounds.  [default: interval_seconds]",
 )
 @settings_options

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from lbd.clock import boot_seconds
 from lbd.errors import LbdError, ObserveError, UsageError, as_lbd_error
-from lbd.permit.budget import DAY_SECONDS
 from lbd.pulsar.client import SharedLog
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.reason import Reason
 from lbd.store.journal import Journal
 from lbd.store.shared import Leads, Ordered, SharedJournal, SharedOrders, decoded, leads
-from lbd.text import utc
+from lbd.text import DAY_SECONDS, utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +43,7 @@ READ_SECONDS = 1.0
 ELECT_EVERY_SECONDS = 2.0
 AGAIN_AFTER_SECONDS = 2.0
 TIDY_EVERY_SECONDS = 3600.0
-KEPT_SECONDS = int(2 * DAY_SECONDS)
+KEPT_SECONDS = 2 * DAY_SECONDS
 """Budgets look back a day; twice that bridges a standby whose clock or start is late."""
 
 WRITERS_EVERY_SECONDS = 15.0

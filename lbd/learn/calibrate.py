@@ -47,7 +47,7 @@ from lbd.load.model_error import measure
 from lbd.load.samples import BrokerSamples, gather
 from lbd.model import RESOURCES
 from lbd.store.history_tables import RATES
-from lbd.text import counted
+from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
 from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
@@ -257,9 +257,6 @@ def in_incidents(
 
 
 # --- stages, from history to a choice of settings
-
-HOUR_SECONDS = 3600
-DAY_SECONDS = 24 * HOUR_SECONDS
 
 UNSEEN_HOURS = 0.1
 """Of a window that is whole all the same: before the first round of a day, and while lbd is restarted."""

@@ -34,7 +34,7 @@ from lbd.load.samples import MOST_SAMPLES, MOST_SECONDS, NEVER, is_much, is_of_s
 from lbd.load.scoring import scores as points_of
 from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, LiveCpu, Memory, Permission, Rows, Snapshot
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
-from lbd.permit.budget import DAY_SECONDS, HOUR_SECONDS, Sent
+from lbd.permit.budget import Sent
 from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.evidence import JOINED_SECONDS, REMEMBERED_SECONDS, SAMPLE_INTERVAL_SECONDS
 from lbd.permit.limits import Ledger, Permitted, permit
@@ -42,6 +42,7 @@ from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Isolation, Policies
 from lbd.reason import Reason
 from lbd.score.scorecard import gaps, thrashing
+from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.learning import slopes
 from lbd.turn.strategy_config import configured_strategy, effective, gap_seconds
 from lbd.turn.turn import ROUNDS, memory_after, sent_back

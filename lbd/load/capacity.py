@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lbd.load.estimate import CPU, DRIVEN
 from lbd.load.scoring import AT_LIMIT_POINTS, SCORED, percent
 from lbd.model import RESOURCES
-from lbd.text import counted, duration_text, utc
+from lbd.text import HOUR_SECONDS, counted, duration_text, utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +51,6 @@ class CapacitySettings(BaseModel):
 FEWEST_BROKERS = 2
 """Never fewer are wanted: with one broker there is nothing to balance, and its restart is an outage."""
 
-HOUR_SECONDS = 3600.0
 DAY_HOURS, WEEK_HOURS = 24, 168
 
 LASTS_SECONDS = 180.0

@@ -38,13 +38,12 @@ from lbd.operations.dry import live_parts, taking_over
 from lbd.operations.parts import preview_observer
 from lbd.operations.requests import OVERRIDDEN_HOLDS
 from lbd.operations.split import CLOCK
-from lbd.permit.budget import HOUR_SECONDS
 from lbd.permit.evidence import same
 from lbd.permit.served import with_clients
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, Control, DrainRequest, FillRequest, RequestResult
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
-from lbd.text import counted
+from lbd.text import HOUR_SECONDS, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ import numpy as np
 
 from lbd.model import Skip, Unload
 from lbd.reason import Reason
-from lbd.text import counted
+from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lbd.model import Snapshot
     from lbd.permit.settings import Guardrails
 
-HOUR_SECONDS, DAY_SECONDS = 3600.0, 86_400.0
 LEAST_PER_HOUR, LEAST_PER_DAY, LEAST_OF_EACH = 30, 100, 20
 """Relative defaults never go below these: a small cluster of large bundles must stay movable."""
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from lbd.clock import boot_seconds
 from lbd.errors import AdminError
 from lbd.pulsar.paths import host_port
+from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -30,8 +31,6 @@ LEAST_SECONDS = 1.0
 
 MISTRUSTED_SECONDS = 300.0
 """How long a broker is left alone that gives load reports and takes no bundle: longer than any pause of a JVM."""
-
-_DAY_SECONDS = 86_400
 
 
 @dataclass
@@ -184,5 +183,5 @@ class BrokerHealth:
 
 def unresponsive_text(since: float) -> str:
     """``does not answer since 12:03:20``, by this machine's clock, with the day where that is not the last one."""
-    form = "%H:%M:%S" if 0 <= time.time() - since < _DAY_SECONDS else "%Y-%m-%dT%H:%M:%S"
+    form = "%H:%M:%S" if 0 <= time.time() - since < DAY_SECONDS else "%Y-%m-%dT%H:%M:%S"
     return f"does not answer since {time.strftime(form, time.localtime(since))}"

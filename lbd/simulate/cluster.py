@@ -39,6 +39,7 @@ from lbd.simulate.world import (
     least_message_rate,
 )
 from lbd.split.plan import Topic, split_parts
+from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -507,7 +508,6 @@ def _without(at: int, counted: Counted) -> Counted:
 
 # --- load reports, as the columns that a turn reads
 
-DAY_SECONDS = 86_400.0
 """For so long the brokers of the beginning are up."""
 
 UNKNOWN_LIMIT = -1000.0

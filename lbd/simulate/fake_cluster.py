@@ -24,10 +24,11 @@ from lbd.model import bundle_namespace, bundle_range
 from lbd.permit.policies import parse_isolation
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import is_extensible, keys_destinations_by_range, parse_version
-from lbd.simulate.cluster import DAY_SECONDS, FIRST_CPU, moved, process_cpu, split, step, topics_in
+from lbd.simulate.cluster import FIRST_CPU, moved, process_cpu, split, step, topics_in
 from lbd.simulate.faults import Fault, Faults
 from lbd.simulate.world import STEP_SECONDS, WARM_UP_SECONDS, BusyDay, ClusterState, Counted, World
 from lbd.split.plan import split_parts
+from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -19,7 +19,7 @@ from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.files import REPLACED, STARTS_AGAIN
 from lbd.model import Outcome, Result, Unload
-from lbd.permit.budget import DAY_SECONDS, Sent
+from lbd.permit.budget import Sent
 from lbd.permit.served import Landing, Unserved
 from lbd.store.append_log import Appender, prune, rotate, tidy
 from lbd.store.journal_lines import (
@@ -45,6 +45,7 @@ from lbd.store.moves import (
     SplitRecord,
     split_or_attempted,
 )
+from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

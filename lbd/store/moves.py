@@ -33,6 +33,7 @@ from lbd.store.journal_lines import (
     entries,
     lines_with,
 )
+from lbd.text import HOUR_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,7 +168,6 @@ def all_entries(path: Path) -> Iterator[Entry | None]:
 
 # --- splits: those without an outcome, those of the last day (which the budget counts), or all
 
-HOUR_SECONDS = 3600.0
 
 STEP_SECONDS = 2.0
 """A clock that goes a little too fast or too slow is not one that was set."""

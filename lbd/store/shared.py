@@ -21,7 +21,6 @@ from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.files import At, as_usage_error, directory, put_order
 from lbd.files import decoded as files_decoded
 from lbd.model import Unload
-from lbd.permit.budget import DAY_SECONDS
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
@@ -38,6 +37,7 @@ from lbd.store.journal_lines import (
     encoded,
 )
 from lbd.store.rollouts import Rollout, Rollouts
+from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -17,6 +17,7 @@ from lbd.load.settings import NOTHING_KNOWN
 from lbd.model import BYTES_IN, BYTES_OUT, Slopes
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER
 from lbd.permit.predicted import OWN
+from lbd.text import HOUR_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,6 @@ SAMPLES_PER_BROKER = 240
 MORE = 1.1
 """A new fit is made at this multiple of the last fit's samples, and each hour, since a full buffer does not grow."""
 
-HOUR_SECONDS = 3600.0
 
 SURE = OWN | {Source.UNLIMITED.value}
 """Sources of a slope that need no measured effects of moves beside them."""
