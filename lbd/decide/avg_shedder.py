@@ -16,10 +16,10 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
 - A pair may leave :data:`NEGLIGIBLE_POINTS` unexchanged.
 - A source at :data:`~lbd.load.scoring.AT_LIMIT_POINTS` or more counts as far apart as ``high_threshold`` wants: its
   score cannot rise.
-- A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on at its first hit, where its CPU
-  of now is known. What is left of an imbalance, as limits cut a plan or one destination is full, needs no proof of its
-  own.
-- A broker that joined lately takes at the first hit, where the CPU of now of both is known: that it came empty does not
+- A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on without new hits, where its CPU
+  of now is known and both brokers have settled. What is left of an imbalance, as limits cut a plan or one destination
+  is full, needs no proof of its own.
+- A broker that joined lately takes without hits, where the CPU of now of both is known: that it came empty does not
   pass.
 
 ``stock`` replaces a planned destination that is overloaded, as Pulsar does from 4.0.14, 4.2.5 and 5.0 on (#26246).
@@ -277,26 +277,34 @@ def _compare(pairing: PairingInput, low: int, high: int, counters: Counters) -> 
     at_high = not difference < pairing.settings.high_threshold or at_limit  # NaN is not below
     for at in evidence if settled else ():
         counters.hits[pairing.ids[at]] = counters.hits.get(pairing.ids[at], Hits()).one_more(high=at_high)
-    return _judge(
-        pairing, pairing.ids[high], pairing.ids[low], difference, counters, may_fire=settled and bool(evidence)
-    )
+    ends = pairing.ids[high], pairing.ids[low]
+    return _judge(pairing, *ends, difference, counters, settled=settled, is_new=bool(evidence))
 
 
 def _judge(
-    pairing: PairingInput, source: str, destination: str, difference: float, counters: Counters, *, may_fire: bool
+    pairing: PairingInput,
+    source: str,
+    destination: str,
+    difference: float,
+    counters: Counters,
+    *,
+    settled: bool,
+    is_new: bool,
 ) -> Pair:
-    """Fire when any of the four counters has reached its threshold; firing clears all four, whatever follows.
+    """Fire when any of the four counters has reached its threshold by a new sample; firing clears all four, whatever
+    follows.
 
     Unlike in Pulsar, a pair also fires if the live CPU of its source is known, and the source may continue to give,
     because that shows the effect of the last moves, or the destination has joined lately: that a broker came empty does
-    not pass. A difference equal to a threshold counts; one at the high threshold advances both counters.
+    not pass. Neither needs hits nor a new sample. A difference equal to a threshold counts; one at the high threshold
+    advances both counters.
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     wanted = Hits(pairing.settings.hit_count_low, pairing.settings.hit_count_high)
     at_once = source in counters.unloaded_at or destination in pairing.permission.joined
-    enough = hits.reach(wanted) or (at_once and source in pairing.live)
-    fired = enough and may_fire and pairing.permission.hold is None
+    enough = (is_new and hits.reach(wanted)) or (at_once and source in pairing.live)
+    fired = enough and settled and pairing.permission.hold is None
     for broker in (source, destination):
         if fired:
             counters.hits.pop(broker, None)

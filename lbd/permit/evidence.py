@@ -36,12 +36,12 @@ LIVE_SETTLE_SECONDS = 18.0
 """Two times ten seconds of live CPU, less what turns are not to the second: shorter ones are too noisy to compare."""
 
 GOES_ON_SECONDS = 600.0
-"""So long after it gave bundles a broker may give more at its first hit, by AvgShedder's rule, and is watched for that:
-an imbalance is no longer the one of which bundles were moved longer ago.
+"""So long after it gave bundles a broker may give more without hits, by AvgShedder's rule, and is watched for that: an
+imbalance is no longer the one of which bundles were moved longer ago.
 """
 
 JOINED_SECONDS = 900.0
-"""So long after it joined a broker may take bundles at the first hit: that it came empty does not pass."""
+"""So long after it joined a broker may take bundles without hits: that it came empty does not pass."""
 
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""

@@ -263,5 +263,9 @@ def unshown(
     settled: BoolArray,
     sample_interval_seconds: float = SAMPLE_INTERVAL_SECONDS,
 ) -> FloatArray:
-    """Points that moves of late bring to brokers that have not settled since, float64 (B,)."""
-    return np.where(settled, 0.0, borne_lately(sent, snapshot, scores, sample_interval_seconds))
+    """Points that moves of late bring to brokers that have not settled since, float64 (B,).
+
+    CPU of now is that of the time since a broker's last move: it shows them.
+    """
+    shown = settled | snapshot.brokers.shows_live
+    return np.where(shown, 0.0, borne_lately(sent, snapshot, scores, sample_interval_seconds))

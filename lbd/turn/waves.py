@@ -10,6 +10,7 @@ a plan is kept in memory only: after a kill, a failover or a change of settings 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from lbd.reason import Reason
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from lbd.act.executor import FinishedMoves
     from lbd.decide.strategies import Strategy
@@ -184,9 +185,9 @@ class NextWave:
         sources = {unload.source for unload in self.rest.unloads} & set(snapshot.brokers.ids)
         reported = {broker: snapshot.reported_by(broker) for broker in sources}
         scores, position = decision.facts.scores, snapshot.brokers.index()
-        mean = float(scores[permission.paired == 0].mean())
         score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
         unready = self.rest.unready(snapshot, score)
+        mean = self._mean(permission, score, unready)
         for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
             waits_for = unready.keys() & {unload.source, unload.destination}
             if waits_for:
@@ -207,3 +208,12 @@ class NextWave:
                 unloads.append(unload)
                 verdicts[row] = Reason.MOVES.code
         return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)
+
+    def _mean(self, permission: Permission, score: Mapping[str, float], unready: Collection[str]) -> float:
+        """The mean of the brokers that take part, in points. One that is not ready counts as it was predicted: it does
+        not show what it has yet, or does more than that for some seconds.
+        """
+        takes_part = (permission.paired == 0).tolist()
+        points = (self.rest.expected[broker] if broker in unready else at for broker, at in score.items())
+        compared = list(compress(points, takes_part))
+        return sum(compared) / max(len(compared), 1)

@@ -193,6 +193,19 @@ class TestCounters:
         kept = {"b1:80": seen.taken_at} if goes_on else {"b1:80": gave_at} if live and ago_seconds < 600 else {}
         assert found.memory.unloaded_at == kept
 
+    @pytest.mark.parametrize(("settled", "goes_on"), [(True, True), (False, False)])
+    def test_who_gave_lately_needs_no_new_sample(self, settled: bool, goes_on: bool):
+        """Its CPU of now shows what the last moves left, as soon as both have settled."""
+        nan, brokers = np.full(3, np.nan), three().brokers
+        seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers, np.full(3, 30.0), nan, nan)))
+        stale = {"counts": np.zeros(3, dtype=np.bool_), "settled": np.array([settled, True, True])}
+        gave, never = (
+            Memory({"b1:80": Hits(9, 9)}, unloaded_at={"b1:80": seen.taken_at - 60}),
+            Memory({"b1:80": Hits(9, 9)}),
+        )
+        assert bool(ask(seen, gave, stale, live=True).unloads) == goes_on
+        assert ask(seen, never, stale, live=True).unloads == ()
+
     @pytest.mark.parametrize(("known", "fires"), [(True, True), (False, False)], ids=["live", "by reports"])
     def test_a_broker_that_has_joined_lately_is_filled_at_the_first_hit(self, known: bool, fires: bool):
         """Once the source's CPU of now is known; that the other one is empty does not pass."""

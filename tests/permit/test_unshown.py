@@ -94,6 +94,15 @@ def test_a_report_that_has_settled_shows_them(settled: bool, expected: float):
     assert found.tolist() == pytest.approx([0.0, expected])
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(np.nan, 10.0), (10.0, 0.0)], ids=["report", "CPU of now"])
+def test_cpu_of_now_shows_them(seconds: float, expected: float):
+    """It is that of the time since the last move."""
+    columns = np.array([np.nan, seconds]), np.full(2, np.nan), np.zeros(2)
+    seen = replace(SEEN, brokers=replace(SEEN.brokers, live=LiveCpu(SEEN.brokers, *columns)))
+    found = unshown(SCORES, [HALF_A_MINUTE_AGO], seen, np.array([False, False]))
+    assert found.tolist() == pytest.approx([0.0, expected])
+
+
 @pytest.mark.parametrize(
     ("interval", "ago", "expected"),
     [(60.0, 140, 10.0), (60.0, 160, 0.0), (180.0, 160, 10.0), (180.0, 440, 10.0), (180.0, 460, 0.0)],

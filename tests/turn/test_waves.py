@@ -270,6 +270,17 @@ def test_a_source_gives_no_more_than_brings_it_to_the_mean(hot: float, moves: in
     assert {skip.reason for skip in found.skips} <= {Reason.NOT_NEEDED}
 
 
+@pytest.mark.parametrize(("seconds", "moves"), [(15, 1), (float("nan"), 3)], ids=["twice ten seconds", "not shown yet"])
+def test_a_broker_that_is_not_ready_counts_in_the_mean_as_predicted(seconds: float, moves: int):
+    """It compiles code and connects clients for some seconds: the source is not to be left as high as that."""
+    seen = shown(snapshot({**two(72, 96.0), "mid:8080": report(30, {bundle(99): stats(100)})}), seconds, 15, 15)
+    rest = replace(REST, unloads=tuple(move(at, destination="mid:8080") for at in (1, 2, 3)))
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(
+        seen, first_averages(seen), permission(seen), Memory()
+    )
+    assert len(found.unloads) == moves
+
+
 def test_people_read_which_wave_begins_and_why_a_plan_ends():
     """In the one sentence of the turn."""
     begins = record(two(), unloads=(move(0),), rest=REST)
