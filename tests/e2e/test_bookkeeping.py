@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e import artifacts, naming, skew
+from tests.e2e import artifacts, naming, relief_table, skew
 from tests.e2e.cgroups import Group, Hierarchy
 from tests.e2e.checker import Result, Stream, summarise
 from tests.e2e.cluster import Cluster
@@ -128,3 +128,34 @@ def test_a_pair_of_daemons_answers_for_its_own_moves_only(tmp_path: Path):
         (daemon.state / "journal.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
     assert [move.id for move in pair.moves()] == ["own"]
+
+
+RUN = {
+    "scenario": "s1",
+    "strategy": "avg-shedder",
+    "moves of turns after s": [71, 236],
+    "moves": 5,
+    "bundles": 4,
+    "true gap first, last": [43.6, 7.7],
+    "true gap each minute": [44, 24.4],
+    "below 15 for good from s": 245,
+    "gaps of moved topics: n, p50, max ms": [10, 298, 1142],
+    "gaps of bystanders meanwhile": [],
+    "lost": 0,
+}
+"""What tests.e2e.scenarios prints of a run, and the table needs."""
+
+
+def test_runs_become_a_line_each_and_medians():
+    """A run that never came below 15 points counts as longer than any."""
+    never = {**RUN, "strategy": "AvgShedder", "moves of turns after s": [], "below 15 for good from s": None}
+    found = relief_table.rows("\n".join(["$ python -m tests.e2e.scenarios", *map(json.dumps, [RUN, never, RUN])]))
+    assert [run["strategy"] for run in found] == ["AvgShedder", "avg-shedder", "avg-shedder"]
+    assert relief_table.line(found[1]) == (
+        "| s1 | avg-shedder | 71, 236 | 5 | 1 | 44 → 8 | 44, 24 | 245 | 1142, - | 0 |"
+    )
+    assert "| AvgShedder | never | 5 | 1 | 44 → 8 | 44, 24 | never |" in relief_table.line(found[0])
+    assert relief_table.medians(found) == (
+        "- s1, AvgShedder, median of 3: below 15 points for good from 245 s, 5 moves, 8 points left."
+    )
+    assert "median of 1: never below 15 points for good, 5 moves" in relief_table.medians(found[:1])
