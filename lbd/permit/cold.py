@@ -2,7 +2,7 @@
 
 The JVM of such a broker has compiled nothing of what serves clients. For about a minute its first load takes several
 times the CPU that it takes later: on real brokers of 0.4 core 92 points, where 24 were predicted (docs/comparison.md).
-So the first wave of a plan brings it one bundle, the smallest. While it warms up further waves bring it one bundle each, and only as
+So the first wave of a plan brings it one bundle. While it warms up further waves bring it one bundle each, and only as
 long as it stays far below the mean of the brokers; what remains waits until it has warmed up.
 """
 
@@ -38,18 +38,13 @@ def cold_brokers(snapshot: Snapshot) -> frozenset[str]:
 
 
 def one_bundle_each(plan: Sequence[Unload], cold: Collection[str]) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
-    """A plan with one bundle for each cold broker, the smallest, and what is left for later waves.
-
-    It is the one whose clients wait while the broker compiles, and a small one is enough for that.
-    """
-    first: dict[str | None, Unload] = {}
-    for unload in sorted(plan, key=lambda one: (one.msg_rate, one.throughput)):
-        first.setdefault(unload.destination, unload)
-    now, later = list[Unload](), list[Skip]()
+    """A plan with one bundle for each cold broker, the first of the plan, and what is left for later waves."""
+    now, later, used = list[Unload](), list[Skip](), set[str | None]()
     for unload in plan:
-        if unload.destination not in cold or unload is first[unload.destination]:
-            now.append(unload)
-        else:
+        if unload.destination in used:
             why = f"one bundle at a time for {unload.destination}, which has just started"
             later.append(Skip(unload.bundle, Reason.TURN_UNLOADS, why))
+        else:
+            now.append(unload)
+            used |= {unload.destination} & {*cold}
     return tuple(now), tuple(later)
