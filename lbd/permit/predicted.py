@@ -256,6 +256,10 @@ def borne_lately(
     return borne(sent, snapshot.taken_at - UNSHOWN_SAMPLES * sample_interval_seconds, snapshot, scores)
 
 
+LANDED_PART = 0.2
+"""Of ten seconds of CPU two may be from before a move had landed: it takes 0.3 to 2 s."""
+
+
 def unshown(
     scores: FloatArray,
     sent: Iterable[Sent],
@@ -265,7 +269,15 @@ def unshown(
 ) -> FloatArray:
     """Points that moves of late bring to brokers that have not settled since, float64 (B,).
 
-    CPU of now is that of the time since a broker's last move: it shows them.
+    CPU of now shows them where they had ended within the first :data:`LANDED_PART` of the time that it is the mean of.
     """
-    shown = settled | snapshot.brokers.shows_live
-    return np.where(shown, 0.0, borne_lately(sent, snapshot, scores, sample_interval_seconds))
+    sent = tuple(sent)
+    later = borne_lately(sent, snapshot, scores, sample_interval_seconds)
+    if (live := snapshot.brokers.live) is not None:
+        ended_at, position = np.zeros(len(later)), snapshot.brokers.index()
+        for one in sent:
+            at = position.get(one.owner or one.destination or "")
+            if at is not None and not one.failed:
+                ended_at[at] = max(ended_at[at], math.inf if one.ended_at is None else one.ended_at)
+        settled = settled | (ended_at <= snapshot.taken_at - (1 - LANDED_PART) * live.seconds)
+    return np.where(settled, 0.0, later)

@@ -265,7 +265,7 @@ class JournalState:
             self._land(entry, open_move)
         if entry.move in self.sent:
             failed = entry.result is Result.FAILED
-            self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner)
+            self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner, ended_at=entry.at)
         if entry.amended:
             self.amended_at[entry.move] = entry.at
             return

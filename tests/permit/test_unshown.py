@@ -94,12 +94,17 @@ def test_a_report_that_has_settled_shows_them(settled: bool, expected: float):
     assert found.tolist() == pytest.approx([0.0, expected])
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(np.nan, 10.0), (10.0, 0.0)], ids=["report", "CPU of now"])
-def test_cpu_of_now_shows_them(seconds: float, expected: float):
-    """It is that of the time since the last move."""
+@pytest.mark.parametrize(
+    ("seconds", "ended_ago", "expected"),
+    [(np.nan, 12.0, 10.0), (10.0, 12.0, 0.0), (15.0, 12.0, 0.0), (15.0, 11.9, 10.0), (15.0, None, 10.0)],
+    ids=["report", "of after it", "a fifth from before it", "more from before it", "not known to have ended"],
+)
+def test_cpu_of_now_shows_them_once_they_have_ended(seconds: float, ended_ago: float | None, expected: float):
+    """It is the mean of some seconds before the round."""
     columns = np.array([np.nan, seconds]), np.full(2, np.nan), np.zeros(2)
     seen = replace(SEEN, brokers=replace(SEEN.brokers, live=LiveCpu(SEEN.brokers, *columns)))
-    found = unshown(SCORES, [HALF_A_MINUTE_AGO], seen, np.array([False, False]))
+    move = replace(HALF_A_MINUTE_AGO, ended_at=None if ended_ago is None else TAKEN_AT - ended_ago)
+    found = unshown(SCORES, [move], seen, np.array([False, False]))
     assert found.tolist() == pytest.approx([0.0, expected])
 
 
