@@ -253,7 +253,12 @@ def borne_lately(
 
     ``sample_interval_seconds`` is that of the broker that samples least often.
     """
-    return borne(sent, snapshot.taken_at - UNSHOWN_SAMPLES * sample_interval_seconds, snapshot, scores)
+    return borne(sent, _hidden_since(snapshot, sample_interval_seconds), snapshot, scores)
+
+
+def _hidden_since(snapshot: Snapshot, sample_interval_seconds: float) -> float:
+    """From when on reports may not show what moved, epoch seconds."""
+    return snapshot.taken_at - UNSHOWN_SAMPLES * sample_interval_seconds
 
 
 LANDED_PART = 0.2
@@ -271,11 +276,12 @@ def unshown(
 
     CPU of now shows them where they had ended within the first :data:`LANDED_PART` of the time that it is the mean of.
     """
-    sent = tuple(sent)
-    later = borne_lately(sent, snapshot, scores, sample_interval_seconds)
+    since = _hidden_since(snapshot, sample_interval_seconds)
+    lately = [one for one in sent if one.at >= since]
+    later = borne(lately, since, snapshot, scores)
     if (live := snapshot.brokers.live) is not None:
         ended_at, position = np.zeros(len(later)), snapshot.brokers.index()
-        for one in sent:
+        for one in lately:
             at = position.get(one.owner or one.destination or "")
             if at is not None and not one.failed:
                 ended_at[at] = max(ended_at[at], math.inf if one.ended_at is None else one.ended_at)

@@ -10,7 +10,6 @@ a plan is kept in memory only: after a kill, a failover or a change of settings 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -213,7 +212,9 @@ class NextWave:
         """The mean of the brokers that take part, in points. One that is not ready counts as it was predicted: it does
         not show what it has yet, or does more than that for some seconds.
         """
-        takes_part = (permission.paired == 0).tolist()
-        points = (self.rest.expected[broker] if broker in unready else at for broker, at in score.items())
-        compared = list(compress(points, takes_part))
+        compared = [
+            self.rest.expected[broker] if broker in unready else points
+            for (broker, points), doubt in zip(score.items(), permission.paired.tolist(), strict=True)
+            if doubt == 0
+        ]
         return sum(compared) / max(len(compared), 1)

@@ -108,6 +108,15 @@ def test_cpu_of_now_shows_them_once_they_have_ended(seconds: float, ended_ago: f
     assert found.tolist() == pytest.approx([0.0, expected])
 
 
+def test_what_reports_must_show_by_now_does_not_keep_cpu_of_now_from_counting():
+    """A journal that was rotated carries over a day of moves without when they ended."""
+    columns = np.array([np.nan, 15.0]), np.full(2, np.nan), np.zeros(2)
+    seen = replace(SEEN, brokers=replace(SEEN.brokers, live=LiveCpu(SEEN.brokers, *columns)))
+    an_hour_ago = replace(HALF_A_MINUTE_AGO, at=TAKEN_AT - 3600, bundle=bundle(1))
+    sent = [an_hour_ago, replace(HALF_A_MINUTE_AGO, ended_at=TAKEN_AT - 28)]
+    assert unshown(SCORES, sent, seen, np.array([False, False])).tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("interval", "ago", "expected"),
     [(60.0, 140, 10.0), (60.0, 160, 0.0), (180.0, 160, 10.0), (180.0, 440, 10.0), (180.0, 460, 0.0)],
