@@ -340,7 +340,7 @@ class _Replay:
         self._ending = []
 
     def _see_who_came(self, number: int) -> None:
-        """Brokers that joined settle, and take bundles at the first hit unless one left within the hour, as in a live
+        """Brokers that joined settle, and take bundles without hits unless one left within the hour, as in a live
         turn.
         """
         if number == 0:

@@ -168,7 +168,6 @@ def all_entries(path: Path) -> Iterator[Entry | None]:
 
 # --- splits: those without an outcome, those of the last day (which the budget counts), or all
 
-
 STEP_SECONDS = 2.0
 """A clock that goes a little too fast or too slow is not one that was set."""
 

@@ -34,7 +34,6 @@ SAMPLES_PER_BROKER = 240
 MORE = 1.1
 """A new fit is made at this multiple of the last fit's samples, and each hour, since a full buffer does not grow."""
 
-
 SURE = OWN | {Source.UNLIMITED.value}
 """Sources of a slope that need no measured effects of moves beside them."""
 
