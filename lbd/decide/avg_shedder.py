@@ -19,8 +19,7 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
 - A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on without new hits, where its CPU
   of now is known and both brokers have settled. What is left of an imbalance, as limits cut a plan or one destination
   is full, needs no proof of its own.
-- A broker that joined lately takes without hits, where the CPU of now of both is known: that it came empty does not
-  pass.
+- A broker that joined lately takes without hits, once its CPU of now is known: that it came empty does not pass.
 
 ``stock`` replaces a planned destination that is overloaded, as Pulsar does from 4.0.14, 4.2.5 and 5.0 on (#26246).
 Earlier versions keep it; the guardrails refuse it then.
@@ -45,7 +44,7 @@ from lbd.load import scoring
 from lbd.load.estimate import smallest_gap
 from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Permission, Skip, Unload
-from lbd.permit.evidence import GOES_ON_SECONDS
+from lbd.permit.evidence import gave_lately
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -228,7 +227,8 @@ def pair_up(pairing: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Me
     With an odd count the middle broker is paired with itself, and counts on both sides, as in Pulsar. A round without
     pairs clears all counters, but for present brokers that gave no new evidence.
     """
-    counters = Counters(dict(memory.hits), _gave_lately(pairing, memory))
+    lately = {} if pairing.settings.is_stock else gave_lately(memory, pairing.taken_at)
+    counters = Counters(dict(memory.hits), lately)
     ranked = _ranked(pairing)
     outer = zip(ranked[: (len(ranked) + 1) // 2], reversed(ranked), strict=False)
     pairs = tuple(pair for low, high in outer if (pair := _compare(pairing, low, high, counters)) is not None)
@@ -249,13 +249,6 @@ class Counters:
         """It is close to its partner: nothing is to be said of it any more."""
         self.hits.pop(broker, None)
         self.unloaded_at.pop(broker, None)
-
-
-def _gave_lately(pairing: PairingInput, memory: Memory) -> dict[str, float]:
-    """Brokers that may continue to give without new hits; none with stock settings."""
-    if pairing.settings.is_stock:
-        return {}
-    return {broker: at for broker, at in memory.unloaded_at.items() if 0 <= pairing.taken_at - at <= GOES_ON_SECONDS}
 
 
 def _ranked(pairing: PairingInput) -> list[int]:
@@ -294,16 +287,16 @@ def _judge(
     """Fire when any of the four counters has reached its threshold by a new sample; firing clears all four, whatever
     follows.
 
-    Unlike in Pulsar, a pair also fires if the live CPU of its source is known, and the source may continue to give,
-    because that shows the effect of the last moves, or the destination has joined lately: that a broker came empty does
-    not pass. Neither needs hits nor a new sample. A difference equal to a threshold counts; one at the high threshold
-    advances both counters.
+    Unlike in Pulsar, a pair also fires without hits if its source may continue to give, or its destination has joined
+    lately: that a broker came empty does not pass. The live CPU of the source is enough for either, as it shows the
+    effect of the last moves; a destination that has joined needs no more than a new sample. A difference equal to a
+    threshold counts; one at the high threshold advances both counters.
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     wanted = Hits(pairing.settings.hit_count_low, pairing.settings.hit_count_high)
-    at_once = source in counters.unloaded_at or destination in pairing.permission.joined
-    enough = (is_new and hits.reach(wanted)) or (at_once and source in pairing.live)
+    joined, goes_on = destination in pairing.permission.joined, source in counters.unloaded_at
+    enough = (is_new and (joined or hits.reach(wanted))) or (source in pairing.live and (joined or goes_on))
     fired = enough and settled and pairing.permission.hold is None
     for broker in (source, destination):
         if fired:

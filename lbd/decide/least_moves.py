@@ -22,6 +22,7 @@ from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS
 from lbd.load import scoring
 from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
+from lbd.permit.evidence import gave_lately
 from lbd.permit.predicted import Predictor
 from lbd.reason import Group, Reason
 from lbd.score.bounds import IntakeBound, fewest_moves, fewest_removed, least_taken
@@ -116,6 +117,7 @@ def count(
     permission: Permission,
     memory: Memory,
     settings: LeastMovesSettings,
+    going_on: Collection[str] = (),
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
@@ -124,9 +126,10 @@ def count(
     highest one is that much above it. A broker at the limit of its CPU counts as beyond ``high_threshold``.
 
     A counter advances with a new sample and ends when the broker is within the threshold. A broker that has joined
-    lately needs no more than one: that it came empty does not pass. After firing it is one below
-    its limit. So if a plan left something, because limits held it back or traffic costs more or less than expected, the
-    next plan follows with the first sample that shows it, not eight samples later.
+    lately needs no more than one: that it came empty does not pass. After firing it is one below its limit. So if a
+    plan left something, because limits held it back or traffic costs more or less than expected, the next plan follows
+    with the first sample that shows it, not eight samples later. ``going_on`` are brokers that gave lately and whose
+    CPU of now is known: what their last moves left needs neither hits nor a new sample.
     """
     counters, too_far, (above, scores) = dict(memory.hits), list[Far](), points_of
     highest, lowest = float(above[among].max(initial=0.0)), float(above[among].min(initial=0.0))
@@ -142,7 +145,8 @@ def count(
             at_limit = points > 0 and bool(scores[at] >= AT_LIMIT_POINTS)
             hits = hits.one_more(high=abs(points) >= settings.high_threshold or at_limit)
         wanted, held = settings.wanted_hits, permission.hold is not None
-        fired = fresh and (hits.reach(wanted) or ids[at] in permission.joined) and not held
+        goes_on = points > 0 and ids[at] in going_on
+        fired = (goes_on or (fresh and (hits.reach(wanted) or ids[at] in permission.joined))) and not held
         after = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
         if after == Hits():
             counters.pop(ids[at], None)
@@ -695,9 +699,10 @@ def decide(
     turn = _PlanningRound(snapshot, averages, permission, settings, weights)
     if turn.too_few():
         return turn.decision(memory)
-    above, among = turn.above, turn.among
-    far, counters = count(snapshot.brokers.ids, (above, turn.scores), among, permission, memory, settings)
-    return turn.decision(Memory(turn.remembered(counters, far, turn.answer(far))))
+    above, among, lately = turn.above, turn.among, gave_lately(memory, snapshot.taken_at)
+    going_on = lately.keys() & {snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()}
+    far, counters = count(snapshot.brokers.ids, (above, turn.scores), among, permission, memory, settings, going_on)
+    return turn.remembering(counters, lately, far, turn.answer(far))
 
 
 class _PlanningRound:
@@ -776,15 +781,22 @@ class _PlanningRound:
             if one.fired and one.points < 0:
                 yield from ((one.broker, move) for move in self._plan.fill(one.broker))
 
-    def remembered(self, counters: dict[str, Hits], far: list[Far], served: set[int]) -> dict[str, Hits]:
-        """The counters without brokers that fired in vain, unless the plan had no room for them."""
-        after = dict(counters)
+    def remembering(
+        self, counters: dict[str, Hits], lately: dict[str, float], far: list[Far], served: set[int]
+    ) -> Decision:
+        """The answer. Brokers that fired in vain begin anew, unless the plan had no room for them: neither their hits
+        nor that they gave lately is remembered. The latter ends for brokers that are near the level, too.
+        """
+        is_near = {self._ids[at] for at in np.flatnonzero(self.among).tolist()} - {self._ids[one.broker] for one in far}
+        hits, gave = dict(counters), {broker: at for broker, at in lately.items() if broker not in is_near}
         for one in far:
             if one.fired and one.broker not in served:
-                after.pop(self._ids[one.broker], None)
+                hits.pop(self._ids[one.broker], None)
+                gave.pop(self._ids[one.broker], None)
                 if self._is_full:
-                    after[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
-        return after
+                    hits[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
+        gives = {unload.source: self._snapshot.taken_at for unload in self._unloads}
+        return self.decision(Memory(hits, unloaded_at={**gave, **gives}))
 
     def _with_others(self, far: list[Far]) -> list[Far]:
         """Those above the band go along with one to be relieved: else the highest of them is what a plan comes to.

@@ -53,8 +53,10 @@ DISAGREE_POINTS = 5.0
 ANSWER_SECONDS = 5.0
 """The turn waits no longer."""
 
-SHARE_OF_TIME = 0.2
-"""At most this part of a broker's time goes into answers: one that took 3 s is asked again after 15 s."""
+SHARE_OF_TIME = 0.4
+"""At most this part of a broker's time goes into answers: one that took 5 s is asked again after 12.5 s.
+
+At its limit a broker of 0.4 core takes 4 to 5 s, most of which it waits for CPU."""
 
 REFUSED_SECONDS = 600.0
 """A broker that refuses is asked again after this time: the refusal does not change from turn to turn."""

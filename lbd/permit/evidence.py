@@ -36,8 +36,8 @@ LIVE_SETTLE_SECONDS = 18.0
 """Two times ten seconds of live CPU, less what turns are not to the second: shorter ones are too noisy to compare."""
 
 GOES_ON_SECONDS = 600.0
-"""So long after it gave bundles a broker may give more without hits, by AvgShedder's rule, and is watched for that: an
-imbalance is no longer the one of which bundles were moved longer ago.
+"""So long after it gave bundles a broker may give more without hits, and is watched for that: an imbalance is no longer
+the one of which bundles were moved longer ago.
 """
 
 JOINED_SECONDS = 900.0
@@ -146,7 +146,7 @@ def judge(
         new = replace(new, touched_at=min(new.touched_at, snapshot.taken_at))
         fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
         settles = not new.is_still and new.touched_at > 0 and new.to_settle > 0
-        came_to_rest = settles and _is_still(snapshot.brokers, at) and is_expected(float(points[at]), new.expected)
+        came_to_rest = settles and is_still(snapshot.brokers, at) and is_expected(float(points[at]), new.expected)
         new = replace(new, is_still=new.is_still or came_to_rest)
         shows_still = new.is_still and bool(shows_live[at])
         if paired[at] == 0:
@@ -161,8 +161,8 @@ def judge(
     return Evidence(samples, fresh, counts, paired, settled)
 
 
-def _is_still(brokers: Brokers, at: int) -> bool:
-    """Whether a broker shows by its live CPU what it does since a move touched it."""
+def is_still(brokers: Brokers, at: int) -> bool:
+    """Whether the live CPU of the broker at this position stands still since a move touched it."""
     live = brokers.live
     return live is not None and bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
 
@@ -189,8 +189,7 @@ def watched(
     cluster nobody is asked. ``samples`` and ``memory`` are what the last turn left, ``scores`` are points by broker,
     ``taken_at`` is the time of the round.
     """
-    gave = {counter for counter, at in memory.unloaded_at.items() if taken_at - at <= GOES_ON_SECONDS}
-    concerned = {counter_broker(counter) for counter in (*memory.hits, *gave)}
+    concerned = {counter_broker(counter) for counter in (*memory.hits, *gave_lately(memory, taken_at))}
     concerned |= {broker for broker, sample in samples.items() if sample.to_settle > 0 and sample.touched_at}
     ranked = sorted(scores, key=lambda broker: (scores[broker], broker))
     highest = ranked[-BROKERS_WATCHED:]
@@ -198,6 +197,11 @@ def watched(
     concerned &= scores.keys()
     lowest = ranked[: max(len(concerned), BROKERS_WATCHED)] if concerned else []
     return {broker: samples[broker].touched_at for broker in sorted({*concerned, *lowest}) if broker in samples}
+
+
+def gave_lately(memory: Memory, taken_at: float) -> dict[str, float]:
+    """Counters of the brokers that may give more without new hits, each with when it gave last (epoch seconds)."""
+    return {counter: at for counter, at in memory.unloaded_at.items() if 0 <= taken_at - at <= GOES_ON_SECONDS}
 
 
 def unsettle(

@@ -2,9 +2,9 @@
 
 A plan is made for the whole imbalance, on evidence of minutes. Each further wave goes when the one before has landed,
 and only while that evidence holds: no hold came, every move landed, and no broker has more CPU load than was
-predicted, by ten seconds of it twice. Anything else ends the plan, and the next one needs evidence of its own. A
-broker that was cold when the plan was made may have more for a while: it warms up, and is waited for. What remains of
-a plan is kept in memory only: after a kill, a failover or a change of settings the next turns make a new plan.
+predicted once its CPU stands still. Anything else ends the plan, and the next one needs evidence of its own. A broker
+that was cold when the plan was made may have more for longer: it warms up, and is waited for. What remains of a plan is
+kept in memory only: after a kill, a failover or a change of settings the next turns make a new plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from lbd.load import estimate
 from lbd.model import Decision, Result, Skip
-from lbd.permit.evidence import is_expected
+from lbd.permit.evidence import is_expected, is_still
 from lbd.reason import Reason
 from lbd.text import counted
 
@@ -92,12 +92,14 @@ class Rest:
                 above[broker] = f"{score:.1f} points, predicted were {expected:.1f}"
         return above
 
-    def doubted(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
-        """Those above by their first ten seconds of CPU alone. Clients connect and catch up in that time."""
-        if (live := snapshot.brokers.live) is None:
-            return {}
-        once = {snapshot.brokers.ids[at] for at in np.flatnonzero(np.isnan(live.apart)).tolist()}
-        return {broker: points for broker, points in self.above(snapshot, scores).items() if broker in once}
+    def changing(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
+        """Those above whose CPU does not stand still yet: a source closes topics, clients connect and catch up.
+
+        On real brokers of 0.4 core that takes half a minute.
+        """
+        position = snapshot.brokers.index()
+        above = self.above(snapshot, scores).items()
+        return {broker: points for broker, points in above if not is_still(snapshot.brokers, position[broker])}
 
     def warms_up(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Those above that were cold and are still in time."""
@@ -106,18 +108,26 @@ class Rest:
         return {broker: points for broker, points in self.above(snapshot, scores).items() if broker in self.cold}
 
     def has_room(self, snapshot: Snapshot, scores: Mapping[str, float]) -> frozenset[str]:
-        """Those that warm up and are so far below the mean that they may have one more bundle each."""
-        return _far_below_mean(self.warms_up(snapshot, scores), scores)
+        """Those that warm up and are so far below the mean, by twice ten seconds of CPU, that they may have one more
+        bundle each.
+        """
+        live = snapshot.brokers.live
+        if live is None:
+            return frozenset()
+        twice = {snapshot.brokers.ids[at] for at in np.flatnonzero(np.isfinite(live.apart)).tolist()}
+        mean = sum(scores.values()) / max(len(scores), 1)
+        warms_up = self.warms_up(snapshot, scores).keys() & twice
+        return frozenset(broker for broker in warms_up if scores[broker] <= mean - ROOM_POINTS)
 
     def unready(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Brokers that the waves have touched and that no further move may touch yet, each with why."""
         hidden = {broker: f"live CPU does not show {broker} yet" for broker in sorted(self.not_shown(snapshot))}
-        warm_up = self.warms_up(snapshot, scores)
-        room = _far_below_mean(warm_up, scores)
-        busy = {broker: f"{broker} warms up ({points})" for broker, points in warm_up.items() if broker not in room}
-        doubted = self.doubted(snapshot, scores).items()
-        first = {broker: f"{broker} has {points}: ten more seconds of CPU decide" for broker, points in doubted}
-        return {**hidden, **first, **busy}
+        changing, cold = self.changing(snapshot, scores), self.warms_up(snapshot, scores)
+        restless = {broker: f"{broker} has {points}, and still changes" for broker, points in changing.items()}
+        busy = {broker: f"{broker} warms up ({points})" for broker, points in cold.items()}
+        room = self.has_room(snapshot, scores)
+        waits = {**hidden, **restless, **busy}
+        return {broker: why for broker, why in waits.items() if broker not in room}
 
     def waits(self, snapshot: Snapshot, scores: Mapping[str, float]) -> str:
         """Why no move of the rest can begin in this turn; empty if one can."""
@@ -138,7 +148,7 @@ class Rest:
         1. A hold, other than that moves are under way.
         2. A move that did not land.
         3. A broker with more CPU load than predicted: a destination carries more than it should, and the load of a
-           source is not in its bundles. One that warms up is waited for, and the second ten seconds of each.
+           source is not in its bundles. One that warms up or whose CPU still changes is waited for.
         4. Evidence that is too old.
         """
         if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
@@ -150,7 +160,7 @@ class Rest:
             return f"{finished.skips[0].what}: {finished.skips[0].reason.label}"
         if away := sorted(self.expected.keys() - scores.keys()):
             return f"{away[0]} gives no load report"
-        waited_for = self.doubted(snapshot, scores).keys() | self.warms_up(snapshot, scores).keys()
+        waited_for = self.changing(snapshot, scores).keys() | self.warms_up(snapshot, scores).keys()
         for broker, points in self.above(snapshot, scores).items():
             if broker not in waited_for:
                 return f"{broker} has {points}"
@@ -161,11 +171,6 @@ class Rest:
     def ended_text(self, why: str) -> str:
         """That the plan is given up, for the sentence of the turn."""
         return f"plan {self.plan} ends, {counted(len(self.unloads), 'bundle')} not moved: {why}"
-
-
-def _far_below_mean(brokers: Iterable[str], scores: Mapping[str, float]) -> frozenset[str]:
-    mean = sum(scores.values()) / max(len(scores), 1)
-    return frozenset(broker for broker in brokers if scores[broker] <= mean - ROOM_POINTS)
 
 
 @dataclass(frozen=True)

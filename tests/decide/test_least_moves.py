@@ -216,6 +216,45 @@ def test_a_broker_that_has_joined_lately_is_filled_at_its_first_sample() -> None
     assert stale.unloads == ()
 
 
+@pytest.mark.parametrize(
+    ("cpu", "ago_seconds", "known", "settled", "goes_on", "remembered"),
+    [
+        (70, 60, True, True, True, True),
+        (70, 601, True, True, False, False),
+        (70, 60, False, True, False, True),
+        (70, 60, True, False, False, True),
+        (50, 60, True, True, False, False),
+    ],
+    ids=["soon", "late", "by reports", "not settled", "near the level"],
+)
+def test_who_gave_lately_goes_on_without_hits_or_a_new_sample(
+    cpu: float, ago_seconds: float, known: bool, settled: bool, goes_on: bool, remembered: bool
+) -> None:
+    """Its CPU of now shows what the last moves left, once it has settled."""
+    seen = cluster(broker(cpu, [10] * 3), broker(40, [10, 10], 3))
+    nan = np.full(2, np.nan)
+    live = LiveCpu(seen.brokers, np.array([20.0 if known else np.nan, np.nan]), nan, nan)
+    seen = replace(seen, brokers=replace(seen.brokers, live=live))
+    gave = Memory(unloaded_at={"a:80": seen.taken_at - ago_seconds})
+    permit = {"counts": np.zeros(2, dtype=np.bool_), "settled": np.array([settled, True])}
+    found = plan(seen, slopes(1, 1), memory=gave, permit=permit, hit_count_low=8, hit_count_high=8)
+
+    assert bool(found.unloads) == goes_on
+    assert ("a:80" in found.memory.unloaded_at) == remembered
+
+
+def test_who_goes_on_in_vain_begins_anew() -> None:
+    """Where nothing fits, it is not asked again in each turn."""
+    seen = cluster(broker(70, [50]), broker(40, [10, 10], 1))
+    live = LiveCpu(seen.brokers, np.full(2, 20.0), np.zeros(2), np.zeros(2))
+    seen = replace(seen, brokers=replace(seen.brokers, live=live))
+    gave = Memory(unloaded_at={"a:80": seen.taken_at - 60})
+    found = plan(seen, slopes(1, 1), memory=gave, hit_count_low=8, hit_count_high=8)
+
+    assert found.unloads == ()
+    assert found.memory.unloaded_at == {}
+
+
 def test_the_plan_tells_the_fewest_moves_and_what_is_estimated() -> None:
     """No plan of fewer replaces these moves; without slopes the points are called estimates."""
     seen = cluster(broker(80, [5] * 8), broker(20, [5, 5], 8))

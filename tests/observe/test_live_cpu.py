@@ -186,9 +186,9 @@ def test_who_does_not_tell_is_judged_by_its_reports(status: int | None, asked: i
 
 
 def test_one_that_is_slow_to_answer_is_asked_less_often(monkeypatch: pytest.MonkeyPatch):
-    """A broker at its limit answers for a fifth of its time at most."""
+    """A broker at its limit answers for two fifths of its time at most."""
     clock = iter(np.arange(0, 1000, 1.0).tolist())
-    monkeypatch.setattr("lbd.observe.live_cpu.boot_seconds", lambda: 5 * next(clock))
+    monkeypatch.setattr("lbd.observe.live_cpu.boot_seconds", lambda: 10 * next(clock))
     machine = Machine(steady(40.0))
     turns(machine, 121)
     assert machine.asked == [0, 30, 60, 90, 120]
