@@ -785,10 +785,12 @@ class _PlanningRound:
         self, counters: dict[str, Hits], lately: dict[str, float], far: list[Far], served: set[int]
     ) -> Decision:
         """The answer. Brokers that fired in vain begin anew, unless the plan had no room for them: neither their hits
-        nor that they gave lately is remembered. The latter ends for brokers that are near the level, too.
+        nor that they gave lately is remembered. The latter ends for a broker near the level, too, once all have
+        settled: the level of a few is another one.
         """
-        is_near = {self._ids[at] for at in np.flatnonzero(self.among).tolist()} - {self._ids[one.broker] for one in far}
-        hits, gave = dict(counters), {broker: at for broker, at in lately.items() if broker not in is_near}
+        far_off = {self._ids[one.broker] for one in far}
+        gave = {broker: at for broker, at in lately.items() if broker in far_off or not self.among.all()}
+        hits = dict(counters)
         for one in far:
             if one.fired and one.broker not in served:
                 hits.pop(self._ids[one.broker], None)

@@ -224,8 +224,9 @@ def test_a_broker_that_has_joined_lately_is_filled_at_its_first_sample() -> None
         (70, 60, False, True, False, True),
         (70, 60, True, False, False, True),
         (50, 60, True, True, False, False),
+        (50, 60, True, False, False, True),
     ],
-    ids=["soon", "late", "by reports", "not settled", "near the level"],
+    ids=["soon", "late", "by reports", "not settled", "near the level", "near that of others"],
 )
 def test_who_gave_lately_goes_on_without_hits_or_a_new_sample(
     cpu: float, ago_seconds: float, known: bool, settled: bool, goes_on: bool, remembered: bool
