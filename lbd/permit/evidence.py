@@ -170,7 +170,7 @@ def is_still(brokers: Brokers, at: int) -> bool:
 def is_expected(
     score: float, expected: float | None, above_points: float = ABOVE_EXPECTED_POINTS, *, saturates: bool = True
 ) -> bool:
-    """Whether a broker that moves touched is at most so far above its prediction; if not, they moved something else.
+    """Whether a broker that moves touched is at most so far above what was expected; if not, they moved something else.
 
     Where it ``saturates``, it may have any score at the end of its CPU: what it was predicted from hid how much there
     was to do.

@@ -260,10 +260,11 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     wave, after_warm_up = one_bundle_each(decision.unloads, cold)
     permitted = permit(wave, ledger)
     permitted = replace(permitted, skips=(*permitted.skips, *after_warm_up))
+    at_most = ledger.expected_at_most(permitted.unloads)
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads
     memory = _memory(parts, assessment, permission, decision, permitted, canary)
-    _save(parts, assessment, decision, to_send, expected, memory)
+    _save(parts, assessment, decision, to_send, (expected, at_most), memory)
     parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, snapshot), ledger.accepts)
     return TurnResult(
@@ -287,7 +288,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         slopes=permission.slopes,
         blocked=_blocked(parts, assessment, decision, ledger.budget, permission, canary),
         canary=canary,
-        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used, cold),
+        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, at_most, rest, used, cold),
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
         dear_kinds=dear_kinds(observation.system_topics, parts.topic_costs),
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
@@ -309,7 +310,7 @@ def _rest(
     snapshot: Snapshot,
     decision: Decision,
     permitted: Permitted,
-    expected: Mapping[str, float],
+    at_most: Mapping[str, float],
     rest: Rest | None,
     usage: Iterable[Used],
     cold: frozenset[str],
@@ -319,7 +320,7 @@ def _rest(
         return None
     above_points = LESS_ABOVE_POINTS.get(parts.strategy_name, judging.ABOVE_EXPECTED_POINTS)
     plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points, cold)
-    return plan.after_wave((*decision.skips, *permitted.skips), expected, snapshot.taken_at)
+    return plan.after_wave((*decision.skips, *permitted.skips), at_most, snapshot.taken_at)
 
 
 def _blocked(
@@ -354,15 +355,15 @@ def _save(
     assessment: Assessment,
     decision: Decision,
     plan: tuple[Unload, ...],
-    expected: Mapping[str, float],
+    predicted: tuple[Mapping[str, float], Mapping[str, float]],
     memory: Memory,
 ) -> None:
-    """Save what the next turn needs, before anything is handed over."""
-    taken_at = assessment.snapshot.taken_at
+    """Save what the next turn needs, before anything is handed over. ``predicted`` are scores, expected and at most."""
+    taken_at, (expected, at_most) = assessment.snapshot.taken_at, predicted
     parts.store.save_averages(assessment.averages, taken_at)
     turn_memory = start_progress(assessment.turn_memory, plan, assessment.snapshot, decision.facts.scores, expected)
     touching = plan if parts.actuator.acts else ()
-    parts.store.save(_remembered(turn_memory.with_memory(memory), assessment.evidence, touching, expected, taken_at))
+    parts.store.save(_remembered(turn_memory.with_memory(memory), assessment.evidence, touching, at_most, taken_at))
 
 
 def _skips(parts: Parts, assessment: Assessment, holds: Iterable[Hold], planned: tuple[Skip, ...]) -> tuple[Skip, ...]:
@@ -439,11 +440,11 @@ def _remembered(
     turn_memory: TurnMemory,
     evidence: Evidence,
     plan: tuple[Unload, ...],
-    expected: Mapping[str, float],
+    at_most: Mapping[str, float],
     taken_at: float,
 ) -> TurnMemory:
     """The memory before acting: the brokers of the plan must settle, whatever happens to lbd meanwhile."""
-    samples = judging.unsettle(evidence.samples, touched_brokers(plan), expected=expected)
+    samples = judging.unsettle(evidence.samples, touched_brokers(plan), expected=at_most)
     return msgspec.structs.replace(turn_memory, samples=samples, written_at=taken_at)
 
 

@@ -54,8 +54,9 @@ bundle cost it what its first one does now."""
 class Rest:
     """The rest of a plan after ``waves`` of it; ``began_at`` is when the last of them began (epoch seconds).
 
-    ``expected`` is the score, in points, of each broker that the waves have touched, once their moves have landed, and
-    ``above_points`` how much more it may have. ``cold`` are the brokers that were cold when the plan was made.
+    ``expected`` is the score, in points, that each broker has at most that the waves have touched, once their moves
+    have landed, and ``above_points`` how much more it may have. ``cold`` are the brokers that were cold when the plan
+    was made.
     """
 
     plan: str
@@ -89,7 +90,7 @@ class Rest:
         for broker in sorted(self.expected.keys() & scores.keys() - self.not_shown(snapshot)):
             score, expected = scores[broker], self.expected[broker]
             if not is_expected(score, expected, self.above_points, saturates=broker in sources):
-                above[broker] = f"{score:.1f} points, predicted were {expected:.1f}"
+                above[broker] = f"{score:.1f} points, at most {expected:.1f} were expected"
         return above
 
     def changing(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:

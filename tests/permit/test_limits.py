@@ -230,7 +230,8 @@ def test_what_the_brokers_are_expected_to_come_to():
     permitted = permit(plan, ledger)
     assert len(permitted.unloads) == 4
     assert ledger.expected(permitted.unloads) == pytest.approx({"a:80": 54.0, "b:80": 26.0})
-    assert ledger.expected(()) == {}
+    assert ledger.expected_at_most(permitted.unloads) == pytest.approx({"a:80": 57.0, "b:80": 26.0})
+    assert ledger.expected(()) == ledger.expected_at_most(()) == {}
 
 
 def test_a_landing_that_the_group_forbids_is_not_accepted():
