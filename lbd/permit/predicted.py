@@ -22,7 +22,7 @@ from lbd.model import BYTES_IN, MSG_IN, RESOURCES, Unload
 from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from lbd.load.scoring import Weights
     from lbd.model import BoolArray, Brokers, FloatArray, Slopes, Snapshot
@@ -261,29 +261,32 @@ def _hidden_since(snapshot: Snapshot, sample_interval_seconds: float) -> float:
     return snapshot.taken_at - UNSHOWN_SAMPLES * sample_interval_seconds
 
 
-LANDED_PART = 0.2
-"""Of ten seconds of CPU two may be from before a move had landed: it takes 0.3 to 2 s."""
+def last_ended_at(sent: Iterable[Sent], since: float) -> dict[str, float]:
+    """When the last move of each broker had ended, of those sent from ``since`` on; infinite while one has not.
+
+    All in epoch seconds.
+    """
+    ended_at: dict[str, float] = {}
+    for one in sent:
+        end = math.inf if one.ended_at is None else one.ended_at
+        for broker in {one.source, one.destination, one.owner} if one.at >= since else ():
+            if broker is not None:
+                ended_at[broker] = max(ended_at.get(broker, 0.0), end)
+    return ended_at
 
 
 def unshown(
     scores: FloatArray,
-    sent: Iterable[Sent],
+    sent: Collection[Sent],
     snapshot: Snapshot,
     settled: BoolArray,
     sample_interval_seconds: float = SAMPLE_INTERVAL_SECONDS,
 ) -> FloatArray:
     """Points that moves of late bring to brokers that have not settled since, float64 (B,).
 
-    CPU of now shows them where they had ended within the first :data:`LANDED_PART` of the time that it is the mean of.
+    CPU of now shows them once all have ended, as it is of the time after that.
     """
-    since = _hidden_since(snapshot, sample_interval_seconds)
-    lately = [one for one in sent if one.at >= since]
-    later = borne(lately, since, snapshot, scores)
-    if (live := snapshot.brokers.live) is not None:
-        ended_at, position = np.zeros(len(later)), snapshot.brokers.index()
-        for one in lately:
-            at = position.get(one.owner or one.destination or "")
-            if at is not None and not one.failed:
-                ended_at[at] = max(ended_at[at], math.inf if one.ended_at is None else one.ended_at)
-        settled = settled | (ended_at <= snapshot.taken_at - (1 - LANDED_PART) * live.seconds)
-    return np.where(settled, 0.0, later)
+    ended_at, ids = last_ended_at(sent, _hidden_since(snapshot, sample_interval_seconds)), snapshot.brokers.ids
+    ended = np.fromiter((ended_at.get(broker, 0.0) <= snapshot.taken_at for broker in ids), np.bool_, len(ids))
+    shown = settled | (snapshot.brokers.shows_live & ended)
+    return np.where(shown, 0.0, borne_lately(sent, snapshot, scores, sample_interval_seconds))

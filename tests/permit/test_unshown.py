@@ -11,7 +11,7 @@ import pytest
 from lbd.load.scoring import Weights, scores
 from lbd.model import LiveCpu
 from lbd.permit.budget import Sent
-from lbd.permit.predicted import borne, unshown, with_moved_traffic
+from lbd.permit.predicted import borne, last_ended_at, unshown, with_moved_traffic
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -96,16 +96,29 @@ def test_a_report_that_has_settled_shows_them(settled: bool, expected: float):
 
 @pytest.mark.parametrize(
     ("seconds", "ended_ago", "expected"),
-    [(np.nan, 12.0, 10.0), (10.0, 12.0, 0.0), (15.0, 12.0, 0.0), (15.0, 11.9, 10.0), (15.0, None, 10.0)],
-    ids=["report", "of after it", "a fifth from before it", "more from before it", "not known to have ended"],
+    [(np.nan, 12.0, 10.0), (10.0, 12.0, 0.0), (10.0, None, 10.0)],
+    ids=["report", "CPU of now", "not known to have ended"],
 )
 def test_cpu_of_now_shows_them_once_they_have_ended(seconds: float, ended_ago: float | None, expected: float):
-    """It is the mean of some seconds before the round."""
+    """It is of the time after that."""
     columns = np.array([np.nan, seconds]), np.full(2, np.nan), np.zeros(2)
     seen = replace(SEEN, brokers=replace(SEEN.brokers, live=LiveCpu(SEEN.brokers, *columns)))
     move = replace(HALF_A_MINUTE_AGO, ended_at=None if ended_ago is None else TAKEN_AT - ended_ago)
     found = unshown(SCORES, [move], seen, np.array([False, False]))
     assert found.tolist() == pytest.approx([0.0, expected])
+
+
+def test_when_the_last_move_of_each_broker_had_ended():
+    """Wherever it was sent and came to; one that has not ended, or of which nobody wrote when, has no end."""
+    first = replace(HALF_A_MINUTE_AGO, ended_at=TAKEN_AT - 28)
+    sent = [
+        replace(first, at=TAKEN_AT - 61, source="old:1"),
+        first,
+        replace(first, ended_at=TAKEN_AT - 20, destination="c:1", owner="d:1"),
+        replace(first, ended_at=None, source="e:1", destination=None),
+    ]
+    ends = {"a:1": TAKEN_AT - 20, "b:1": TAKEN_AT - 28, "c:1": TAKEN_AT - 20, "d:1": TAKEN_AT - 20, "e:1": np.inf}
+    assert last_ended_at(sent, TAKEN_AT - 60) == ends
 
 
 def test_what_reports_must_show_by_now_does_not_keep_cpu_of_now_from_counting():
