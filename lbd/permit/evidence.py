@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.scoring import AT_LIMIT_POINTS, SCORED, Weights, scores
+from lbd.load.scoring import SCORED, Weights, scores
 from lbd.model import RESOURCES, Permission, counter_broker
 from lbd.permit.slow import UNCHECKED, Health
 from lbd.reason import Reason
@@ -82,9 +82,10 @@ class Sample:
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics. All times
     are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, and ``touched_at`` when a move last touched the
-    broker, or it joined (0: never, infinite: since the last round). ``expected`` is the score in points that was then
-    predicted, None where nothing was. ``is_still``: its CPU of now has stood still since then, and is about what was
-    expected. ``joined_at`` is when it was first seen beside brokers that were known before (0: it was not).
+    broker, or it joined (0: never, infinite: since the last round). ``expected`` is the score in points that it was
+    then expected to have at most, None where nothing was. ``is_still``: its CPU of now has stood still since then, and
+    is about what was expected. ``joined_at`` is when it was first seen beside brokers that were known before (0: it was
+    not).
     """
 
     usage: tuple[float, float, float]
@@ -167,16 +168,12 @@ def is_still(brokers: Brokers, at: int) -> bool:
     return live is not None and bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
 
 
-def is_expected(
-    score: float, expected: float | None, above_points: float = ABOVE_EXPECTED_POINTS, *, saturates: bool = True
-) -> bool:
+def is_expected(score: float, expected: float | None, above_points: float = ABOVE_EXPECTED_POINTS) -> bool:
     """Whether a broker that moves touched is at most so far above what was expected; if not, they moved something else.
 
-    Where it ``saturates``, it may have any score at the end of its CPU: what it was predicted from hid how much there
-    was to do.
+    ``expected`` is None where nothing was, and infinite where any score is.
     """
-    saturated = saturates and score >= AT_LIMIT_POINTS
-    return expected is None or saturated or score <= expected + above_points
+    return expected is None or score <= expected + above_points
 
 
 def watched(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.scoring import Weights
+from lbd.load.scoring import AT_LIMIT_POINTS, Weights
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.permit.budget import Budget
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER
@@ -135,11 +136,14 @@ class Ledger:
         return scores
 
     def expected_at_most(self, taken: Iterable[Unload]) -> dict[str, float]:
-        """The same, but sources may keep :data:`KEPT_PART` of what they are expected to lose."""
+        """The same, but sources may keep :data:`KEPT_PART` of what they are expected to lose, and one at the end of its
+        CPU may have any score afterwards, infinite: what it has now hides how much there is to do.
+        """
         expected = self.expected(taken)
         for source in {unload.source for unload in taken}:
             before = float(self._predicted[self._position[source]])
-            expected[source] += KEPT_PART * (before - expected[source])
+            kept = KEPT_PART * (before - expected[source])
+            expected[source] = math.inf if before >= AT_LIMIT_POINTS else expected[source] + kept
         return expected
 
     def explained(self, unload: Unload) -> Unload:

@@ -9,6 +9,7 @@ kept in memory only: after a kill, a failover or a change of settings the next t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ class Rest:
 
     ``expected`` is the score, in points, that each broker has at most that the waves have touched, once their moves
     have landed, and ``above_points`` how much more it may have. ``cold`` are the brokers that were cold when the plan
-    was made.
+    was made. Infinite: any score is as expected.
     """
 
     plan: str
@@ -82,14 +83,11 @@ class Rest:
         return frozenset(self.expected.keys() - shown)
 
     def above(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
-        """Touched brokers whose live CPU shows more points than were predicted, each with both numbers.
-
-        A source at the end of its CPU may have more: its score hid what it had to do.
-        """
-        sources, above = {unload.source for unload in self.unloads}, dict[str, str]()
+        """Touched brokers whose live CPU shows more points than were expected, each with both numbers."""
+        above = dict[str, str]()
         for broker in sorted(self.expected.keys() & scores.keys() - self.not_shown(snapshot)):
             score, expected = scores[broker], self.expected[broker]
-            if not is_expected(score, expected, self.above_points, saturates=broker in sources):
+            if not is_expected(score, expected, self.above_points):
                 above[broker] = f"{score:.1f} points, at most {expected:.1f} were expected"
         return above
 
@@ -215,11 +213,12 @@ class NextWave:
         return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)
 
     def _mean(self, permission: Permission, score: Mapping[str, float], unready: Collection[str]) -> float:
-        """The mean of the brokers that take part, in points. One that is not ready counts as it was predicted: it does
-        not show what it has yet, or does more than that for some seconds.
+        """The mean of the brokers that take part, in points. One that is not ready counts as was expected, if that is
+        known: it does not show what it has yet, or does more than that for some seconds.
         """
+        expected = {broker: self.rest.expected[broker] for broker in unready if self.rest.expected[broker] < math.inf}
         compared = [
-            self.rest.expected[broker] if broker in unready else points
+            expected.get(broker, points)
             for (broker, points), doubt in zip(score.items(), permission.paired.tolist(), strict=True)
             if doubt == 0
         ]

@@ -231,6 +231,8 @@ def test_what_the_brokers_are_expected_to_come_to():
     assert len(permitted.unloads) == 4
     assert ledger.expected(permitted.unloads) == pytest.approx({"a:80": 54.0, "b:80": 26.0})
     assert ledger.expected_at_most(permitted.unloads) == pytest.approx({"a:80": 57.0, "b:80": 26.0})
+    hot = Ledger(seen, np.array([90.0, 20.0]), policies(seen), Guardrails(max_traffic_per_turn=1), plan)
+    assert hot.expected_at_most(permitted.unloads)["a:80"] == np.inf
     assert ledger.expected(()) == ledger.expected_at_most(()) == {}
 
 

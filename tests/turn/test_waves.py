@@ -55,7 +55,7 @@ def landed(result: Result = Result.LANDED) -> FinishedMoves:
         (None, landed(), 70, 40, ""),
         (None, landed(), 70, 40.5, "cold:8080 has 40.5 points, at most 30.0 were expected"),
         (None, landed(), 80.5, 30, "hot:8080 has 80.5 points, at most 70.0 were expected"),
-        (None, landed(), 99, 30, ""),
+        (None, landed(), 99, 30, "hot:8080 has 99.0 points, at most 70.0 were expected"),
         ((Reason.MOVES_UNFINISHED, "1 under way"), FinishedMoves(), 70, 30, ""),
         ((Reason.PAUSED, "by bob"), landed(), 70, 30, "paused: by bob"),
         (None, landed(Result.ELSEWHERE), 70, 30, f"{bundle(0)}: landed-elsewhere"),
@@ -67,7 +67,7 @@ def landed(result: Result = Result.LANDED) -> FinishedMoves:
         "within",
         "above",
         "source above",
-        "source saturated",
+        "source far above",
         "flying",
         "pause",
         "elsewhere",
@@ -78,7 +78,7 @@ def landed(result: Result = Result.LANDED) -> FinishedMoves:
 def test_the_next_wave_goes_while_nothing_speaks_against_it(
     hold: tuple[Reason, str] | None, finished: FinishedMoves, hot: float, cold: float, why: str
 ):
-    """A broker may be ten points above its prediction, a source that is at the end of its CPU any number."""
+    """A broker may be ten points above what was expected."""
     seen = shown(snapshot(two(hot, cold)), 20, 20)
     assert REST.contradiction(hold, finished, seen, points(seen)) == why
 
@@ -179,6 +179,17 @@ def test_a_broker_that_warms_up_excuses_nothing_else(
     """What ends a plan ends it as ever."""
     seen = shown(snapshot(two(hot, 92)), 20, 20)
     assert COLD_REST.contradiction(hold, finished, seen, points(seen))
+
+
+def test_a_source_of_which_nothing_could_be_expected_ends_no_plan():
+    """It was at the end of its CPU when the plan was made. In the mean it counts with what it has."""
+    rest = replace(REST, expected={**REST.expected, HOT: np.inf})
+    seen = shown(snapshot(two(99, 30)), np.nan, 20)
+    assert rest.contradiction(None, landed(), seen, points(seen)) == ""
+    wave = NextWave(build(AvgShedderSettings(), Weights()), rest)
+    assert wave(seen, first_averages(seen), permission(seen), Memory()).skips[0].reason is Reason.SETTLING
+    ready = shown(snapshot(two(99, 30)), 20, 20)
+    assert wave(ready, first_averages(ready), permission(ready), Memory()).unloads
 
 
 @pytest.mark.parametrize(
