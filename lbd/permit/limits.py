@@ -38,9 +38,10 @@ class Permitted:
     skips: tuple[Skip, ...]
 
 
-KEPT_PART = 0.5
+KEPT_PART = 0.6
 """Of what a source is expected to lose. Estimates take its idle load for its traffic's, and near its limit CPU hides
-how much there is to do: on real brokers of 0.3 core 84 points fell to 67, where 52 were predicted.
+how much there is to do: on real brokers of 0.3 core 84 points fell to 67, where 52 were predicted. With a neighbour,
+whose load does not leave with bundles, nine tenths may stay, and that has to show (tests/scenarios/test_neighbour.py).
 """
 
 
@@ -135,14 +136,15 @@ class Ledger:
             scores[destination] = float(self._predicted[self._position[destination]])
         return scores
 
-    def expected_at_most(self, taken: Iterable[Unload]) -> dict[str, float]:
-        """The same, but sources may keep :data:`KEPT_PART` of what they are expected to lose, and one at the end of its
-        CPU may have any score afterwards, infinite: what it has now hides how much there is to do.
+    def expected_at_most(self, taken: Iterable[Unload], above_points: float) -> dict[str, float]:
+        """The same, where scores may be so far above. A source may keep that, or :data:`KEPT_PART` of its loss.
+
+        One at the end of its CPU may have any score, infinite: what it has now hides how much there is to do.
         """
         expected = self.expected(taken)
         for source in {unload.source for unload in taken}:
             before = float(self._predicted[self._position[source]])
-            kept = KEPT_PART * (before - expected[source])
+            kept = max(KEPT_PART * (before - expected[source]) - above_points, 0.0)
             expected[source] = math.inf if before >= AT_LIMIT_POINTS else expected[source] + kept
         return expected
 

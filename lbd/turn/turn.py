@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lbd.model import Averages, Decision, Hits, Memory, Pair, Skip, Snapshot, Unload
     from lbd.permit.budget import Budget, Used
     from lbd.permit.evidence import Evidence
-    from lbd.permit.limits import Permitted
+    from lbd.permit.limits import Ledger, Permitted
     from lbd.permit.policies import Policies
     from lbd.store.state import TurnMemory
     from lbd.turn.assess import Assessment
@@ -260,11 +260,10 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     wave, after_warm_up = one_bundle_each(decision.unloads, cold)
     permitted = permit(wave, ledger)
     permitted = replace(permitted, skips=(*permitted.skips, *after_warm_up))
-    at_most = ledger.expected_at_most(permitted.unloads)
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads
     memory = _memory(parts, assessment, permission, decision, permitted, canary)
-    _save(parts, assessment, decision, to_send, (expected, at_most), memory)
+    _save(parts, assessment, decision, to_send, ledger, memory)
     parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, snapshot), ledger.accepts)
     return TurnResult(
@@ -288,7 +287,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         slopes=permission.slopes,
         blocked=_blocked(parts, assessment, decision, ledger.budget, permission, canary),
         canary=canary,
-        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, at_most, rest, used, cold),
+        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, ledger, rest, used, cold),
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
         dear_kinds=dear_kinds(observation.system_topics, parts.topic_costs),
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
@@ -310,7 +309,7 @@ def _rest(
     snapshot: Snapshot,
     decision: Decision,
     permitted: Permitted,
-    at_most: Mapping[str, float],
+    ledger: Ledger,
     rest: Rest | None,
     usage: Iterable[Used],
     cold: frozenset[str],
@@ -319,6 +318,7 @@ def _rest(
     if not (permitted.unloads and _goes_in_waves(parts, snapshot, decision, usage)):
         return None
     above_points = LESS_ABOVE_POINTS.get(parts.strategy_name, judging.ABOVE_EXPECTED_POINTS)
+    at_most = ledger.expected_at_most(permitted.unloads, above_points)
     plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points, cold)
     return plan.after_wave((*decision.skips, *permitted.skips), at_most, snapshot.taken_at)
 
@@ -355,11 +355,12 @@ def _save(
     assessment: Assessment,
     decision: Decision,
     plan: tuple[Unload, ...],
-    predicted: tuple[Mapping[str, float], Mapping[str, float]],
+    ledger: Ledger,
     memory: Memory,
 ) -> None:
-    """Save what the next turn needs, before anything is handed over. ``predicted`` are scores, expected and at most."""
-    taken_at, (expected, at_most) = assessment.snapshot.taken_at, predicted
+    """Save what the next turn needs, before anything is handed over."""
+    taken_at, expected = assessment.snapshot.taken_at, ledger.expected(plan)
+    at_most = ledger.expected_at_most(plan, judging.ABOVE_EXPECTED_POINTS)
     parts.store.save_averages(assessment.averages, taken_at)
     turn_memory = start_progress(assessment.turn_memory, plan, assessment.snapshot, decision.facts.scores, expected)
     touching = plan if parts.actuator.acts else ()

@@ -230,10 +230,12 @@ def test_what_the_brokers_are_expected_to_come_to():
     permitted = permit(plan, ledger)
     assert len(permitted.unloads) == 4
     assert ledger.expected(permitted.unloads) == pytest.approx({"a:80": 54.0, "b:80": 26.0})
-    assert ledger.expected_at_most(permitted.unloads) == pytest.approx({"a:80": 57.0, "b:80": 26.0})
+    assert ledger.expected_at_most(permitted.unloads, 0.0) == pytest.approx({"a:80": 57.6, "b:80": 26.0})
+    assert ledger.expected_at_most(permitted.unloads, 2.0) == pytest.approx({"a:80": 55.6, "b:80": 26.0})
+    assert ledger.expected_at_most(permitted.unloads, 5.0) == pytest.approx({"a:80": 54.0, "b:80": 26.0})
     hot = Ledger(seen, np.array([90.0, 20.0]), policies(seen), Guardrails(max_traffic_per_turn=1), plan)
-    assert hot.expected_at_most(permitted.unloads)["a:80"] == np.inf
-    assert ledger.expected(()) == ledger.expected_at_most(()) == {}
+    assert hot.expected_at_most(permitted.unloads, 5.0)["a:80"] == np.inf
+    assert ledger.expected(()) == ledger.expected_at_most((), 5.0) == {}
 
 
 def test_a_landing_that_the_group_forbids_is_not_accepted():
