@@ -275,6 +275,18 @@ def last_ended_at(sent: Iterable[Sent], since: float) -> dict[str, float]:
     return ended_at
 
 
+LANDED_PART = 0.2
+"""Of the time since a wave began: CPU of all that time shows it, if it had landed by then. That takes 0.3 to 4 s."""
+
+
+def shown_since(began_at: float, ended_at: float, taken_at: float) -> float:
+    """From when on the CPU of a round shows a wave that began and ended then; infinite while it has not ended.
+
+    All in epoch seconds.
+    """
+    return began_at if ended_at - began_at <= LANDED_PART * (taken_at - began_at) else ended_at
+
+
 def unshown(
     scores: FloatArray,
     sent: Collection[Sent],
@@ -284,7 +296,7 @@ def unshown(
 ) -> FloatArray:
     """Points that moves of late bring to brokers that have not settled since, float64 (B,).
 
-    CPU of now shows them once all have ended, as it is of the time after that.
+    CPU of now shows them once all have ended, as it is of the time after that (:func:`shown_since`).
     """
     ended_at, ids = last_ended_at(sent, _hidden_since(snapshot, sample_interval_seconds)), snapshot.brokers.ids
     ended = np.fromiter((ended_at.get(broker, 0.0) <= snapshot.taken_at for broker in ids), np.bool_, len(ids))

@@ -15,7 +15,7 @@ from lbd.permit.consent import Consents
 from lbd.permit.eligibility import marked, slow_brokers, without_slow
 from lbd.permit.evidence import judge, watched, without
 from lbd.permit.policies import Policies
-from lbd.permit.predicted import UNSHOWN_SAMPLES, last_ended_at, with_moved_traffic
+from lbd.permit.predicted import UNSHOWN_SAMPLES, last_ended_at, shown_since, with_moved_traffic
 from lbd.permit.slow import UNCHECKED, judged_round
 from lbd.turn.holds import UNREPORTED_SECONDS, with_members
 
@@ -140,9 +140,11 @@ def _with_live_cpu(parts: Parts, observation: Observation, turn_memory: TurnMemo
     points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
     watched_since = watched(turn_memory.samples, turn_memory.memory, points, snapshot.taken_at)
     if parts.rest is not None:
-        ended_at = last_ended_at(parts.sent(), parts.rest.began_at)
-        brokers = parts.rest.expected.keys() & points.keys()
-        watched_since |= {broker: ended_at.get(broker, parts.rest.began_at) for broker in brokers}
+        began_at, brokers = parts.rest.began_at, parts.rest.expected.keys() & points.keys()
+        ended_at = last_ended_at(parts.sent(), began_at)
+        watched_since |= {
+            broker: shown_since(began_at, ended_at.get(broker, began_at), snapshot.taken_at) for broker in brokers
+        }
     if not watched_since:
         return observation
     return replace(observation, snapshot=parts.live(snapshot, watched_since, observation.sample_interval_seconds))

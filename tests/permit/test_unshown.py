@@ -11,7 +11,7 @@ import pytest
 from lbd.load.scoring import Weights, scores
 from lbd.model import LiveCpu
 from lbd.permit.budget import Sent
-from lbd.permit.predicted import borne, last_ended_at, unshown, with_moved_traffic
+from lbd.permit.predicted import borne, last_ended_at, shown_since, unshown, with_moved_traffic
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -119,6 +119,16 @@ def test_when_the_last_move_of_each_broker_had_ended():
     ]
     ends = {"a:1": TAKEN_AT - 20, "b:1": TAKEN_AT - 28, "c:1": TAKEN_AT - 20, "d:1": TAKEN_AT - 20, "e:1": np.inf}
     assert last_ended_at(sent, TAKEN_AT - 60) == ends
+
+
+@pytest.mark.parametrize(
+    ("landed_after", "turn_after", "since"),
+    [(1.0, 5.0, 0.0), (3.0, 15.0, 0.0), (3.5, 15.0, 3.5), (3.5, 20.0, 0.0), (np.inf, 60.0, np.inf)],
+    ids=["a fifth", "of 15 s", "more", "later", "under way"],
+)
+def test_from_when_on_cpu_shows_a_wave(landed_after: float, turn_after: float, since: float):
+    """From its beginning where it landed within the first fifth of the time, else from its landing."""
+    assert shown_since(TAKEN_AT, TAKEN_AT + landed_after, TAKEN_AT + turn_after) == TAKEN_AT + since
 
 
 def test_what_reports_must_show_by_now_does_not_keep_cpu_of_now_from_counting():
