@@ -188,6 +188,10 @@ class Brokers:
         """Position of each broker id."""
         return {broker: position for position, broker in enumerate(self.ids)}
 
+    def ids_where(self, mask: BoolArray) -> frozenset[str]:
+        """The ids of the brokers at which this is true, bool (B,)."""
+        return frozenset(self.ids[at] for at in np.flatnonzero(mask).tolist())
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:

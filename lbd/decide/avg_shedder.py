@@ -294,7 +294,7 @@ def _judge(
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
-    wanted = Hits(pairing.settings.hit_count_low, pairing.settings.hit_count_high)
+    wanted = pairing.settings.wanted_hits
     joined, goes_on = destination in pairing.permission.joined, source in counters.unloaded_at
     enough = (is_new and (joined or hits.reach(wanted))) or (source in pairing.live and (joined or goes_on))
     fired = enough and settled and pairing.permission.hold is None
@@ -591,7 +591,7 @@ def decide(
         )
         return Decision((), (few,), memory, Facts(scores, binding), permission.barred.copy())
     brokers = snapshot.brokers
-    live = frozenset(brokers.ids[at] for at in np.flatnonzero(brokers.shows_live).tolist())
+    live = brokers.ids_where(brokers.shows_live)
     pairing = PairingInput(brokers.ids, scores, permission, settings, snapshot.taken_at, live)
     pairs, remembered = pair_up(pairing, memory)
     facts = Facts(scores, binding, pairs)

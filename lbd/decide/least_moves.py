@@ -147,7 +147,7 @@ def count(
         wanted, held = settings.wanted_hits, permission.hold is not None
         goes_on = points > 0 and ids[at] in going_on
         fired = (goes_on or (fresh and (hits.reach(wanted) or ids[at] in permission.joined))) and not held
-        after = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
+        after = wanted.below(wanted) if fired else hits.below(wanted) if held else hits
         if after == Hits():
             counters.pop(ids[at], None)
         else:
@@ -700,9 +700,10 @@ def decide(
     if turn.too_few():
         return turn.decision(memory)
     above, among, lately = turn.above, turn.among, gave_lately(memory, snapshot.taken_at)
-    going_on = lately.keys() & {snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()}
+    going_on = lately.keys() & snapshot.brokers.ids_where(snapshot.brokers.shows_live)
     far, counters = count(snapshot.brokers.ids, (above, turn.scores), among, permission, memory, settings, going_on)
-    return turn.remembering(counters, lately, far, turn.answer(far))
+    served = turn.answer(far)
+    return turn.decision(turn.remembered(counters, lately, far, served))
 
 
 class _PlanningRound:
@@ -781,12 +782,12 @@ class _PlanningRound:
             if one.fired and one.points < 0:
                 yield from ((one.broker, move) for move in self._plan.fill(one.broker))
 
-    def remembering(
+    def remembered(
         self, counters: dict[str, Hits], lately: dict[str, float], far: list[Far], served: set[int]
-    ) -> Decision:
-        """The answer. Brokers that fired in vain begin anew, unless the plan had no room for them: neither their hits
-        nor that they gave lately is remembered. The latter ends for a broker near the level, too, once all have
-        settled: the level of a few is another one.
+    ) -> Memory:
+        """The counters, and who gave lately. Both are forgotten of brokers that fired in vain, but for the counters of
+        those for which the plan had no room. The latter ends for a broker near the level, too, once all have settled:
+        the level of a few is another one.
         """
         far_off = {self._ids[one.broker] for one in far}
         gave = {broker: at for broker, at in lately.items() if broker in far_off or not self.among.all()}
@@ -798,7 +799,7 @@ class _PlanningRound:
                 if self._is_full:
                     hits[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
         gives = {unload.source: self._snapshot.taken_at for unload in self._unloads}
-        return self.decision(Memory(hits, unloaded_at={**gave, **gives}))
+        return Memory(hits, unloaded_at={**gave, **gives})
 
     def _with_others(self, far: list[Far]) -> list[Far]:
         """Those above the band go along with one to be relieved: else the highest of them is what a plan comes to.

@@ -454,7 +454,7 @@ def cluster_state(record: TurnResult, parts: Parts, now: float) -> RolloutInput:
         frozenset(observation.active),
         observation.leader.broker if observation.leader is not None else None,
         start_times(snapshot.brokers),
-        frozenset(ids[at] for at in np.flatnonzero(usable).tolist()),
+        snapshot.brokers.ids_where(usable),
         {ids[at]: float(points[at]) for at in np.flatnonzero(usable & settled & np.isfinite(points)).tolist()},
         parts.guardrails.max_destination_score,
         seen_at=snapshot.taken_at,

@@ -34,7 +34,7 @@ def cold_brokers(snapshot: Snapshot) -> frozenset[str]:
     with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold; a start that is not known is NaN
         carried = brokers.rates[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
         cold = (snapshot.taken_at - brokers.started_at < COLD_SECONDS) & (carried < NEXT_TO_NOTHING * carried.mean())
-    return frozenset(brokers.ids[at] for at in np.flatnonzero(cold).tolist())
+    return brokers.ids_where(cold)
 
 
 def one_bundle_each(plan: Sequence[Unload], cold: Collection[str]) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:

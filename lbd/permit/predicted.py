@@ -253,10 +253,10 @@ def borne_lately(
 
     ``sample_interval_seconds`` is that of the broker that samples least often.
     """
-    return borne(sent, _hidden_since(snapshot, sample_interval_seconds), snapshot, scores)
+    return borne(sent, hidden_since(snapshot, sample_interval_seconds), snapshot, scores)
 
 
-def _hidden_since(snapshot: Snapshot, sample_interval_seconds: float) -> float:
+def hidden_since(snapshot: Snapshot, sample_interval_seconds: float) -> float:
     """From when on reports may not show what moved, epoch seconds."""
     return snapshot.taken_at - UNSHOWN_SAMPLES * sample_interval_seconds
 
@@ -298,7 +298,7 @@ def unshown(
 
     CPU of now shows them once all have ended, as it is of the time after that (:func:`shown_since`).
     """
-    ended_at, ids = last_ended_at(sent, _hidden_since(snapshot, sample_interval_seconds)), snapshot.brokers.ids
+    ended_at, ids = last_ended_at(sent, hidden_since(snapshot, sample_interval_seconds)), snapshot.brokers.ids
     ended = np.fromiter((ended_at.get(broker, 0.0) <= snapshot.taken_at for broker in ids), np.bool_, len(ids))
     shown = settled | (snapshot.brokers.shows_live & ended)
     return np.where(shown, 0.0, borne_lately(sent, snapshot, scores, sample_interval_seconds))

@@ -15,7 +15,7 @@ from lbd.permit.consent import Consents
 from lbd.permit.eligibility import marked, slow_brokers, without_slow
 from lbd.permit.evidence import judge, watched, without
 from lbd.permit.policies import Policies
-from lbd.permit.predicted import UNSHOWN_SAMPLES, last_ended_at, shown_since, with_moved_traffic
+from lbd.permit.predicted import hidden_since, last_ended_at, shown_since, with_moved_traffic
 from lbd.permit.slow import UNCHECKED, judged_round
 from lbd.turn.holds import UNREPORTED_SECONDS, with_members
 
@@ -120,7 +120,7 @@ def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
     turn_memory = msgspec.structs.replace(turn_memory, health=dict(health.records))
     evidence = without_slow(marked(without(judged, snapshot, touched), snapshot, drained), snapshot, health)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
-    since = snapshot.taken_at - UNSHOWN_SAMPLES * observation.sample_interval_seconds
+    since = hidden_since(snapshot, observation.sample_interval_seconds)
     lately = [one for one in parts.sent() if one.at > since]
     moved = with_moved_traffic(snapshot, lately)
     closed = drained | slow_brokers(evidence, snapshot)

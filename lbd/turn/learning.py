@@ -104,8 +104,8 @@ class Learning:
         since, shown = snapshot.taken_at - MOST_SECONDS, np.where(IS_SAMPLED, percent_used(snapshot), np.nan)
         newest = [self._gathering.latest(one, MOST_SAMPLES, since) for one in snapshot.brokers.ids]
         known = [
-            np.array_equal(now, np.where(IS_SAMPLED, one[0], np.nan), equal_nan=True) if one else False
-            for now, one in zip(shown, newest, strict=True)
+            np.array_equal(used, np.where(IS_SAMPLED, one[0], np.nan), equal_nan=True) if one else False
+            for used, one in zip(shown, newest, strict=True)
         ]
         averages = [usual(one if is_known else []) for one, is_known in zip(newest, known, strict=True)]
         return np.array([used for used, _ in averages]), np.array([float(number) for _, number in averages])

@@ -432,7 +432,7 @@ def _joined(assessment: Assessment) -> frozenset[str]:
     """Brokers that joined lately and show their CPU of now; none after one left within the hour, as in a restart."""
     snapshot, samples = assessment.snapshot, assessment.evidence.samples
     since = snapshot.taken_at - judging.JOINED_SECONDS
-    live = [snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()]
+    live = snapshot.brokers.ids_where(snapshot.brokers.shows_live)
     joined = frozenset(broker for broker in live if samples[broker].joined_at > since)
     return frozenset() if assessment.turn_memory.departures else joined
 

@@ -79,8 +79,7 @@ class Rest:
 
     def not_shown(self, snapshot: Snapshot) -> frozenset[str]:
         """Brokers that the waves have touched, and whose live CPU does not show the effect yet."""
-        shown = {snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()}
-        return frozenset(self.expected.keys() - shown)
+        return frozenset(self.expected.keys() - snapshot.brokers.ids_where(snapshot.brokers.shows_live))
 
     def above(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Touched brokers whose live CPU shows more points than were expected, each with both numbers."""
@@ -113,9 +112,8 @@ class Rest:
         live = snapshot.brokers.live
         if live is None:
             return frozenset()
-        twice = {snapshot.brokers.ids[at] for at in np.flatnonzero(np.isfinite(live.apart)).tolist()}
         mean = sum(scores.values()) / max(len(scores), 1)
-        warms_up = self.warms_up(snapshot, scores).keys() & twice
+        warms_up = self.warms_up(snapshot, scores).keys() & snapshot.brokers.ids_where(np.isfinite(live.apart))
         return frozenset(broker for broker in warms_up if scores[broker] <= mean - ROOM_POINTS)
 
     def unready(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
