@@ -126,11 +126,11 @@ class Pair:
             time.sleep(0.001)
         time.sleep(DELAYS_SECONDS[number % len(DELAYS_SECONDS)])
         struck = time.monotonic()
-        open_then = any(move.ended_at is None for move in leader.moves())
         if how == "kill -9":
             leader.kill()
         else:
             os.kill(leader.pid, signal.SIGSTOP)
+        open_then = any(move.ended_at is None for move in leader.moves())
         _until(lambda: _times_led(heir) > before, LED_SECONDS, lambda: f"{how}: no heir:\n{self.last_lines()}")
         found = TakeOver(how, time.monotonic() - struck, open_then)
         process.kill()
