@@ -66,7 +66,10 @@ def created(log: Path) -> dict[str, list[Connected]]:
 
 
 def stood(moves: Iterable[Moved], gaps: Iterable[Gap], connected: Mapping[str, Sequence[Connected]]) -> list[Stood]:
-    """Each move with what its clients say: the first reconnect of each of them before the topic's next move."""
+    """Each move with what its clients say: the first reconnect of each of them before the topic's next move.
+
+    ``moves`` must be all of a topic's. Else a client whose line is torn would count as back by the next one's.
+    """
     own: dict[str, list[Gap]] = defaultdict(list)
     for gap in gaps:
         own[gap.topic].append(gap)

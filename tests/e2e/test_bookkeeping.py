@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e import artifacts, naming, relief_table, skew
+from tests.e2e import artifacts, gaps, naming, relief_table, skew
 from tests.e2e.cgroups import Group, Hierarchy
 from tests.e2e.checker import Result, Stream, summarise
 from tests.e2e.cluster import Cluster
@@ -54,6 +54,15 @@ def test_a_gap_is_time_with_a_message_under_way_and_no_answer():
     (gap,) = stream.gaps
     assert gap.seconds == pytest.approx(0.2)
     assert gap.at == pytest.approx(108.0)
+
+
+def test_a_client_whose_line_is_torn_is_not_back_by_the_reconnects_of_the_next_move():
+    first, then = gaps.Moved(TOPIC, 100.0, "b:"), gaps.Moved(TOPIC, 200.0)
+    connected = {TOPIC: [(100.25, "one", "b:1"), (200.25, "one", "c:1"), (200.5, "two", "b:1")]}
+    assert gaps.stood([first, then], [], connected) == [
+        gaps.Stood(first, 0.0, 0.25, 0.25),
+        gaps.Stood(then, 0.0, 0.25, 0.5),
+    ]
 
 
 def test_topics_fall_into_bundles_as_pulsar_hashes_them():

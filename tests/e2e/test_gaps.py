@@ -67,8 +67,9 @@ def test_two_hundred_moves_by_the_clients_own_clocks(
         stuck = gaps.stuck(connected)
 
     keys = {name: Moved(topics[move.bundle], move.asked_at, _host(move)) for name, move in landed.items()}
-    by_lbd = {one.moved: one for one in gaps.stood(keys.values(), result.gaps, connected)}
-    by_pulsar = gaps.stood(plain, result.gaps, connected)
+    stood = {one.moved: one for one in gaps.stood([*keys.values(), *plain], result.gaps, connected)}
+    by_lbd = {moved: stood[moved] for moved in keys.values()}
+    by_pulsar = [stood[moved] for moved in plain]
     differs = [
         abs(float(line["reconnect_seconds"]) - first)
         for name, line in told.items()
