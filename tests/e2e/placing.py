@@ -40,6 +40,13 @@ def remove_all(cluster: Cluster, tenant: str = TENANT) -> None:
         remove_namespace(cluster, name)
 
 
+def want_bookies(cluster: Cluster, tenant_and_name: str, number: int) -> None:
+    """Have each new ledger of a namespace on so many bookies; where there are fewer, no topic of it can be loaded."""
+    replicas = dict.fromkeys(("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum"), number)
+    path = f"/admin/v2/namespaces/{tenant_and_name}/persistence"
+    _call(cluster, "POST", path, (204,), json={**replicas, "managedLedgerMaxMarkDeleteRate": 0.0})
+
+
 def isolate(cluster: Cluster, name: str, policy: Mapping[str, Any]) -> None:
     """Set a namespace isolation policy."""
     path = f"/admin/v2/clusters/{settings.CLUSTER}/namespaceIsolationPolicies/{name}"
