@@ -164,6 +164,10 @@ class Daemon:
         """What the journal says was attempted, and what came of it."""
         return journal.moves(self.journal())
 
+    def served(self) -> dict[str, dict[str, Any]]:
+        """What the journal says last of each move's clients."""
+        return {line["move"]: line for line in self.journal() if line.get("event") == "served"}
+
     def hits(self) -> dict[str, dict[str, int]]:
         """The hit counters that are kept between turns, by broker."""
         try:

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_two_hundred_moves_by_the_clients_own_clocks(
             seconds = time.time() - begun
             landed = {move.id: move for move in daemon.moves() if move.result == "landed"}
             results = Counter(move.result for move in daemon.moves())
-            told = _served(daemon)
+            told = daemon.served()
         plain = _unload_all(cluster, topics, at_once)
         result = traffic.stop()
         connected = gaps.created(traffic.client_log)
@@ -131,15 +131,10 @@ def _drain_all(daemon: Daemon, cluster: Cluster) -> None:
 def _wait_proven(daemon: Daemon) -> None:
     deadline = time.monotonic() + PROVEN_WITHIN_SECONDS
     while time.monotonic() < deadline:
-        told = _served(daemon)
+        told = daemon.served()
         if all(move.id in told for move in daemon.moves() if move.result == "landed"):
             return
         time.sleep(1)
-
-
-def _served(daemon: Daemon) -> dict[str, dict[str, Any]]:
-    """What the journal says of each move's clients last."""
-    return {line["move"]: line for line in daemon.journal() if line.get("event") == "served"}
 
 
 def _unload_all(cluster: Cluster, topics: dict[str, str], at_once: int) -> list[Moved]:

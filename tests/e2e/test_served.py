@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -61,12 +61,11 @@ def test_a_bundle_whose_topics_cannot_load_stops_everything(
         assert move.ended_at is not None
         _until(lambda: "not-served" in _status(daemon), NAMED_WITHIN_SECONDS, daemon)
         named_after = time.time() - move.ended_at
-        status = _status(daemon)
+        status, served = _status(daemon), daemon.served()
         again = run(daemon.command("drain", cluster.brokers[1], "--apply", "--reason", "a test"))
 
         placing.want_bookies(cluster, f"{placing.TENANT}/{name}", 1)
         _until(lambda: "not-served" not in _status(daemon), MENDED_WITHIN_SECONDS, daemon)
-        served = _served(daemon)
         result = traffic.stop()
 
     hold = next(line for line in status.splitlines() if sick in line)
@@ -98,12 +97,3 @@ def _until(condition: Callable[[], bool], seconds: float, daemon: Daemon) -> Non
     while not condition():
         assert time.monotonic() < deadline, f"{_status(daemon)}\n{daemon.last_lines()}"
         time.sleep(1)
-
-
-def _served(daemon: Daemon) -> dict[str, dict[str, Any]]:
-    """What the journal says of each move's clients first."""
-    found: dict[str, dict[str, Any]] = {}
-    for line in daemon.journal():
-        if line.get("event") == "served":
-            found.setdefault(str(line["move"]), line)
-    return found
