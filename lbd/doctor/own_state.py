@@ -471,7 +471,7 @@ def _allowed(topic: LeaderTopic) -> Finding:
 # --- load model: what lbd has learned of brokers, and load that is not that of bundles
 
 MODEL = Check(
-    "load-model", "what a destination comes to is predicted by what traffic costs it; else by its source's share"
+    "load-model", "what a destination comes to is predicted by what traffic costs it; else by shares of usage"
 )
 BACKGROUND = Check("background", "load that no bundle makes cannot be moved away, and looks like a hot broker's")
 UNLIKE = Check("unlike-brokers", "the same bundle is more points on a weaker machine")

@@ -259,7 +259,8 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         cold = cold_brokers(snapshot) if _goes_in_waves(parts, snapshot, decision, used) else frozenset()
     wave, after_warm_up = one_bundle_each(decision.unloads, cold)
     permitted = permit(wave, ledger)
-    permitted = replace(permitted, skips=(*permitted.skips, *after_warm_up))
+    refused = permitted.skips if rest is None else rest.not_yet(permitted.skips, snapshot)
+    permitted = replace(permitted, skips=(*refused, *after_warm_up))
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads
     memory = _memory(parts, assessment, permission, decision, permitted, canary)
@@ -314,8 +315,10 @@ def _rest(
     usage: Iterable[Used],
     cold: frozenset[str],
 ) -> Rest | None:
-    """What remains of the plan of which this turn begins a wave."""
-    if not (permitted.unloads and _goes_in_waves(parts, snapshot, decision, usage)):
+    """What remains of the plan of which this turn begins a wave, or waits with the next one."""
+    if not permitted.unloads:
+        return rest and rest.after_waiting((*decision.skips, *permitted.skips))
+    if not _goes_in_waves(parts, snapshot, decision, usage):
         return None
     above_points = LESS_ABOVE_POINTS.get(parts.strategy_name, judging.ABOVE_EXPECTED_POINTS)
     at_most = ledger.expected_at_most(permitted.unloads, above_points)

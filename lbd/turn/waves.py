@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import estimate
+from lbd.load.estimate import CPU
+from lbd.load.scoring import AT_LIMIT_POINTS
 from lbd.model import Decision, Result, Skip
 from lbd.permit.evidence import is_expected, is_still
 from lbd.reason import Reason
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 GOES_LATER = frozenset({Reason.TURN_UNLOADS, Reason.TURN_TRAFFIC, Reason.SETTLING})
 """What the limits of one turn cut off, and what waits until live CPU shows its brokers, goes in a later wave."""
+
+TOO_MUCH = frozenset({Reason.DESTINATION_OVERLOADED, Reason.DESTINATION_ABOVE_SOURCE})
+"""Predictions that stand on what the destination has now: clients connect and catch up there after a move."""
 
 LESS_ABOVE_POINTS = {"least-moves": 5.0}
 """So much above its prediction a broker may be for a plan of this strategy to go on.
@@ -70,16 +75,34 @@ class Rest:
 
     def after_wave(self, skips: Iterable[Skip], expected: Mapping[str, float], now: float) -> Rest | None:
         """What remains after one more wave, whose ``skips`` say what goes later; None when that is nothing."""
+        rest, expected = self.after_waiting(skips), {**self.expected, **expected}
+        return rest and replace(rest, expected=expected, waves=self.waves + 1, began_at=now)
+
+    def after_waiting(self, skips: Iterable[Skip]) -> Rest | None:
+        """What remains after a turn without a wave."""
         later = {skip.what for skip in skips if skip.reason in GOES_LATER}
         remaining = tuple(unload for unload in self.unloads if unload.bundle in later)
-        if not remaining:
-            return None
-        expected = {**self.expected, **expected}
-        return replace(self, unloads=remaining, expected=expected, waves=self.waves + 1, began_at=now)
+        return replace(self, unloads=remaining) if remaining else None
+
+    def not_yet(self, skips: Iterable[Skip], snapshot: Snapshot) -> tuple[Skip, ...]:
+        """These, but a destination of the waves that has too much while its CPU does not stand still is waited for."""
+        position = snapshot.brokers.index()
+        restless = {broker for broker in self.expected if not is_still(snapshot.brokers, position[broker])}
+        destination = {unload.bundle: unload.destination for unload in self.unloads}
+        return tuple(
+            Skip(skip.what, Reason.SETTLING, f"{skip.detail}, and still changes")
+            if skip.reason in TOO_MUCH and destination.get(skip.what) in restless
+            else skip
+            for skip in skips
+        )
 
     def not_shown(self, snapshot: Snapshot) -> frozenset[str]:
-        """Brokers that the waves have touched, and whose live CPU does not show the effect yet."""
-        return frozenset(self.expected.keys() - snapshot.brokers.ids_where(snapshot.brokers.shows_live))
+        """Brokers that the waves have touched, and whose live CPU does not show the effect yet.
+
+        A source that was at the end of its CPU is not waited for: any score is as expected, and it answers late.
+        """
+        expected = {broker for broker, points in self.expected.items() if points < math.inf}
+        return frozenset(expected - snapshot.brokers.ids_where(snapshot.brokers.shows_live))
 
     def above(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Touched brokers whose live CPU shows more points than were expected, each with both numbers."""
@@ -163,7 +186,7 @@ class Rest:
                 return f"{broker} has {points}"
         waited = snapshot.taken_at - self.began_at
         in_time = 0 <= waited <= (WARM_UP_SECONDS if self.cold & self.expected.keys() else WAIT_SECONDS)
-        return "" if in_time else f"live CPU did not show wave {self.waves} within {waited:.0f} s"
+        return "" if in_time else f"wave {self.waves + 1} could not begin within {waited:.0f} s"
 
     def ended_text(self, why: str) -> str:
         """That the plan is given up, for the sentence of the turn."""
@@ -172,7 +195,10 @@ class Rest:
 
 @dataclass(frozen=True)
 class NextWave:
-    """The rest of a plan instead of moves of the strategy, whose counters advance as under a hold."""
+    """The rest of a plan instead of moves of the strategy, whose counters advance as under a hold.
+
+    A source at the end of its CPU is not near the mean, whatever its score: what it still has to do does not show.
+    """
 
     strategy: Strategy
     rest: Rest
@@ -188,7 +214,8 @@ class NextWave:
         scores, position = decision.facts.scores, snapshot.brokers.index()
         score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
         unready = self.rest.unready(snapshot, score)
-        mean = self._mean(permission, score, unready)
+        at_limit = {broker for broker, points in score.items() if points >= AT_LIMIT_POINTS}
+        mean = self._mean(snapshot, permission, score, unready)
         for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
             waits_for = unready.keys() & {unload.source, unload.destination}
             if waits_for:
@@ -201,23 +228,27 @@ class NextWave:
                 score[unload.source] - (points := estimate.points(unload, snapshot.brokers, scores, position)) / 2
                 < mean
             ):
-                skips.append(
-                    Skip(unload.bundle, Reason.NOT_NEEDED, f"{unload.source} is near the mean, {mean:.1f} points")
-                )
+                near = Reason.NOT_NEEDED, f"{unload.source} is near the mean, {mean:.1f} points"
+                busy = Reason.SETTLING, f"{unload.source} is at the end of its CPU, which hides what else it has to do"
+                skips.append(Skip(unload.bundle, *(busy if unload.source in at_limit else near)))
             else:
                 score[unload.source] -= points
                 unloads.append(unload)
                 verdicts[row] = Reason.MOVES.code
         return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)
 
-    def _mean(self, permission: Permission, score: Mapping[str, float], unready: Collection[str]) -> float:
-        """The mean of the brokers that take part, in points. One that is not ready counts as was expected, if that is
-        known: it does not show what it has yet, or does more than that for some seconds.
+    def _mean(
+        self, snapshot: Snapshot, permission: Permission, score: Mapping[str, float], unready: Collection[str]
+    ) -> float:
+        """The mean of the brokers that take part, in points: a larger one counts as many times as it has CPU.
+
+        One that is not ready counts as was expected, if that is known: it does not show what it has yet, or does more
+        than that for some seconds.
         """
         expected = {broker: self.rest.expected[broker] for broker in unready if self.rest.expected[broker] < math.inf}
-        compared = [
-            expected.get(broker, points)
-            for (broker, points), doubt in zip(score.items(), permission.paired.tolist(), strict=True)
-            if doubt == 0
-        ]
-        return sum(compared) / max(len(compared), 1)
+        compared = permission.paired == 0
+        if not compared.any():
+            return 0.0
+        points = np.array([expected.get(broker, points) for broker, points in score.items()])[compared]
+        limit = snapshot.brokers.limit[compared, CPU]
+        return float(np.average(points, weights=limit if (limit > 0).all() else None))

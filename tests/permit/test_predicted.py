@@ -131,6 +131,53 @@ def test_which_of_both_counts_is_said():
     assert alike.unloads[0].reason == "even"
 
 
+BUSY = [bundle(number) for number in range(40, 140)]
+
+
+@pytest.mark.parametrize(
+    ("cold", "bundles", "slopes", "moved", "adds"),
+    [
+        (20, 50, learned("unknown", np.nan), 37, 0.6),
+        (20, 50, learned("class", PER_BYTE / 6), 37, 0.6),
+        (20, 100, learned("class", PER_BYTE / 3), 40, 0.5),
+        (20, 100, learned("pooled", PER_BYTE * 3), 8, 4.5),
+        (20, 100, shown(PER_BYTE / 3, PER_BYTE / 30 / 1.96), 40, 0.45),
+        (20, 100, None, 26, 1.5),
+        (20, 2, learned("unknown", np.nan), 26, 1.5),
+        (20, 0, learned("unknown", np.nan), 26, 1.5),
+        (0, 0, learned("unknown", np.nan), 39, 1.5),
+        (0.1, 100, learned("unknown", np.nan), 40, 0.375),
+        (74.8, 100, learned("unknown", np.nan), 4, 2.1),
+    ],
+    ids=[
+        "half as much again as it uses for its own traffic",
+        "others' slopes are no less",
+        "others' slopes make it higher",
+        "by much",
+        "moves showed that it is too low",
+        "a strategy without a load model goes by the source's share",
+        "a destination with little traffic costs as much as the source",
+        "and one without any",
+        "and one that does nothing",
+        "hardly any usage for much traffic is not believed",
+        "above what a line tells the source's share counts",
+    ],
+)
+def test_a_destination_uses_about_what_it_does_now(
+    cold: float, bundles: int, slopes: Slopes | None, moved: int, adds: float
+):
+    """A stronger machine with much traffic shows what traffic costs it; the first of forty bundles adds so much."""
+    busy = report(cold, {name: stats(25, 2500) for name in BUSY[:bundles]})
+    hot = report(60 if cold < 60 else 84, {name: stats(25, 2500) for name in NAMES})
+    seen = snapshot({"a:80": hot, "b:80": busy})
+
+    told = through(seen, plan(40), slopes)
+
+    assert len(told.unloads) == moved
+    reason = told.unloads[0].reason
+    assert float(reason.partition("(+")[2].partition(" ")[0] or 1.5) == pytest.approx(adds, abs=0.06)
+
+
 def test_a_source_falls_by_its_own_slope():
     """Half of its 60 points are background: four bundles take 3 points, and not the 6 of their share."""
     seen = cluster()

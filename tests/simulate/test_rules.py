@@ -301,13 +301,13 @@ def test_a_canary_moves_at_its_pace():
     ids=lambda tried: next(iter(tried)),
 )
 def test_a_rule_that_is_off_is_noticed(tried: dict[str, float]):
-    """The watcher knows of the defaults only."""
+    """The watcher knows of the defaults only; with this seed something moves as the third broker joins."""
     steady = {**SKEWED["load"][0], "name": "m", "shape": {"kind": "steady"}}
     watcher = Watcher(settled(scenario(), Settings(), {}))
     with pytest.raises(AssertionError):
         watched(
             {**SKEWED, "load": [*SKEWED["load"], steady]},
-            2,
+            3,
             watcher.look,
             {f"guardrails.{key}": value for key, value in tried.items()},
         )
