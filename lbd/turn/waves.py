@@ -85,9 +85,8 @@ class Rest:
         return replace(self, unloads=remaining) if remaining else None
 
     def not_yet(self, skips: Iterable[Skip], snapshot: Snapshot) -> tuple[Skip, ...]:
-        """These, but a destination of the waves that has too much while its CPU does not stand still is waited for."""
-        position = snapshot.brokers.index()
-        restless = {broker for broker in self.expected if not is_still(snapshot.brokers, position[broker])}
+        """These, but a destination of the waves that has too much while it is restless is waited for."""
+        restless = self.restless(snapshot)
         destination = {unload.bundle: unload.destination for unload in self.unloads}
         return tuple(
             Skip(skip.what, Reason.SETTLING, f"{skip.detail}, and still changes")
@@ -95,6 +94,11 @@ class Rest:
             else skip
             for skip in skips
         )
+
+    def restless(self, snapshot: Snapshot) -> frozenset[str]:
+        """Brokers that the waves have touched, and whose CPU does not stand still yet."""
+        position = snapshot.brokers.index()
+        return frozenset(broker for broker in self.expected if not is_still(snapshot.brokers, position[broker]))
 
     def not_shown(self, snapshot: Snapshot) -> frozenset[str]:
         """Brokers that the waves have touched, and whose live CPU does not show the effect yet.
@@ -195,10 +199,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class NextWave:
-    """The rest of a plan instead of moves of the strategy, whose counters advance as under a hold.
-
-    A source at the end of its CPU is not near the mean, whatever its score: what it still has to do does not show.
-    """
+    """The rest of a plan instead of moves of the strategy, whose counters advance as under a hold."""
 
     strategy: Strategy
     rest: Rest
@@ -214,7 +215,7 @@ class NextWave:
         scores, position = decision.facts.scores, snapshot.brokers.index()
         score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
         unready = self.rest.unready(snapshot, score)
-        at_limit = {broker for broker, points in score.items() if points >= AT_LIMIT_POINTS}
+        at_limit = snapshot.brokers.ids_where(scores >= AT_LIMIT_POINTS)
         mean = self._mean(snapshot, permission, score, unready)
         for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
             waits_for = unready.keys() & {unload.source, unload.destination}
@@ -228,14 +229,25 @@ class NextWave:
                 score[unload.source] - (points := estimate.points(unload, snapshot.brokers, scores, position)) / 2
                 < mean
             ):
-                near = Reason.NOT_NEEDED, f"{unload.source} is near the mean, {mean:.1f} points"
-                busy = Reason.SETTLING, f"{unload.source} is at the end of its CPU, which hides what else it has to do"
-                skips.append(Skip(unload.bundle, *(busy if unload.source in at_limit else near)))
+                skips.append(self._near_mean(unload, mean, at_limit, snapshot))
             else:
                 score[unload.source] -= points
                 unloads.append(unload)
                 verdicts[row] = Reason.MOVES.code
         return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)
+
+    def _near_mean(self, unload: Unload, mean: float, at_limit: Collection[str], snapshot: Snapshot) -> Skip:
+        """That a source so near the mean keeps its bundle, once that is sure.
+
+        At the end of its CPU it hides what else it has to do; and what still changes is the mean of a moment only.
+        """
+        source, near = unload.source, f"{unload.source} is near the mean, {mean:.1f} points"
+        if source in at_limit:
+            detail = f"{source} is at the end of its CPU, which hides what else it has to do"
+            return Skip(unload.bundle, Reason.SETTLING, detail)
+        if changes := self.rest.restless(snapshot) & {source, unload.destination}:
+            return Skip(unload.bundle, Reason.SETTLING, f"{near}, and {min(changes)} still changes")
+        return Skip(unload.bundle, Reason.NOT_NEEDED, near)
 
     def _mean(
         self, snapshot: Snapshot, permission: Permission, score: Mapping[str, float], unready: Collection[str]

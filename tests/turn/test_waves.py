@@ -312,6 +312,24 @@ def test_a_source_at_the_end_of_its_cpu_is_never_near_the_mean():
     assert rest.after_waiting(found.skips) == replace(rest, unloads=(move(2), move(3)))
 
 
+@pytest.mark.parametrize(
+    ("seconds", "reason", "detail"),
+    [
+        (20, Reason.NOT_NEEDED, "hot:8080 is near the mean, 50.0 points"),
+        (12, Reason.SETTLING, "hot:8080 is near the mean, 50.0 points, and cold:8080 still changes"),
+    ],
+    ids=["it stands still", "it still changes"],
+)
+def test_near_the_mean_of_a_moment_a_source_keeps_nothing_for_good(seconds: float, reason: Reason, detail: str):
+    """A destination that connects clients has more than it will have, and lifts the mean."""
+    seen = shown(snapshot(two(52, 48)), seconds, 20)
+    rest = replace(REST, unloads=(move(1),), expected={HOT: 70.0, COLD: 45.0})
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(
+        seen, first_averages(seen), permission(seen), Memory()
+    )
+    assert (found.unloads, found.skips) == ((), (Skip(bundle(1), reason, detail),))
+
+
 @pytest.mark.parametrize(("limit", "moves"), [(100.0, 2), (300.0, 3)], ids=["like machines", "three times the CPU"])
 def test_a_larger_broker_counts_for_more_in_the_mean(limit: float, moves: int):
     """A source of 60 points beside one of 30 is not near the level if that one has room for both."""
