@@ -64,12 +64,19 @@ CAPS = frozenset(
 """Caps that leave room again later, whatever the cluster looks like then."""
 
 
-def memory_after(before: Memory, decision: Decision, permitted: Permitted, canary: CanaryHold = NOTHING_HELD) -> Memory:
+def memory_after(
+    before: Memory,
+    decision: Decision,
+    permitted: Permitted,
+    canary: CanaryHold = NOTHING_HELD,
+    rest: Rest | None = None,
+) -> Memory:
     """What the strategy remembers; of a pair that got nothing because of a cap or a canary, the counters ``before``.
 
     Firing clears a pair's counters. If pairs that share a cap then waited for eight samples again, they would be served
     one after the other, hours late; so their counters stand one below the limit, as under a hold. A counter that the
-    strategy has for all brokers is kept where none of them got anything. A broker that nothing moves off has not given.
+    strategy has for all brokers is kept where none of them got anything. A broker that nothing moves off has not given;
+    one whose bundles go in later waves, the ``rest`` of the plan, has.
     """
     hits = dict(decision.memory.hits)
     kept_back = {skip.what for skip in permitted.skips if skip.reason in CAPS}
@@ -81,7 +88,8 @@ def memory_after(before: Memory, decision: Decision, permitted: Permitted, canar
     for pair in fired:
         if pair.source in capped:
             hits |= _known(before.hits, pair, alone=pair.pool not in moving)
-    return replace(decision.memory, hits=hits, unloaded_at=_last_gave_at(before, decision.memory, served))
+    gives = served | {unload.source for unload in (rest.unloads if rest is not None else ())}
+    return replace(decision.memory, hits=hits, unloaded_at=_last_gave_at(before, decision.memory, gives))
 
 
 def _known(before: Mapping[str, Hits], pair: Pair, *, alone: bool) -> dict[str, Hits]:
@@ -90,9 +98,9 @@ def _known(before: Mapping[str, Hits], pair: Pair, *, alone: bool) -> dict[str, 
     return {key: before[key] for key in keys if key in before}
 
 
-def _last_gave_at(before: Memory, after: Memory, served: Collection[str]) -> dict[str, float]:
+def _last_gave_at(before: Memory, after: Memory, gives: Collection[str]) -> dict[str, float]:
     """When brokers last gave; for brokers that give nothing now the time before the turn."""
-    own = {counter: at for counter, at in after.unloaded_at.items() if counter_broker(counter) in served}
+    own = {counter: at for counter, at in after.unloaded_at.items() if counter_broker(counter) in gives}
     return {**{key: at for key, at in before.unloaded_at.items() if key in after.unloaded_at}, **own}
 
 
@@ -263,7 +271,8 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     permitted = replace(permitted, skips=(*refused, *after_warm_up))
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads
-    memory = _memory(parts, assessment, permission, decision, permitted, canary)
+    remaining = rest if hold is not None else _rest(parts, snapshot, decision, permitted, ledger, rest, used, cold)
+    memory = _memory(parts, assessment, permission, decision, permitted, canary, remaining)
     _save(parts, assessment, decision, to_send, ledger, memory)
     parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, snapshot), ledger.accepts)
@@ -288,7 +297,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         slopes=permission.slopes,
         blocked=_blocked(parts, assessment, decision, ledger.budget, permission, canary),
         canary=canary,
-        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, ledger, rest, used, cold),
+        rest=remaining,
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
         dear_kinds=dear_kinds(observation.system_topics, parts.topic_costs),
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
@@ -345,12 +354,13 @@ def _memory(
     decision: Decision,
     permitted: Permitted,
     canary: CanaryHold,
+    rest: Rest | None,
 ) -> Memory:
     """The strategy's memory after the turn; while a plan waits for approval, the memory as under a hold."""
     if parts.approval and permission.hold is None:
         held = replace(permission, hold=Reason.APPROVAL_REQUIRED)
         return parts.strategy(assessment.snapshot, assessment.averages, held, assessment.turn_memory.memory).memory
-    return memory_after(assessment.before.memory, decision, permitted, canary)
+    return memory_after(assessment.before.memory, decision, permitted, canary, rest)
 
 
 def _save(

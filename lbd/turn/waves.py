@@ -48,6 +48,9 @@ wrong, the rest of the plan is, too. With 10 points for it, unlike machines took
 WAIT_SECONDS = 75.0
 """A wave waits no longer until live CPU shows the wave before: the minute of a report, and a turn. It gets old."""
 
+PAUSE_SECONDS = 9.0
+"""Two turns of 5 s, or one of 10 s: a source that gave closes topics and has clients go for so long."""
+
 WARM_UP_SECONDS = 120.0
 """So long a cold broker may have more than predicted after a wave: with 0.4 core a minute (docs/comparison.md)."""
 
@@ -103,10 +106,12 @@ class Rest:
     def not_shown(self, snapshot: Snapshot) -> frozenset[str]:
         """Brokers that the waves have touched, and whose live CPU does not show the effect yet.
 
-        A source that was at the end of its CPU is not waited for: any score is as expected, and it answers late.
+        A source that was at the end of its CPU is not waited for, once it has had a pause: any score is as expected,
+        and it answers late.
         """
-        expected = {broker for broker, points in self.expected.items() if points < math.inf}
-        return frozenset(expected - snapshot.brokers.ids_where(snapshot.brokers.shows_live))
+        paused = snapshot.taken_at - self.began_at >= PAUSE_SECONDS
+        waited_for = {broker for broker, points in self.expected.items() if points < math.inf or not paused}
+        return frozenset(waited_for - snapshot.brokers.ids_where(snapshot.brokers.shows_live))
 
     def above(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Touched brokers whose live CPU shows more points than were expected, each with both numbers."""
@@ -205,7 +210,10 @@ class NextWave:
     rest: Rest
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
-        """The moves that can still be made and bring their source closer to the mean, of the highest source first."""
+        """The moves that can still be made and bring their source closer to the mean, of the highest source first.
+
+        Sources at the end of their CPU are equally high.
+        """
         held = replace(permission, hold=Reason.MOVES_UNFINISHED)
         decision = self.strategy(snapshot, averages, held, memory)
         verdicts, unloads, skips = decision.verdicts.copy(), [], []
@@ -217,7 +225,7 @@ class NextWave:
         unready = self.rest.unready(snapshot, score)
         at_limit = snapshot.brokers.ids_where(scores >= AT_LIMIT_POINTS)
         mean = self._mean(snapshot, permission, score, unready)
-        for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
+        for unload in sorted(self.rest.unloads, key=lambda one: -min(score.get(one.source, 0.0), AT_LIMIT_POINTS)):
             waits_for = unready.keys() & {unload.source, unload.destination}
             if waits_for:
                 skips.append(Skip(unload.bundle, Reason.SETTLING, unready[min(waits_for)]))

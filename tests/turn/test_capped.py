@@ -14,6 +14,7 @@ from lbd.model import CLUSTER, Decision, Hits, Memory, Skip, Unload
 from lbd.permit.limits import Permitted
 from lbd.reason import Group, Reason
 from lbd.turn.turn import CAPS, memory_after
+from lbd.turn.waves import Rest
 from tests.builders import TAKEN_AT, first_averages, permission, snapshot
 from tests.turn.records import COLD, HOT, record, two
 
@@ -123,6 +124,14 @@ def test_a_strategy_that_counts_for_all_brokers(
     decision = transfers()
     found = memory_after(COUNTED, decision, answer(decision, *reasons))
     assert (found.hits, found.unloaded_at) == (hits, {**BEFORE_THAT, **gave})
+
+
+def test_who_gives_in_a_later_wave_has_given():
+    """What the plan leaves there needs no new hits either."""
+    decision = transfers()
+    rest = Rest("p", decision.unloads[:1], {}, 1, TAKEN_AT, 10.0)
+    found = memory_after(COUNTED, decision, answer(decision, Reason.TURN_TRAFFIC), rest=rest)
+    assert found.unloaded_at == {**BEFORE_THAT, HOT: TAKEN_AT}
 
 
 def test_who_never_gave_has_not_given_now():

@@ -182,12 +182,13 @@ def test_a_broker_that_warms_up_excuses_nothing_else(
 
 
 def test_a_source_of_which_nothing_could_be_expected_ends_no_plan():
-    """It was at the end of its CPU when the plan was made, and answers late: the wave goes without that."""
+    """It was at the end of its CPU when the plan was made, and answers late: after a pause the wave goes without."""
     rest = replace(REST, expected={**REST.expected, HOT: np.inf})
     seen = shown(snapshot(two(99, 30)), 20, np.nan)
     assert rest.contradiction(None, landed(), seen, points(seen)) == rest.waits(seen, points(seen)) == ""
     wave = NextWave(build(AvgShedderSettings(), Weights()), rest)
     assert wave(seen, first_averages(seen), permission(seen), Memory()).unloads == rest.unloads
+    assert replace(rest, began_at=TAKEN_AT - 5).waits(seen, points(seen)).endswith("does not show hot:8080 yet")
     hidden = shown(snapshot(two(99, 30)), np.nan, np.nan)
     assert wave(hidden, first_averages(hidden), permission(hidden), Memory()).skips[0].reason is Reason.SETTLING
 
@@ -274,6 +275,19 @@ def test_the_highest_source_gives_first_and_who_is_not_shown_waits():
     )
     assert [unload.source for unload in found.unloads] == ["b:8080", "a:8080"]
     assert found.skips == (Skip(bundle(2), Reason.SETTLING, "live CPU does not show c:8080 yet"),)
+
+
+def test_sources_at_the_end_of_their_cpu_go_in_the_order_of_the_plan():
+    """Which of 93 and 99 points has more to do is not known: the largest bundle, which comes first, must not wait."""
+    names = "a:8080", "b:8080"
+    others = {name: {bundle(20 + 10 * at + one): stats(500) for one in range(7)} for at, name in enumerate(names)}
+    reports = {name: report(99 - 6 * at, {bundle(at): stats(500), **others[name]}) for at, name in enumerate(names)}
+    seen = shown(snapshot({**reports, COLD: report(10, {bundle(9): stats(1)})}), 20, 20, 20)
+    rest = Rest("p", (move(1, "b:8080"), move(0, "a:8080")), {}, 1, TAKEN_AT - 15, 10.0)
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(
+        seen, first_averages(seen), permission(seen), Memory()
+    )
+    assert [unload.source for unload in found.unloads] == ["b:8080", "a:8080"]
 
 
 @pytest.mark.parametrize(("hot", "moves"), [(80.0, 2), (62.0, 1), (50.0, 0)])
