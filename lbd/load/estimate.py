@@ -154,12 +154,16 @@ def points(unload: Unload, brokers: Brokers, scores: FloatArray, position: Mappi
     ``scores`` is float64 (B,) in points, ``position`` where each broker stands in it.
     """
     source = position[unload.source]
-    rates = brokers.rates[source]
+    moved = share(unload, brokers, source)
+    return float(scores[source]) * min(moved, 1.0) if math.isfinite(moved) else math.inf
+
+
+def share(unload: Unload, brokers: Brokers, broker: int) -> float:
+    """What the unload carries over what a broker does, by messages or bytes, whichever is more; inf over nothing."""
+    rates = brokers.rates[broker]
     messages, volume = float(rates[0] + rates[1]), float(rates[2] + rates[3])
     shares = [moved / total for moved, total in ((unload.msg_rate, messages), (unload.throughput, volume)) if total > 0]
-    share = max(shares, default=math.inf)
-    score = float(scores[source])
-    return score * min(share, 1.0) if math.isfinite(share) else math.inf
+    return max(shares, default=math.inf)
 
 
 def smallest_gap(hot: tuple[float, float], cold: tuple[float, float]) -> float:

@@ -109,7 +109,9 @@ class Predictor:
         if slope is not None and known.sources[self._position[unload.destination or ""]] in OWN:
             return _near(predicted, Rise(max(slope, share), share, slope))
         own_usage = float(np.clip(self._by_own_usage(unload, predicted), LEAST_OF_SHARE * share, share))
-        usual = _near(predicted, Rise(share, share, own_usage, OWN_USAGE))
+        usual = Rise(share, share, slope)
+        if own_usage < share:
+            usual = _near(predicted, Rise(share, share, own_usage, OWN_USAGE))
         safe = usual if slope is None or slope < usual.points else Rise(slope, share, slope)
         moves = self._by_moves(unload, safe.points)
         return safe if moves is None else _near(predicted, Rise(max(moves, safe.points), share, moves, MOVES))
@@ -127,7 +129,7 @@ class Predictor:
 
         A destination with little traffic gets many points; one of which the points are not known, infinitely many.
         """
-        added = self._added(unload, self._position[unload.destination or ""])
+        added = estimate.share(unload, self._brokers, self._position[unload.destination or ""])
         return OWN_USAGE_MARGIN * predicted * added if predicted > 0 else math.inf
 
     def _by_slope(self, unload: Unload) -> float | None:
@@ -170,13 +172,7 @@ class Predictor:
 
     def _share(self, unload: Unload) -> float:
         """The share of its source's traffic that moves; at most 1."""
-        return min(self._added(unload, self._position[unload.source]), 1.0)
-
-    def _added(self, unload: Unload, broker: int) -> float:
-        """What moves over what a broker carries, by messages or bytes, whichever is more; infinite over nothing."""
-        rates = self._brokers.rates[broker]
-        totals = ((unload.msg_rate, float(rates[:2].sum())), (unload.throughput, float(rates[2:].sum())))
-        return max((moved / total for moved, total in totals if total > 0), default=math.inf)
+        return min(estimate.share(unload, self._brokers, self._position[unload.source]), 1.0)
 
 
 # --- traffic that has moved since brokers counted theirs

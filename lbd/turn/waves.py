@@ -127,9 +127,8 @@ class Rest:
 
         On real brokers of 0.4 core that takes half a minute.
         """
-        position = snapshot.brokers.index()
-        above = self.above(snapshot, scores).items()
-        return {broker: points for broker, points in above if not is_still(snapshot.brokers, position[broker])}
+        restless = self.restless(snapshot)
+        return {broker: points for broker, points in self.above(snapshot, scores).items() if broker in restless}
 
     def warms_up(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Those above that were cold and are still in time."""
@@ -152,10 +151,10 @@ class Rest:
         """Brokers that the waves have touched and that no further move may touch yet, each with why."""
         hidden = {broker: f"live CPU does not show {broker} yet" for broker in sorted(self.not_shown(snapshot))}
         changing, cold = self.changing(snapshot, scores), self.warms_up(snapshot, scores)
-        restless = {broker: f"{broker} has {points}, and still changes" for broker, points in changing.items()}
+        high = {broker: f"{broker} has {points}, and still changes" for broker, points in changing.items()}
         busy = {broker: f"{broker} warms up ({points})" for broker, points in cold.items()}
         room = self.has_room(snapshot, scores)
-        waits = {**hidden, **restless, **busy}
+        waits = {**hidden, **high, **busy}
         return {broker: why for broker, why in waits.items() if broker not in room}
 
     def waits(self, snapshot: Snapshot, scores: Mapping[str, float]) -> str:

@@ -51,12 +51,16 @@ def plan(count: int) -> list[Unload]:
     return [Unload(NAMES[number], "a:80", "b:80", 50, EACH, "even") for number in range(count)]
 
 
-def through(seen: Snapshot, moves: list[Unload], slopes: Slopes | None, limit: float = 85) -> Permitted:
+def ledger(seen: Snapshot, moves: list[Unload], slopes: Slopes | None, limit: float = 85) -> Ledger:
     rails = Guardrails(max_traffic_per_turn=1, max_unloads_per_turn=40, max_destination_score=limit)
     rails = rails.model_copy(update={name: 0 for name in Guardrails.model_fields if name.endswith(("_hour", "_day"))})
     known = Policies(Isolation(), Groups(frozenset({"t/n"})), seen.brokers.ids)
     found = scores(seen.brokers, Weights())
-    return permit(moves, Ledger(seen, found, known, rails, moves, permission=permission(seen, slopes=slopes)))
+    return Ledger(seen, found, known, rails, moves, permission=permission(seen, slopes=slopes))
+
+
+def through(seen: Snapshot, moves: list[Unload], slopes: Slopes | None, limit: float = 85) -> Permitted:
+    return permit(moves, ledger(seen, moves, slopes, limit))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,9 @@ def test_which_of_both_counts_is_said():
         "b:80 would reach 60.5 (+4.5 by what traffic costs it; by its source's share +1.5), a:80 has 60.0"
     )
     assert alike.unloads[0].reason == "even"
+    assert through(cluster(), plan(1), learned("class", PER_BYTE / 3)).unloads[0].reason == (
+        "even; b:80 (+1.5 by its source's share; by what traffic costs it +0.5)"
+    )
 
 
 BUSY = [bundle(number) for number in range(40, 140)]
@@ -171,11 +178,8 @@ def test_a_destination_uses_about_what_it_does_now(
     hot = report(60 if cold < 60 else 84, {name: stats(25, 2500) for name in NAMES})
     seen = snapshot({"a:80": hot, "b:80": busy})
 
-    told = through(seen, plan(40), slopes)
-
-    assert len(told.unloads) == moved
-    reason = told.unloads[0].reason
-    assert float(reason.partition("(+")[2].partition(" ")[0] or 1.5) == pytest.approx(adds, abs=0.06)
+    assert len(through(seen, plan(40), slopes).unloads) == moved
+    assert ledger(seen, plan(40), slopes).rise(plan(1)[0]) == pytest.approx(adds)
 
 
 def test_a_source_falls_by_its_own_slope():
