@@ -41,10 +41,14 @@ class IntentLog(Protocol):
     def confirm(self, move: str, again: bool) -> None: ...
 
 
-class Accepts(Protocol):
-    """Whether a bundle may stay on the broker where it landed instead; its load counts there then."""
+class Limits(Protocol):
+    """The limits of a plan (:class:`~lbd.permit.limits.Ledger`): questions change nothing, ``take…`` counts, once.
 
-    def __call__(self, unload: Unload, owner: str) -> bool: ...
+    The executor calls them under one lock.
+    """
+
+    def may_stay(self, unload: Unload, owner: str) -> bool: ...
+    def take_landing(self, unload: Unload, owner: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class DryRun:
         """Nothing: no request was sent."""
         return FinishedMoves()
 
-    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
+    def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
         """Drop the plan."""
 
     def settled(self) -> None:
@@ -158,7 +162,7 @@ class _PlanRun:
     """One plan under way. ``stop`` is why its other moves do not begin any more, None while they may."""
 
     orders: Orders
-    accepts: Accepts
+    limits: Limits
     permits: threading.Semaphore
     misses: Counter[str] = field(default_factory=Counter)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -191,7 +195,7 @@ class Executor:
     ) -> None:
         self._journal, self._now, self._on_end = journal, now, on_end
         self._changed = threading.Condition()
-        self._accepting = threading.Lock()
+        self._limiting = threading.Lock()
         self._inherited = dict(journal.open)
         self._foreign: list[Unload] = list(self._inherited.values())
         self._unfinished: list[Unload] = []
@@ -231,11 +235,11 @@ class Executor:
         with self._changed:
             self._touched |= touched_brokers((unload,))
 
-    def start(self, plan: Sequence[Unload], accepts: Accepts, orders: Orders) -> None:
+    def start(self, plan: Sequence[Unload], limits: Limits, orders: Orders) -> None:
         """Start a plan and return at once."""
         if not plan:
             return
-        run = _PlanRun(orders, accepts, threading.Semaphore(orders.pace.at_once))
+        run = _PlanRun(orders, limits, threading.Semaphore(orders.pace.at_once))
         with self._changed:
             self._runs = [*self._runs, run] if self._unfinished else [run]
             self._unfinished.extend(plan)
@@ -344,16 +348,31 @@ class Executor:
         return Skip(unload.bundle, Reason.ROUND_STOPPED, why)
 
     def _move(self, run: _PlanRun, unload: Unload) -> Outcome | Skip:
-        """The second attempt starts at the broker where the first one ended: only the owner can unload the bundle."""
+        """Try once, and once more if it is worth it; where the bundle landed instead is counted once, at the end.
+
+        What stays is counted under the lock under which it was asked: no other lane fills the broker in between.
+        """
         outcome = self._attempt(run, unload, 1)
-        if run.stop or isinstance(outcome, Skip) or not self._worth_another(run, outcome):
+        if isinstance(outcome, Skip):
             return outcome
+        with self._limiting:
+            is_final = run.stop is not None or not self._worth_another(run, outcome)
+            if is_final:
+                self._take_landing(run, outcome)
+        return outcome if is_final else self._again(run, unload, outcome)
+
+    def _again(self, run: _PlanRun, unload: Unload, first: Outcome) -> Outcome:
+        """The second attempt starts at the broker where the first one ended: only the owner can unload the bundle."""
+        outcome = first
         try:
-            again = self._attempt(run, replace(unload, source=outcome.owner or unload.source), 2)
+            again = self._attempt(run, replace(unload, source=first.owner or unload.source), 2)
         except Exception as error:  # noqa: BLE001 - see _safely; the first attempt's outcome is reported
             self._give_up(run, unload, error)
-            return outcome
-        return outcome if isinstance(again, Skip) else replace(again, unload=unload)
+        else:
+            outcome = first if isinstance(again, Skip) else replace(again, unload=unload)
+        with self._limiting:
+            self._take_landing(run, outcome)
+        return outcome
 
     def _attempt(self, run: _PlanRun, unload: Unload, attempt: int) -> Outcome | Skip:
         with self._claim(*run.orders.pace.keys(unload)):
@@ -392,12 +411,12 @@ class Executor:
     def _fenced(self, run: _PlanRun, ready: ReadyMove, move: str) -> ReadyMove:
         """The move with its fence: another leader, a hold, or too much time since its checks stops its requests."""
 
-        def accepts(broker: str) -> bool:
-            with self._accepting:
-                return run.accepts(ready.move, broker)
+        def may_stay(broker: str) -> bool:
+            with self._limiting:
+                return run.limits.may_stay(ready.move, broker)
 
         fence = Fence(ready.checked_at, leads=partial(self._journal.confirm, move), held=run.orders.held)
-        return replace(ready, fence=fence, accepts=accepts)
+        return replace(ready, fence=fence, may_stay=may_stay)
 
     def _conclude(self, move: str, outcome: Outcome) -> bool:
         """Write the outcome; False if that failed. The turn reports the outcome in either case."""
@@ -462,14 +481,20 @@ class Executor:
             self._amended.append(amended)
         self._on_end(amended)
 
-    def _worth_another(self, run: _PlanRun, outcome: Outcome) -> bool:
+    @staticmethod
+    def _take_landing(run: _PlanRun, outcome: Outcome) -> None:
+        """Count a bundle where it landed instead; call it once for a move, under the lock."""
+        if outcome.result is Result.ELSEWHERE and outcome.owner is not None:
+            run.limits.take_landing(outcome.unload, outcome.owner)
+
+    @staticmethod
+    def _worth_another(run: _PlanRun, outcome: Outcome) -> bool:
         """Whether to try again: the bundle came back to its source, or landed where it must not stay."""
         if outcome.result is Result.FAILED:
             return outcome.confirmed
         if outcome.result is not Result.ELSEWHERE or outcome.owner is None:
             return False
-        with self._accepting:
-            return not run.accepts(outcome.unload, outcome.owner)
+        return not run.limits.may_stay(outcome.unload, outcome.owner)
 
     @staticmethod
     def _count(run: _PlanRun, unload: Unload, outcome: Outcome | Skip) -> None:

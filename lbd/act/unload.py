@@ -61,8 +61,8 @@ class ReadyMove:
     """A move that may be sent now: the leader to send it to, and whether that version knows destinations.
 
     ``transferred``: brokers hand the bundle over themselves, so that no leader notes anything, and no lookup helps.
-    ``checked_at`` is when its checks began, by the boot clock; ``planned``: by this very process. ``accepts``: whether
-    another broker may have the bundle instead.
+    ``checked_at`` is when its checks began, by the boot clock; ``planned``: by this very process. ``may_stay``: whether
+    another broker may have the bundle instead; asking changes nothing.
     """
 
     move: Unload
@@ -72,7 +72,7 @@ class ReadyMove:
     checked_at: float | None = None
     planned: bool = True
     fence: Fence | None = None
-    accepts: Callable[[str], bool] = lambda _: False
+    may_stay: Callable[[str], bool] = lambda _: False
 
     @property
     def destination(self) -> str | None:
@@ -388,7 +388,7 @@ class Unloader:
             allowed = self._missing(move, planned=not back and flight.ready.planned) is None
         except LbdError:
             return False
-        return allowed and (back or flight.ready.accepts(broker))
+        return allowed and (back or flight.ready.may_stay(broker))
 
     def _give_back(self, flight: _Flight, failure: AdminError) -> str | None:
         """Place the bundle on its source again, since the destination did not take it; returns the owner.

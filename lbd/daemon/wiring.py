@@ -41,7 +41,7 @@ from lbd.turn.strategy_config import parts_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lbd.act.executor import Accepts
+    from lbd.act.executor import Limits
     from lbd.clock import Timebase
     from lbd.config import Settings
     from lbd.daemon.election import Role
@@ -64,9 +64,9 @@ class Acting:
         """What ended since the last turn."""
         return self.executor.collect()
 
-    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
+    def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
         """Begin; returns at once."""
-        self.executor.start(plan, accepts, self.orders)
+        self.executor.start(plan, limits, self.orders)
 
     def settled(self) -> None:
         """The brokers touched are on disk as such."""
@@ -98,9 +98,9 @@ class Observing(DryRun):
     def __init__(self) -> None:
         self._told: set[str] = set()
 
-    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
+    def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
         """Remember whom it was said of."""
-        del accepts
+        del limits
         self._told |= {unload.source for unload in plan}
 
     def forget_calm(self, record: TurnResult) -> None:

@@ -674,21 +674,22 @@ class Draining:
             request_id = self._requested.pop(broker, None)
             last = self.works.drains.get(broker)
             cut_short = last is None or last.ended_at is None or last.begun_at < drain.since
-            if request_id is None and not cut_short and not self._looks_again(broker, last, tools):
-                continue
+            if request_id is None and not cut_short:
+                if not self._may_look_again(broker, last):
+                    continue
+                self._looked[broker] = self._now()
+                if broker not in tools.admin.active_brokers() or tools.admin.silent_since(broker) is not None:
+                    continue
             request = last.request if last is not None and last.ended_at is None else ""
             job = Job("drain", broker, request_id or request, self._now(), drain, ordered=request_id is not None)
             job.carried = carried_then(drain)
             return job
         return None
 
-    def _looks_again(self, broker: str, last: Work | None, tools: Tools) -> bool:
-        now, ended_at = self._now(), last.ended_at or 0.0 if last is not None else 0.0
-        due = ended_at + AGAIN_SECONDS, self._looked.get(broker, 0.0) + LOOK_AGAIN_SECONDS
-        if now < max(due):
-            return False
-        self._looked[broker] = now
-        return broker in tools.admin.active_brokers() and tools.admin.silent_since(broker) is None
+    def _may_look_again(self, broker: str, last: Work | None) -> bool:
+        """Whether it is time to look for what Pulsar has placed on a drained broker since."""
+        ended_at = last.ended_at or 0.0 if last is not None else 0.0
+        return self._now() >= max(ended_at + AGAIN_SECONDS, self._looked.get(broker, 0.0) + LOOK_AGAIN_SECONDS)
 
     def _step(self, job: Job, tools: Tools) -> None:
         if job.kind == "drain" and job.broker not in self.in_force():
@@ -777,7 +778,7 @@ class Draining:
         orders = drain_orders(job, tools.paced(look), tools, partial(self._ordered, job))
         moves = with_clients(part, look.observation.snapshot)
         plan = [replace(move, reason=job.reason, order=job.kind) for move in moves]
-        self._executor.start(plan, look.accepts, orders)
+        self._executor.start(plan, look.limits, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = self._fill = None

@@ -35,7 +35,7 @@ from lbd.turn.holds import current_holds, with_members
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lbd.act.executor import Accepts
+    from lbd.act.executor import Limits
     from lbd.model import FloatArray, Snapshot
     from lbd.observe.observer import Observation
     from lbd.permit.budget import Sent
@@ -271,7 +271,7 @@ class DrainView:
     before: Mapping[str, float]
     after: Mapping[str, float]
     carried: Carried
-    accepts: Accepts
+    limits: Limits
     by_name: bool
     owned: tuple[str, ...] = ()
     alone: tuple[Skip, ...] = ()
@@ -325,7 +325,7 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
         before,
         {broker: ledger.predicted(broker) for broker in others},
         carried,
-        ledger.accepts,
+        ledger,
         judge.by_name,
         owned,
         alone,
@@ -373,7 +373,7 @@ def plan_fill_now(
         before,
         {one: expected.get(one, score) for one, score in before.items()},
         carried_by(judge.snapshot, judge.scores, broker, 0),
-        ledger.accepts,
+        ledger,
         judge.by_name,
         shown_in_seconds=0.0 if override else unshown.wait_seconds(broker),
     )

@@ -48,6 +48,7 @@ whose load does not leave with bundles, nine tenths may stay, and that has to sh
 class Ledger:
     """Predicted scores and used-up caps of one turn, advanced by each unload that is let through.
 
+    Questions change nothing (:meth:`refusal`, :meth:`may_stay`); what happens is counted once, by a ``take`` method.
     ``sent`` is what was sent within the last day, ``unshown`` float64 (B,) the points of moves that reports do not show
     yet. What ``permission`` forbids is refused whatever a strategy answers, and so is a destination whose report it
     doubts. Limits with a reason in ``ignored`` are counted and not held. ``budget`` is that of hours and days.
@@ -80,7 +81,7 @@ class Ledger:
         self._permission, self._ignored = permission, ignored
         self.budget = Budget(snapshot, sent, guardrails, ignored)
         self._trips = Trips(sent, snapshot.taken_at, guardrails)
-        self._taken: set[str] = set()
+        self._taken: dict[str, Unload] = {}
         rates = snapshot.brokers.rates
         totals = np.where((rates > 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0).sum(axis=0)
         self._messages_left = float(totals[0] + totals[1]) * guardrails.max_traffic_per_turn
@@ -98,29 +99,39 @@ class Ledger:
             or self.budget.refusal(unload)
         )
 
-    def accepts(self, unload: Unload, owner: str) -> bool:
-        """Whether a bundle that landed on ``owner`` instead may stay there; its load counts there then."""
-        moved = Unload(unload.bundle, unload.source, owner, unload.msg_rate, unload.throughput)
-        planned = unload.bundle in self._taken
-        if planned:
-            self._spread.undo(unload)
-        stays = not (self._no_destination(moved) or self._too_much_load(moved))
-        if stays:
-            self._predicted[self._position[owner]] += self._rise(moved).points
-        if stays or planned:
-            self._spread.take(moved if stays else unload)
-        return stays
+    def may_stay(self, unload: Unload, owner: str) -> bool:
+        """Whether a bundle that this unload would bring to ``owner`` instead may stay there. Changes nothing."""
+        landed = self._landed(unload, owner)
+        return not (self._no_destination(landed, self._counted_at(unload)) or self._too_much_load(landed))
+
+    def take_landing(self, unload: Unload, owner: str) -> None:
+        """Count a bundle that landed on ``owner`` instead, once; its destination keeps the load that was planned."""
+        if owner in self._position:
+            self._take_load(self._landed(unload, owner))
+        self._spread.take(replace(unload, source=self._counted_at(unload), destination=owner))
 
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""
-        destination = self._position[unload.destination or ""]
-        self._predicted[destination] += self._rise(unload).points
-        self._topics[destination] += self._bundle_topics.get(unload.bundle, 0)
+        self._take_load(unload)
         self._spread.take(unload)
         self._messages_left -= unload.msg_rate
         self._bytes_left -= unload.throughput
-        self._taken.add(unload.bundle)
+        self._taken[unload.bundle] = unload
         self.budget.take(unload)
+
+    def _take_load(self, unload: Unload) -> None:
+        destination = self._position[unload.destination or ""]
+        self._predicted[destination] += self._rise(unload).points
+        self._topics[destination] += self._bundle_topics.get(unload.bundle, 0)
+
+    def _landed(self, unload: Unload, owner: str) -> Unload:
+        """The move that happened: from the planned source, where a retry begins elsewhere, to the owner."""
+        return replace(self._taken.get(unload.bundle, unload), destination=owner)
+
+    def _counted_at(self, unload: Unload) -> str:
+        """Where its group counts the bundle: at the destination once the unload was counted, else at the source."""
+        planned = self._taken.get(unload.bundle)
+        return unload.source if planned is None else planned.destination or ""
 
     def predicted(self, broker: str) -> float:
         """The score of a broker, in points, once all that was counted has landed there."""
@@ -180,14 +191,15 @@ class Ledger:
         reason = self._policies.unmovable(bundle_namespace(unload.bundle))
         return Skip(unload.bundle, *reason) if reason is not None else None
 
-    def _no_destination(self, unload: Unload) -> Skip | None:
-        destination = unload.destination
+    def _no_destination(self, unload: Unload, counted_at: str | None = None) -> Skip | None:
+        """Why the destination cannot have the bundle, which its group counts at ``counted_at``, else at its source."""
+        destination, leaves = unload.destination, unload if counted_at is None else replace(unload, source=counted_at)
         if destination is None or destination not in self._position or destination == unload.source:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
         doubt = int(self._permission.paired[self._position[destination]]) if self._permission is not None else 0
         if doubt:
             return Skip(unload.bundle, *_left_out(destination, Reason.of(doubt)))
-        policy = self._policies.forbids(bundle_namespace(unload.bundle), destination) or self._spread.refusal(unload)
+        policy = self._policies.forbids(bundle_namespace(unload.bundle), destination) or self._spread.refusal(leaves)
         if policy is not None:
             return Skip(unload.bundle, *policy)
         topics = int(self._topics[self._position[destination]]) + self._bundle_topics.get(unload.bundle, 0)

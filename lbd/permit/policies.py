@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -381,10 +381,6 @@ class GroupSpread:
         if counted is not None and unload.destination is not None:
             counted[unload.source][namespace] -= 1
             counted[unload.destination][namespace] += 1
-
-    def undo(self, unload: Unload) -> None:
-        """Take a counted move back."""
-        self.take(replace(unload, source=unload.destination or "", destination=unload.source))
 
     def _uncounted(self, namespace: str) -> str | None:
         """A broker may have more of a group than is known: without domains this does not exclude another broker."""

@@ -60,7 +60,7 @@ from lbd.turn.turn import turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from lbd.act.executor import Accepts
+    from lbd.act.executor import Limits
     from lbd.config import Settings
     from lbd.model import ProcessCpu, Snapshot
     from lbd.permit.budget import Sent
@@ -206,9 +206,9 @@ class Moving:
         """What was touched so far has been noted; what is under way is told again."""
         self._touched.clear()
 
-    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
+    def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
         """One in flight for each source, ``spacing_seconds`` between two of them, ``at_once`` in all."""
-        del accepts
+        del limits
         free, lanes = [self._now()] * self._pace.at_once, dict[str, float]()
         for unload in plan:
             requested_at = max(heapq.heappop(free), lanes.get(unload.source, 0.0))

@@ -68,9 +68,14 @@ class Learning:
     def known(self, snapshot: Snapshot) -> Slopes | None:
         """The slopes of this round's brokers, by the rounds so far."""
         self._notice(snapshot)
-        if self._due(self._gathering.sizes(), snapshot.taken_at):
+        sizes, now = self._gathering.sizes(), snapshot.taken_at
+        has_settled = now >= self._changed_at + SAMPLES_SECONDS
+        if has_settled or self._is_due(sizes, now):
+            self._fitted, self._fitted_at = (tuple(sizes), sum(sizes.values())), now
             with np.errstate(all="ignore"):  # absurd numbers of a report must not end a turn
                 self._model = fit(self._gathering.samples(), self.settings)
+        if has_settled:
+            self._changed_at = inf
         current = slopes(self._model, snapshot, self._usual(snapshot))
         return current and replace(current, effect=self._effects(snapshot.brokers.ids, current))
 
@@ -124,18 +129,12 @@ class Learning:
         """Use other settings from the next fit on."""
         self.settings, self._fitted = settings, ((), 0)
 
-    def _due(self, sizes: Mapping[str, int], now: float) -> bool:
+    def _is_due(self, sizes: Mapping[str, int], now: float) -> bool:
         """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
         brokers, total = tuple(sizes), sum(sizes.values())
         fitted, last = self._fitted
         is_old = not 0 <= now - self._fitted_at < HOUR_SECONDS
-        has_settled = now >= self._changed_at + SAMPLES_SECONDS
-        due = brokers != fitted or total >= MORE * max(last, 1) or total < last or is_old or has_settled
-        if due:
-            self._fitted, self._fitted_at = (brokers, total), now
-        if has_settled:
-            self._changed_at = inf
-        return due
+        return brokers != fitted or total >= MORE * max(last, 1) or total < last or is_old
 
     def _notice(self, snapshot: Snapshot) -> None:
         """Note when some broker first carried a traffic that the last fit did not know."""

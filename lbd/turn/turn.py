@@ -275,7 +275,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     memory = _memory(parts, assessment, permission, decision, permitted, canary, remaining)
     _save(parts, assessment, decision, to_send, ledger, memory)
     parts.on_plan(to_send)
-    parts.actuator.hand_over(with_clients(to_send, snapshot), ledger.accepts)
+    parts.actuator.hand_over(with_clients(to_send, snapshot), ledger)
     return TurnResult(
         observation=observation,
         decision=decision,

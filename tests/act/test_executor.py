@@ -22,12 +22,13 @@ from lbd.simulate.faults import Reply, page, refused
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
 from tests import fake_pulsar
+from tests.limits import SameForAll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lbd.act.executor import Accepts
+    from lbd.act.executor import Limits
     from lbd.act.unload import ReadyMove
     from tests.fake_pulsar import FakePulsar
 
@@ -72,18 +73,6 @@ class Diary:
         return len(self.pulsar.asked("/unload", "PUT"))
 
 
-def accepting(unload: Unload, owner: str) -> bool:
-    """Any third broker will do."""
-    del unload, owner
-    return True
-
-
-def refusing(unload: Unload, owner: str) -> bool:
-    """No third broker will do."""
-    del unload, owner
-    return False
-
-
 def unloader(pulsar: FakePulsar) -> Unloader:
     """An unloader that waits for nothing."""
     now = [0.0]
@@ -99,10 +88,10 @@ def plan(pulsar: FakePulsar, *numbers: int, source: int = 0) -> list[Unload]:
     return [Unload(BUNDLES[number], pulsar.ids[source], pulsar.ids[2], 200.0, 20_000.0) for number in numbers]
 
 
-def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], accepts: Accepts = accepting) -> FinishedMoves:
+def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], limits: Limits | None = None) -> FinishedMoves:
     """A plan, handed over and waited for."""
     executor = Executor(journal, time.time)
-    executor.start(moves, accepts, Orders(unloader(pulsar)))
+    executor.start(moves, limits or SameForAll(), Orders(unloader(pulsar)))
     assert executor.wait(10)
     return executor.collect()
 
@@ -144,7 +133,7 @@ class TestJournal:
 
 class TestRetry:
     @pytest.mark.parametrize(
-        ("thieves", "accepts", "expected"),
+        ("thieves", "may_stay", "expected"),
         [
             ([0], True, ("landed", 2)),
             ([0, 0], True, ("failed", 2)),
@@ -154,17 +143,19 @@ class TestRetry:
         ids=["came back", "came back twice", "came back, then elsewhere", "a healthy third broker"],
     )
     def test_once_more_when_it_came_back(
-        self, thieves: list[int], accepts: bool, expected: tuple[str, int], pulsar: FakePulsar
+        self, thieves: list[int], may_stay: bool, expected: tuple[str, int], pulsar: FakePulsar
     ) -> None:
         """A bundle back on its source is tried once more; one on a healthy third broker stays there."""
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[thief] for thief in thieves]
-        ended = executed(pulsar, Diary(pulsar), plan(pulsar, 0), accepting if accepts else refusing)
+        ended = executed(pulsar, Diary(pulsar), plan(pulsar, 0), SameForAll(may_stay))
         assert results(ended) == [expected]
 
     def test_once_more_when_it_must_not_stay_there(self, pulsar: FakePulsar) -> None:
         """It landed where policy or load forbid: it is moved on from where it is now, to where it was meant to go."""
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[1]]
-        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), refusing)) == [("landed", 2)]
+        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), SameForAll(may_stay_anywhere=False))) == [
+            ("landed", 2)
+        ]
         assert pulsar.owners[BUNDLES[0]] == pulsar.ids[2]
 
     @pytest.mark.parametrize(
@@ -173,13 +164,17 @@ class TestRetry:
     def test_a_refusal_is_not_tried_again(self, reply: Reply, pulsar: FakePulsar) -> None:
         """The broker said no; the next turn decides anew."""
         pulsar.fault("/unload", reply, broker=pulsar.ids[0])
-        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), refusing)) == [("failed", 1)]
+        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), SameForAll(may_stay_anywhere=False))) == [
+            ("failed", 1)
+        ]
         assert [one.broker for one in pulsar.asked("/unload")].count(pulsar.ids[0]) == 1
 
     def test_silence_is_not_tried_again(self, pulsar: FakePulsar) -> None:
         """What may have happened is judged, never repeated."""
         pulsar.fault("/unload", fake_pulsar.SILENCE, broker=pulsar.ids[0], after_acting=True)
-        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), refusing)) == [("landed", 1)]
+        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), SameForAll(may_stay_anywhere=False))) == [
+            ("landed", 1)
+        ]
         assert [one.broker for one in pulsar.asked("/unload")].count(pulsar.ids[0]) == 1
 
 
@@ -235,7 +230,7 @@ class TestStopping:
         held = threading.Event()
         executor = Executor(Diary(pulsar), time.time)
         mover = Slow(unloader(pulsar), held)
-        executor.start(plan(pulsar, 0, 1, 2), accepting, Orders(mover))
+        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Orders(mover))
         mover.begun.wait(5)
         executor.halt(Reason.PAUSED, "by ann")
         held.set()
@@ -251,7 +246,7 @@ class TestStopping:
             executor = Executor(Diary(pulsar), time.time)
             mover = Slow(unloader(pulsar), held)
             bundles = (0, 1) if reason is Reason.PAUSED else (2, 3)
-            executor.start(plan(pulsar, *bundles), accepting, Orders(mover, passes=frozenset({Reason.PAUSED})))
+            executor.start(plan(pulsar, *bundles), SameForAll(), Orders(mover, passes=frozenset({Reason.PAUSED})))
             mover.begun.wait(5)
             executor.halt(reason, "by ann")
             held.set()
@@ -301,7 +296,7 @@ class TestStopping:
 
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
-        executor.start(plan(pulsar, 0), accepting, Orders(Broken(unloader(pulsar), threading.Event())))
+        executor.start(plan(pulsar, 0), SameForAll(), Orders(Broken(unloader(pulsar), threading.Event())))
         assert executor.wait(10)
         ended = executor.collect()
         assert values(ended) == ["unknown"]
@@ -331,7 +326,7 @@ class TestStopping:
             return (Reason.PAUSED, "by ann") if past else None
 
         executor = Executor(Diary(pulsar), time.time, past.append)
-        executor.start(plan(pulsar, 0, 1, 2), accepting, Orders(unloader(pulsar), held=hold))
+        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Orders(unloader(pulsar), held=hold))
         assert executor.wait(10)
         ended = executor.collect()
         assert values(ended) == ["landed"]
@@ -346,7 +341,7 @@ class TestStopping:
             times=1,
             then=lambda: executor.halt(Reason.ROUND_STOPPED, "lbd was stopped"),
         )
-        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
         assert executor.wait(10)
         assert executor.collect().skips == (Skip(BUNDLES[0], Reason.ROUND_STOPPED, "lbd was stopped"),)
         assert (diary.lines, pulsar.asked("/unload")) == ([], [])
@@ -391,7 +386,7 @@ class TestPace:
         """Until they end, moves are unfinished; afterwards they are collected once."""
         held = threading.Event()
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(plan(pulsar, 0), accepting, Orders(Slow(unloader(pulsar), held)))
+        executor.start(plan(pulsar, 0), SameForAll(), Orders(Slow(unloader(pulsar), held)))
         assert executor.collect().unfinished == tuple(plan(pulsar, 0))
         assert not executor.wait(0)
         held.set()
@@ -406,7 +401,7 @@ class TestPace:
         """Both ends, and the source also when a bundle was tried again from where it had landed instead."""
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[1]]
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(plan(pulsar, 0), refusing, Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(may_stay_anywhere=False), Orders(unloader(pulsar)))
         assert executor.wait(10)
         assert executor.collect().touched == executor.collect().touched == {pulsar.ids[0], pulsar.ids[2]}
 
@@ -417,7 +412,7 @@ class TestPace:
             raise OSError(28, "No space left on device")
 
         executor = Executor(Diary(pulsar), time.time, full)
-        executor.start(plan(pulsar, 0, 1), accepting, Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0, 1), SameForAll(), Orders(unloader(pulsar)))
         assert executor.wait(10)
         ended = executor.collect()
         assert values(ended) == ["landed", "landed"]
@@ -427,9 +422,9 @@ class TestPace:
         """A turn hands over a plan each time, most of them empty, also while a move is under way."""
         executor = Executor(Diary(pulsar), time.time)
         go = threading.Event()
-        executor.start(plan(pulsar, 0), accepting, Orders(Slow(unloader(pulsar), go)))
+        executor.start(plan(pulsar, 0), SameForAll(), Orders(Slow(unloader(pulsar), go)))
         for _ in range(5):
-            executor.start([], accepting, Orders(unloader(pulsar)))
+            executor.start([], SameForAll(), Orders(unloader(pulsar)))
         assert len(executor._runs) == 1
         go.set()
         assert executor.wait(10)
@@ -443,7 +438,7 @@ class TestPace:
         go = threading.Event()
         mover = Slow(unloader(pulsar), go)
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(moves, accepting, Orders(mover, Pace(at_once=at_once)))
+        executor.start(moves, SameForAll(), Orders(mover, Pace(at_once=at_once)))
         time.sleep(0.3)
         go.set()
         assert executor.wait(10)
@@ -458,7 +453,7 @@ class TestPace:
         mover = Slow(unloader(pulsar), go)
         executor = Executor(Diary(pulsar), time.time)
         moves = [*plan(pulsar, 0), Unload(other, pulsar.ids[1], pulsar.ids[2], 1.0, 1.0)]
-        executor.start(moves, accepting, Orders(mover))
+        executor.start(moves, SameForAll(), Orders(mover))
         time.sleep(0.3)
         go.set()
         assert executor.wait(10)
@@ -470,10 +465,10 @@ class TestPace:
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
         began = time.monotonic()
-        executor.start(plan(pulsar, 0, 1, 2), accepting, Orders(unloader(pulsar), Pace(spacing_seconds=0.4)))
+        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Orders(unloader(pulsar), Pace(spacing_seconds=0.4)))
         assert executor.wait(10)
         assert time.monotonic() - began >= 0.8
-        executor.start(plan(pulsar, 3, 4), accepting, Orders(unloader(pulsar), Pace(spacing_seconds=60)))
+        executor.start(plan(pulsar, 3, 4), SameForAll(), Orders(unloader(pulsar), Pace(spacing_seconds=60)))
         while len(diary.lines) < 8:
             time.sleep(0.01)
         executor.halt(Reason.ROUND_STOPPED, "stop")
@@ -669,7 +664,7 @@ class TestLateActs:
         pulsar.fault("/unload", reply, broker=pulsar.ids[0])
         heard: list[Outcome | Skip] = []
         executor = Executor(Journal(tmp_path / "j", time.time), time.time, heard.append)
-        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
         assert executor.wait(10)
         assert values(executor.collect()) == ["failed"]
         pulsar.owners[BUNDLES[0]] = None if owner is None else pulsar.ids[owner]
@@ -695,7 +690,7 @@ class TestLateActs:
         pulsar.fault("/lookup/", Reply(503))
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
-        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
         assert executor.wait(10)
         pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
         assert self.amended(executor).result is Result.ELSEWHERE
@@ -707,7 +702,7 @@ class TestLateActs:
         monkeypatch.setattr(executing, "AMEND_FOR_SECONDS", 0.2)
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
         assert executor.wait(10)
         deadline = time.monotonic() + 10
         while executor._amending is not None:
@@ -720,7 +715,7 @@ class TestLateActs:
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], times=1)
         executor = Executor(Journal(tmp_path / "j", time.time), time.time)
         for _ in range(2):
-            executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+            executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
             assert executor.wait(10)
         time.sleep(0.3)
         assert [one.result.value for one in history(tmp_path / "j")] == ["failed", "landed"]
@@ -757,7 +752,7 @@ class TestSeveralFromOneSource:
         monkeypatch.setattr(Unloader, "send", send)
         executor = Executor(Diary(pulsar), time.time)
         moves = [Unload(bundle, pulsar.ids[0], pulsar.ids[2], 200.0, 20_000.0) for bundle in bundles]
-        executor.start(moves, accepting, Orders(unloader(pulsar), pace))
+        executor.start(moves, SameForAll(), Orders(unloader(pulsar), pace))
         assert executor.wait(30)
         assert (values(executor.collect()), meter.most) == (["landed"] * len(bundles), most)
 

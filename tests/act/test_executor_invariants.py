@@ -16,6 +16,7 @@ from lbd.act.unload import ReadyMove
 from lbd.model import Outcome, Result, Skip, Unload, bundle_range
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
+from tests.limits import SameForAll
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +106,7 @@ def plans(draw: st.DrawFn) -> tuple[list[Unload], dict[str, list[str]], int]:
 def executed(moves: list[Unload], ends: dict[str, list[str]], at_once: int) -> tuple[FinishedMoves, Scripted, Diary]:
     unloader, diary = Scripted(ends), Diary()
     executor = Executor(diary, time.time)
-    executor.start(moves, lambda *_: False, Orders(unloader, Pace(at_once=at_once)))  # type: ignore[arg-type]
+    executor.start(moves, SameForAll(may_stay_anywhere=False), Orders(unloader, Pace(at_once=at_once)))  # type: ignore[arg-type]
     assert executor.wait(10)
     return executor.collect(), unloader, diary
 

@@ -709,7 +709,7 @@ class TestAPolicyThatComesLate:
         return Unloader(admin, replace(Time().clock(), boot=boot), forbids=forbids)
 
     @pytest.mark.parametrize(
-        ("also", "accepts", "owner", "result"),
+        ("also", "may_stay", "owner", "result"),
         [
             ([], False, 0, Result.FAILED),
             ([0], True, 1, Result.ELSEWHERE),
@@ -719,7 +719,7 @@ class TestAPolicyThatComesLate:
         ids=["back to its source", "to a third", "no third has room", "nobody may have it"],
     )
     def test_it_is_placed_where_it_may_be(
-        self, also: list[int], accepts: bool, owner: int | None, result: Result, pulsar: FakePulsar
+        self, also: list[int], may_stay: bool, owner: int | None, result: Result, pulsar: FakePulsar
     ) -> None:
         """Its source first, then another broker that has room for it."""
         forbidden: list[str] = []
@@ -733,7 +733,7 @@ class TestAPolicyThatComesLate:
         ready = mover.check(move(pulsar))
         assert isinstance(ready, ReadyMove)
         pulsar.fault("/unload", Reply(204), broker=pulsar.ids[0], after_acting=True, then=come, times=1)
-        outcome = mover.send(replace(ready, accepts=lambda _: accepts))
+        outcome = mover.send(replace(ready, may_stay=lambda _: may_stay))
         assert (outcome.result, outcome.owner) == (result, None if owner is None else pulsar.ids[owner])
         assert "reserved for others" in outcome.detail
         if owner == 0:

@@ -23,6 +23,7 @@ from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
 from lbd.store.shared import SharedJournal, SharedOrders
 from tests.leader_topic import Connection, Topic
+from tests.limits import SameForAll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -259,7 +260,7 @@ def test_a_plan_of_before_is_not_gone_on_with_after_another_one_led(tmp_path: Pa
         executor = Executor(one.journal, time.time)
         one.serve(executor, _Still())  # type: ignore[arg-type]
         assert one.wait(PATIENCE_SECONDS)
-        executor.start(moves, lambda *_: True, Orders(Sender(), held=one.hold))  # type: ignore[arg-type]
+        executor.start(moves, SameForAll(), Orders(Sender(), held=one.hold))  # type: ignore[arg-type]
         until(lambda: sent)
         topic.gone = True
         until(lambda: not one.leading)

@@ -25,6 +25,7 @@ from lbd.pulsar.settings import PulsarSettings, TlsSettings
 from tests.e2e import naming, placing, probe, settings
 from tests.e2e.cluster import Cluster
 from tests.e2e.traffic import Traffic
+from tests.limits import SameForAll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,7 +111,7 @@ class Untold:
 def executed(mover: Unloader, move: Unload) -> Outcome:
     """One move with its retry, as the daemon makes it; a third broker is accepted."""
     executor = Executor(Untold(), time.time)
-    executor.start([move], lambda *_: True, Orders(mover))
+    executor.start([move], SameForAll(), Orders(mover))
     executor.wait()
     ended = executor.collect()
     if not ended.outcomes:

@@ -17,6 +17,7 @@ from lbd.permit.policies import GroupSpread, Policies
 from lbd.reason import Reason
 from tests.e2e import naming, placing, probe
 from tests.e2e.landing import CLOCK, Untold, admin_of
+from tests.limits import SameForAll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +155,7 @@ def test_a_policy_that_changes_during_a_plan_stops_it(cluster: Cluster):
     executor = Executor(Untold(), time.time, ended)
     executor.start(
         [Unload(bundle, source, destination, 0, 0) for bundle in bundles],
-        lambda *_: True,
+        SameForAll(),
         Orders(Unloader(admin, CLOCK, forbids=reader.forbids)),
     )
     assert executor.wait(60)

@@ -67,7 +67,7 @@ def test_no_move_is_let_through_to_one():
     refusal = ledger.refusal(unload)
     assert refusal is not None
     assert (refusal.reason, refusal.detail) == (Reason.DRAINED, f"{D} is being drained")
-    assert not ledger.accepts(unload, D)
+    assert not ledger.may_stay(unload, D)
 
 
 def test_no_placement_answers_one_even_where_no_report_is_trusted():

@@ -169,8 +169,8 @@ def test_where_a_bundle_may_stay():
     )
     ledger = Ledger(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(), [unload(0)])
 
-    assert ledger.accepts(unload(0, 20), "c:80")
-    assert not ledger.accepts(unload(0, 200), "d:80")
+    assert ledger.may_stay(unload(0, 20), "c:80")
+    assert not ledger.may_stay(unload(0, 200), "d:80")
     assert (
         Reason.DESTINATION_FORBIDDEN is (ledger.refusal(unload(0, destination="z:80")) or pytest.fail("allowed")).reason
     )
@@ -204,7 +204,7 @@ def test_a_destination_whose_report_cannot_be_trusted_is_forbidden(reason: Reaso
 
     assert refusal is not None
     assert Reason.DESTINATION_FORBIDDEN is refusal.reason
-    assert (True, False) == (plain.accepts(unload(0), "b:80"), ledger.accepts(unload(0), "b:80"))
+    assert (True, False) == (plain.may_stay(unload(0), "b:80"), ledger.may_stay(unload(0), "b:80"))
 
 
 def test_a_source_whose_report_is_trusted_moves_past_a_doubted_bystander():
@@ -255,7 +255,7 @@ def test_a_landing_that_the_group_forbids_is_not_accepted():
     )
 
     assert permit([move], ledger).unloads == (move,)
-    assert not ledger.accepts(move, "c:80")
+    assert not ledger.may_stay(move, "c:80")
 
 
 def test_a_source_without_traffic_says_nothing_of_what_its_bundles_weigh():

@@ -10,6 +10,7 @@ from lbd.act.executor import Pace
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
 from lbd.simulate.run import UNLOAD_SECONDS, Moving, unload_seconds
+from tests.limits import SameForAll
 
 BEGUN = 1000.0
 
@@ -30,7 +31,7 @@ class Bench:
         return Skip(one.bundle, Reason.OWNER_CHANGED) if one.bundle in self.refused else None
 
     def hand_over(self, *plan: Unload) -> None:
-        self.moving.hand_over(plan, lambda *_: True)
+        self.moving.hand_over(plan, SameForAll())
 
     def landed(self, after: float) -> list[str]:
         """What lands until so long after the beginning."""

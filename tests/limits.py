@@ -1,0 +1,26 @@
+"""Limits of a plan for tests that are not about limits: the same answer for every move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbd.model import Unload
+
+
+@dataclass
+class SameForAll:
+    """A bundle may stay on any third broker, or on none; ``landings`` are those that were counted."""
+
+    may_stay_anywhere: bool = True
+    landings: list[tuple[str, str]] = field(default_factory=list)
+
+    def may_stay(self, unload: Unload, owner: str) -> bool:
+        """The same for all."""
+        del unload, owner
+        return self.may_stay_anywhere
+
+    def take_landing(self, unload: Unload, owner: str) -> None:
+        """Note it."""
+        self.landings.append((unload.bundle, owner))
