@@ -17,7 +17,7 @@ from lbd.permit.eligibility import broker_bundles
 from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
 from lbd.permit.slow import judged_round
 from lbd.permit.topic_costs import dear_kinds, topic_costs
-from lbd.pulsar.admin import MODULAR
+from lbd.pulsar.admin import MODULAR, unsupported_versions
 from lbd.pulsar.paths import (
     AUTO_SPLIT_ENABLED,
     NEWEST_KNOWN,
@@ -158,6 +158,9 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
         yield VERSIONS.unknown("no broker answered with its version", "see that the brokers answer their admin ports")
         return
     yield _mixed(survey)
+    if too_old := unsupported_versions(survey.versions):
+        yield VERIFIED.problem(too_old, "upgrade to 3.0.3 or newer")
+        return
     yield _verified(survey)
     old = _those(survey, lambda version: not knows_destinations(version))
     if old:

@@ -18,6 +18,7 @@ from lbd.observe.reports import AdminReports, TopicReports, report_source
 from lbd.observe.segments import SCALABLE_TOPICS, SegmentWatch
 from lbd.observe.system_topics import system_topics
 from lbd.permit.topic_costs import SystemTopics
+from lbd.pulsar.admin import unsupported_versions
 from lbd.pulsar.broker_health import unresponsive_text
 from lbd.pulsar.http import url_address
 from lbd.pulsar.paths import is_extensible, load_manager_class, sheds, splits
@@ -137,7 +138,11 @@ class Observer:
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
-        """One round. Raises :class:`ObserveError` when no broker gave a usable report, or none is supported."""
+        """One round.
+
+        Raises :class:`ObserveError` when no broker gave a usable report, the load manager is not supported, or the
+        version of any broker is not.
+        """
         before = self.admin.http.sent
         active = self._ready()
         started = self._now()
@@ -151,6 +156,9 @@ class Observer:
         }
         shedding = [broker for broker, runtime in sorted(runtimes.items()) if sheds(runtime)]
         snapshot = build_snapshot(started, {broker: answer.report for broker, answer in reports.items()})
+        too_old = unsupported_versions(dict(zip(snapshot.brokers.ids, snapshot.brokers.versions, strict=True)))
+        if too_old:
+            raise ObserveError(too_old)
         if any(runtime.get(SCALABLE_TOPICS) == "true" for runtime in runtimes.values()):
             snapshot = replace(snapshot, segments_changed=self._segments.changed(snapshot))
         return Observation(

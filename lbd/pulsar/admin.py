@@ -18,9 +18,10 @@ from lbd.model import ProcessCpu
 from lbd.pulsar import paths
 from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
 from lbd.pulsar.oauth2 import bearer_token
+from lbd.text import first_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.pulsar.settings import PulsarSettings
@@ -278,9 +279,29 @@ class AdminClient:
         )
 
     def _expected(self, answer: Response, expect: set[int] | None, method: str = "GET") -> Response:
-        if answer.status not in (expect or {200}):
-            raise self._unexpected(answer, expect or {200}, method)
+        """The answer, of an expected status. Raises :class:`AdminError` for any other one.
+
+        A 404 says that there is no such thing only where Pulsar gives its reason. A broker without the endpoint, and a
+        proxy, send a page: then nothing is known, and unknown is never no.
+        """
+        expected = expect or {200}
+        if answer.status == 404 and 404 in expected and not error_reason(answer):
+            raise self._without_endpoint(answer, expected - {404}, method)
+        if answer.status not in expected:
+            raise self._unexpected(answer, expected, method)
         return answer
+
+    def _without_endpoint(self, answer: Response, expect: set[int], method: str) -> AdminError:
+        """The error for a 404 without a reason; where the broker is too old for lbd, this is the error."""
+        version = self.http.send("GET", answer.base + paths.VERSION)
+        too_old = ""
+        if version.status == 200:
+            too_old = unsupported_versions({url_address(answer.base): self._version(version)})
+        return AdminError(too_old, status=404) if too_old else self._unexpected(answer, expect, method)
+
+    @staticmethod
+    def _version(answer: Response) -> str:
+        return answer.shown(answer.body.decode("utf-8", errors="replace")).strip().strip('"')
 
     def _unexpected(self, answer: Response, expect: set[int], method: str = "GET") -> AdminError:
         wanted = "/".join(str(status) for status in sorted(expect))
@@ -288,9 +309,18 @@ class AdminClient:
         return AdminError(f"{method} {answer.shown(answer.url.partition('?')[0])}: {message}", status=answer.status)
 
     def _found(self, path: str, wanted: type[T]) -> T | None:
-        """What any broker answers; None where there is no such thing (404)."""
+        """What any broker answers; None where it says that there is no such thing (404)."""
         answer = self._any(path, expect={200, 404})
         return None if answer.status == 404 else self._json(answer, wanted)
+
+    def _found_since_5(self, path: str, wanted: type[T]) -> T | None:
+        """The same of an endpoint that came with 5.0: brokers without it have no such thing."""
+        try:
+            return self._found(path, wanted)
+        except AdminError as error:
+            if error.status == 404:
+                return None
+            raise
 
     @staticmethod
     def _json(answer: Response, wanted: type[T]) -> T:
@@ -602,13 +632,12 @@ class Admin(AdminClient):
 
     def version_at(self, base: str) -> str:
         """The version that whoever is reached at a base URL says it runs."""
-        answer = self._expected(self.http.send("GET", base + paths.VERSION), None)
-        return answer.shown(answer.body.decode("utf-8", errors="replace")).strip().strip('"')
+        return self._version(self._expected(self.http.send("GET", base + paths.VERSION), None))
 
     def version_and_date(self, broker: str) -> tuple[str, str | None]:
         """The version that a broker runs, and the ``Date`` header of that answer: what its clock says, in seconds."""
         answer = self._at(broker, paths.VERSION)
-        return answer.shown(answer.body.decode("utf-8", errors="replace")).strip().strip('"'), answer.date
+        return self._version(answer), answer.date
 
     def isolation_policies(self) -> dict[str, Any]:
         """Namespace isolation policies by name; empty when there are none."""
@@ -670,11 +699,11 @@ class Admin(AdminClient):
 
     def scalable_topics(self, namespace: str) -> list[str]:
         """Full names of the scalable topics of a namespace; none before 5.0."""
-        return self._found(paths.scalable_topics(namespace), list[str]) or []
+        return self._found_since_5(paths.scalable_topics(namespace), list[str]) or []
 
     def segments(self, topic: str) -> list[Segment] | None:
         """The segments of a scalable topic, in the order of their keys; None when there is no such topic."""
-        scalable = self._found(paths.scalable_topic(topic), _ScalableTopic)
+        scalable = self._found_since_5(paths.scalable_topic(topic), _ScalableTopic)
         if scalable is None:
             return None
         return [
@@ -736,6 +765,22 @@ def unsupported(broker: str, manager: str) -> str:
     return (
         f"{broker} runs {manager}, which lbd does not support yet; "
         f"set loadManagerClassName={MODULAR} in broker.conf, or let that manager balance by itself"
+    )
+
+
+def unsupported_versions(versions: Mapping[str, str]) -> str:
+    """Why lbd does nothing on a cluster with brokers of these versions, by broker; empty where it supports them all.
+
+    The one refusal of an old version, for turns, commands and ``lbd doctor`` alike. A version that is not known, empty
+    or no number, is not refused by itself: such a broker shows it by lacking the endpoint.
+    """
+    old = {broker: version for broker, version in versions.items() if not paths.tells_owners(version)}
+    if not old:
+        return ""
+    numbers = ", ".join(sorted(set(old.values())))
+    return (
+        f"{first_names(sorted(old))} {'runs' if len(old) == 1 else 'run'} Pulsar {numbers}; wanted 2.11 or newer: "
+        "older brokers do not tell who owns a bundle (topicHashPositions), so lbd can prove no move and makes none"
     )
 
 

@@ -229,6 +229,15 @@ def parse_version(text: str) -> tuple[int, int, int]:
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 
+def tells_owners(version: str) -> bool:
+    """Whether brokers have :func:`topic_hash_positions`, without which no owner is known for certain: since 2.11.0.
+
+    True also for a version that says nothing.
+    """
+    number = parse_version(version)
+    return number == (0, 0, 0) or number >= (2, 11, 0)
+
+
 def knows_destinations(version: str) -> bool:
     """``destinationBroker`` exists since 3.0.0 (#18663); before, it is ignored and answered 204 all the same."""
     return parse_version(version) >= (3, 0, 0)

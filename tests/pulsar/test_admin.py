@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import threading
 import time
@@ -16,7 +17,7 @@ import responses
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import parse_report
-from lbd.pulsar.admin import Admin, broker_at, error_reason
+from lbd.pulsar.admin import Admin, broker_at, error_reason, unsupported_versions
 from lbd.pulsar.http import Response
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.fake_cluster import heartbeats
@@ -667,6 +668,77 @@ class TestListeners:
             assert found.http.send("GET", f"{urls[0]}/x").body == b"here"
 
 
+class TestUnknownIsNeverNo:
+    QUESTIONS: ClassVar[dict[str, tuple[str, Callable[[Admin, str], object], object]]] = {
+        "owner": ("topicHashPositions", lambda admin, _: admin.owner_base(LOWER), None),
+        "owns": ("topicHashPositions", lambda admin, broker: admin.owns(broker, LOWER), False),
+        "topics of a bundle": ("topicHashPositions", lambda admin, broker: admin.topics_in(broker, LOWER), None),
+        "owned": ("ownedNamespaces", lambda admin, broker: admin.owned(broker), {}),
+        "leader": ("leaderBroker", lambda admin, _: admin.leader(), None),
+        "boundaries": ("/bundles", lambda admin, _: admin.boundaries("t/n"), None),
+        "isolation": ("IsolationPolicies", lambda admin, _: admin.isolation_policies(), {}),
+        "group": ("/antiAffinity", lambda admin, _: admin.anti_affinity_group("t/n"), None),
+        "properties": ("/properties", lambda admin, _: admin.namespace_properties("t/n"), {}),
+        "clients": ("/stats", lambda admin, broker: admin.connected_since(broker, "persistent://t/n/x"), None),
+        "scalable": ("/scalable/", lambda admin, _: admin.scalable_topics("t/n"), []),
+        "segments": ("/scalable/", lambda admin, _: admin.segments("topic://t/n/x"), None),
+    }
+    """Each method to which a 404 is an answer: its request, the call, and what it returns then."""
+    SINCE_5: ClassVar[set[str]] = {"scalable", "segments"}
+
+    @pytest.mark.parametrize("question", QUESTIONS)
+    def test_a_404_is_a_no_only_with_a_reason(self, question: str, pulsar: FakePulsar) -> None:
+        """Pulsar says what there is not. A page comes from a proxy, or from a broker that lacks the endpoint; of what
+        came with 5.0 only, such a broker has none.
+        """
+        part, call, no = self.QUESTIONS[question]
+        pulsar.fault(part, refused(404, "There is none"))
+        assert call(admin(pulsar), pulsar.ids[0]) == no
+        pulsar.faults.off()
+        pulsar.fault(part, page(404))
+        if question in self.SINCE_5:
+            assert call(admin(pulsar), pulsar.ids[0]) == no
+            return
+        with pytest.raises(AdminError, match=r"GET http://127\.0\.0\.1:.*: HTTP 404, wanted 200"):
+            call(admin(pulsar), pulsar.ids[0])
+
+    def test_the_table_has_every_404(self) -> None:
+        """A new method that takes a 404 for an answer stands in the table above."""
+        methods = {name for name, method in vars(Admin).items() if callable(method) and _takes_404(method)}
+        assert methods == {
+            *("owner_base", "owns", "topics_in", "owned", "leader", "boundaries", "isolation_policies"),
+            *("anti_affinity_group", "namespace_properties", "connected_since", "scalable_topics", "segments"),
+            "failure_domains",
+        }
+
+    def test_a_broker_that_is_too_old_is_named_with_its_version(self, pulsar: FakePulsar) -> None:
+        """It has no topicHashPositions: nobody knows who owns what."""
+        pulsar.brokers[0].version = "2.10.4"
+        pulsar.fault("topicHashPositions", page(404))
+        with pytest.raises(AdminError) as caught:
+            admin(pulsar).owner_base(LOWER)
+        assert str(caught.value) == unsupported_versions({pulsar.ids[0]: "2.10.4"})
+
+    @pytest.mark.parametrize(
+        ("versions", "refusal"),
+        [
+            ({"a:1": "2.11.0", "b:1": "5.0.1", "c:1": "", "d:1": "unknown"}, ""),
+            ({"a:1": "2.11.0", "b:1": "2.10.6"}, "b:1 runs Pulsar 2.10.6; wanted 2.11 or newer: "),
+            ({"a:1": "2.9.2", "b:1": "2.8.3.1.0.11"}, "a:1, b:1 run Pulsar 2.8.3.1.0.11, 2.9.2; wanted 2.11 or newer"),
+        ],
+    )
+    def test_versions(self, versions: dict[str, str], refusal: str) -> None:
+        """One sentence that names the brokers and what would be right."""
+        said = unsupported_versions(versions)
+        assert bool(said) == bool(refusal)
+        assert said.startswith(refusal)
+
+
+def _takes_404(method: Callable[..., object]) -> bool:
+    source = inspect.getsource(method)
+    return "404" in source or "OWNERSHIP_STATUSES" in source or "self._found" in source
+
+
 class TestAddresses:
     def test_a_leader_with_a_secure_address_is_reached_by_its_id(self, pulsar: FakePulsar) -> None:
         """With TLS ports open, leaderBroker tells https, whoever asks; the id leads to the plain port."""
@@ -682,7 +754,7 @@ class TestAddresses:
         assert asked.owner_base(LOWER) == pulsar.urls[0]
 
     def test_a_namespace_that_is_gone_has_no_owner(self, pulsar: FakePulsar) -> None:
-        """404 is as good as 412: nobody owns what is not there."""
+        """Pulsar's own 404 is as good as 412: nobody owns what is not there."""
         assert admin(pulsar).owner_base("gone/ns/0x00000000_0xffffffff") is None
 
     def test_an_owner_without_an_address_of_this_kind_is_not_nobody(self, pulsar: FakePulsar) -> None:

@@ -136,7 +136,7 @@ def test_brokers_without_policies_of_topics(broker: responses.RequestsMock, stat
     """Then the namespace's holds."""
     broker.get(f"{BASE}/admin/v2/namespaces/pulsar/system", json={"message_ttl_in_seconds": 60})
     broker.get(f"{BASE}/admin/v2/brokers/configuration/runtime", json={})
-    broker.get(f"{AT}/messageTTL", status=status)
+    broker.get(f"{AT}/messageTTL", status=status, json={"reason": "Topic not found"})
     assert "expire after 60 s" in topic().early_loss(TWO_DAYS)
 
 
