@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lbd.store.control import Request
 
 UNAUTHORIZED = 401
+PASSING = frozenset({408, 429})
+"""The request may be right, and is answered at another time."""
 TIMEOUT_SECONDS = 30.0
 LONGEST_WORDS = 500
 START_SECONDS = 5.0
@@ -225,4 +227,5 @@ def _error(url: str, status: int, document: dict[str, Any] | None, *, named: boo
     words = f"{url}: {status}: {detail}{where}{version}"
     if status == 409:
         return RefusedError(words)
-    return UsageError(words) if 400 <= status < 500 else ObserveError(words)
+    wrong = 400 <= status < 500 and status not in PASSING
+    return UsageError(words) if wrong else ObserveError(words)

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 import h11
 import uvicorn
+from anyio.to_thread import current_default_thread_limiter
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from lbd.api.guard import REQUESTS
 from lbd.api.problems import problem
 from lbd.files import user_name
 
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 CONNECTIONS = 192
 """Open at the same time, TLS handshakes included: half as many again as requests that are answered at the same time
 (``guard.REQUESTS``), so some of them always wait for their client."""
+
+THREADS = REQUESTS + 16
+"""Threads for routes that wait: one for each slot, so that orders that wait for their result leave reading its threads,
+and some for files of the page."""
 
 HANDSHAKE_SECONDS = 5.0
 """For a TLS handshake, and for the end of a TLS connection."""
@@ -130,6 +136,7 @@ class LimitedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections from these sockets."""
         await super().startup(sockets=[])
+        current_default_thread_limiter().total_tokens = THREADS
         for listening in sockets or []:
             listening.setblocking(False)
             self._listen(listening)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, Path, Query
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from lbd.api.guard import WorkLimit
@@ -120,17 +121,20 @@ def placement(backend: Backend) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["reading"])
     limit = WorkLimit(at_once=8, waiting=40)
 
-    async def picked(text: str, strategy: str) -> Response:
+    async def picked(request: Request, text: str, strategy: str) -> Response:
         """What is known is answered here and now: another thread would be waited for."""
         last = last_turn(backend)
         advice = backend.pick_at_once(text, strategy)
         if advice is None:
-            async with limit.place():  # a broker that does not answer must not take the threads of all other requests
+            async with limit.place(
+                request.state.counted_as
+            ):  # a broker that does not answer must not take the threads of all other requests
                 advice = await run_in_threadpool(backend.pick, last, text, strategy)
         return answer(advice)
 
     @router.get("/placement")
     async def placement_of_topic(
+        request: Request,
         topic: Annotated[
             str,
             Query(
@@ -143,14 +147,14 @@ def placement(backend: Backend) -> APIRouter:
         """Where the bundle of a topic should go if nobody owned it, by lbd's picker, and why. It changes nothing."""
         if "://" not in topic:
             raise ProblemError(400, f"{topic!r:.200} is no topic; wanted persistent://tenant/namespace/topic")
-        return await picked(topic, strategy)
+        return await picked(request, topic, strategy)
 
     @router.get("/placement/{tenant}/{namespace}/{bundle}")
     async def placement_of_bundle(
-        tenant: Part, namespace: Part, bundle: Part, strategy: Strategy = DEFAULT
+        request: Request, tenant: Part, namespace: Part, bundle: Part, strategy: Strategy = DEFAULT
     ) -> Response:
         """The same for a bundle, 0xLLLLLLLL_0xUUUUUUUU."""
-        return await picked(f"{tenant}/{namespace}/{bundle}", strategy)
+        return await picked(request, f"{tenant}/{namespace}/{bundle}", strategy)
 
     return router
 

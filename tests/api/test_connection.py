@@ -183,20 +183,54 @@ def test_a_request_that_is_being_answered_is_not_broken_off(api: Api):
         assert _open_of([stream]) == 1
 
 
-def test_too_many_requests_are_refused_and_probes_answered(api: Api, monkeypatch: pytest.MonkeyPatch):
-    """503 as a problem while all places are taken by requests that last."""
-    monkeypatch.setattr("lbd.api.guard.REQUESTS", 2)
+@pytest.mark.security("requests without a token that never end: no slot of anybody else is taken")
+def test_incomplete_requests_take_no_slot(api: Api):
+    """More of them than there are slots, some without rights: an administrator pauses and reads at once."""
+    paths = ("/", "/healthz", "/static/style.css", "/v1/status", "/v1/drain/broker:1")
     with ExitStack() as held:
-        for _ in range(2):
+        for path in paths:
+            head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+            _flood(api, REQUESTS // len(paths) + 1, head.encode(), held)
+        answers = [api.post("/v1/pause", {"owner": "ann", "for_seconds": 60}) for _ in range(5)]
+        assert [one.status_code for one in answers] == [200] * 5, answers[-1].text
+        assert api.get("/v1/drains").status_code == 200
+
+
+def test_a_request_has_a_time_to_become_complete(api: Api, monkeypatch: pytest.MonkeyPatch):
+    """408 says what was missing, and the connection is closed."""
+    monkeypatch.setattr("lbd.api.guard.BODY_SECONDS", 0.1)
+    with _connected(api) as connection:
+        connection.sendall(HOSTILE["in a body"])
+        found = b""
+        while piece := connection.recv(4096):
+            found += piece
+    assert found.startswith(b"HTTP/1.1 408")
+    assert b"the request was not complete within 0.1 s" in found
+
+
+def test_slots_for_orders_are_apart_from_those_for_reading(
+    pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """While streams take all that one reader, then all readers may have, a pause is taken and a probe answered."""
+    monkeypatch.setattr("lbd.api.guard.SLOTS", {"reading": (2, 1), "command": (1, 1), "change": (1, 1)})
+    full = [
+        (None, "1 reading requests of this caller are being answered already; ask again in a moment"),
+        (f"Authorization: Bearer {TOKEN}\r\n", "2 reading requests are being answered already; ask again in a moment"),
+    ]
+    with serving(pulsar, tmp_path) as api, ExitStack() as held:
+        api.turn()
+        for header, words in full:
             stream = held.enter_context(_connected(api))
-            stream.sendall(EVENTS)
+            stream.sendall(EVENTS.replace(b"\r\n\r\n", f"\r\n{header or ''}\r\n".encode()))
             assert stream.recv(12) == b"HTTP/1.1 200"
-        found = api.get("/v1/status")
-        assert (found.status_code, found.headers["content-type"]) == (503, "application/problem+json")
-        assert (found.headers["retry-after"], found.headers["connection"]) == ("5", "close")
-        assert found.json()["detail"] == "2 requests are being answered already; ask again in a moment"
-        assert [api.get(path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
-    eventually(lambda: api.get("/v1/status").status_code == 200)
+            found = api.get("/v1/status")
+            assert (found.status_code, found.headers["content-type"]) == (503, "application/problem+json")
+            assert (found.headers["retry-after"], found.headers["connection"]) == ("5", "close")
+            assert found.json()["detail"] == words
+            assert [api.get(path).status_code for path in ("/healthz", "/readyz", "/")] == [200] * 3
+            assert api.post("/v1/pause", {"owner": "ann"}).status_code == 200
+        held.close()
+        eventually(lambda: api.get("/v1/status").status_code == 200)
 
 
 def test_where_every_connection_is_being_answered_a_new_one_is_closed(api: Api, monkeypatch: pytest.MonkeyPatch):

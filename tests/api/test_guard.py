@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import threading
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from lbd.api.guard import EXPENSIVE
+from lbd.api.guard import EXPENSIVE, WorkLimit
 from lbd.config import Settings
 from tests.api.conftest import PATIENCE_SECONDS, TOKEN, Api, serving
 from tests.daemon.test_service import eventually
@@ -171,6 +172,42 @@ class TestRequests:
             one.join()
         assert counts[1] == at_once
         assert statuses == [503] * 5 + [200] * (at_once + waiting)
+
+    def test_callers_take_turns_at_what_asks_brokers(self):
+        """A caller with many requests in line delays another one by one of them, whoever came first."""
+        order = list[str]()
+
+        async def worked(limit: WorkLimit, caller: str) -> None:
+            async with limit.place(caller):
+                order.append(caller)
+                await asyncio.sleep(0)
+
+        async def all_of_them() -> None:
+            limit = WorkLimit(at_once=1, waiting=8)
+            await asyncio.gather(*(worked(limit, name) for name in ("a", "a", "a", "a", "b", "b")))
+
+        asyncio.run(all_of_them())
+        assert order == ["a", "b", "a", "b", "a", "a"]
+
+    def test_previews_are_counted_per_token(self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """One that sends too many in a minute gets 429 with a time, whatever it asks; another token is answered."""
+        monkeypatch.setattr("lbd.api.guard.PREVIEWS_A_MINUTE", 2)
+        names = tmp_path / "names"
+        names.write_text("grafana read 0123456789abcdef\nann administer fedcba9876543210\n")
+        with serving(pulsar, tmp_path, {"tokens_file": str(names)}) as api:
+            api.turn()
+
+            def ask(path: str, token: str) -> requests.Response:
+                return api.get(path, headers={"Authorization": f"Bearer {token}"})
+
+            paths = ("/v1/drain/nobody:1", "/v1/rollout/plan?broker=nobody:1", "/v1/fill/nobody:1", "/v1/split")
+            answers = [ask(path, "0123456789abcdef") for path in paths]
+            assert [one.status_code for one in answers] == [400, 400, 429, 429]
+            assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
+            assert answers[-1].json()["detail"].startswith("2 requests of this kind in 60 s, the most that one caller")
+            assert ask("/v1/drains", "0123456789abcdef").status_code == 200
+            assert ask(paths[0], "fedcba9876543210").status_code == 400
+            assert api.get(paths[0]).status_code == 400
 
     def test_a_body_that_is_too_long_is_not_read(self, api: Api):
         """By what it says, and by what it is."""

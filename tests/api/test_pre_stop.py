@@ -171,7 +171,8 @@ class TestDrain:
             found.turn()
             with working(found):
                 hook = pod(found, tmp_path / "pod", cluster.brokers[2])
-                assert "SSL certificate problem" in hook.stop()[-1]
+                untrusted = hook.stop(LBD_PRE_STOP_SECONDS=str(SECONDS), LBD_POLL_SECONDS="0.5")
+                assert "SSL certificate problem" in untrusted[0]
                 assert "owns nothing" in hook.stop(LBD_CA_FILE=files["cert_file"])[-1]
 
 
@@ -279,22 +280,39 @@ def processes() -> list[str]:
 
 OVER = f"{SECONDS} s are over; the broker stops with what it still owns"
 STAYS = "; the broker stops as it is"
-UNUSABLE = "lbd gives no usable answer: "
-BAD: dict[str, tuple[Callable[[BaseHTTPRequestHandler], Reply | None], str]] = {
-    "forbidden": (lambda _: told(403, "this needs a token"), f"(status 403): this needs a token{STAYS}"),
-    "conflict": (lambda _: told(409, "Refused: quiet-hours: until 6"), f"drain: Refused: quiet-hours: until 6{STAYS}"),
-    "never settles": (lambda _: told(409, "Refused: membership-changed: 9 s to wait"), OVER),
-    "broken": (lambda _: (500, "<html>\x1b[31mboom"), f"{UNUSABLE}status 500, and nothing that lbd would say{STAYS}"),
-    "no json": (lambda _: (200, "welcome"), f"{UNUSABLE}status 200, and nothing that lbd would say{STAYS}"),
-    "half json": (lambda _: (200, '{"drains":[{"drain":{"broker":'), f"{UNUSABLE}status 200, and nothing"),
-    "empty": (lambda _: (200, ""), f"{UNUSABLE}status 200, and nothing that lbd would say{STAYS}"),
-    "elsewhere": (lambda _: (302, ""), f"(status 302): status 302, and nothing that lbd would say{STAYS}"),
-    "an echo": (lambda one: (200, str(one.headers)), f"{UNUSABLE}status 200, and nothing that lbd would say{STAYS}"),
+YET = "no usable answer from lbd yet: "
+NOTHING = f"{YET}status {{}}, and nothing that lbd would say"
+BAD: dict[str, tuple[Callable[[BaseHTTPRequestHandler], Reply | None], list[str]]] = {
+    "forbidden": (
+        lambda _: told(403, "this needs a token"),
+        [f"lbd does not drain (status 403): this needs a token{STAYS}"],
+    ),
+    "conflict": (
+        lambda _: told(409, "Refused: quiet-hours: until 6"),
+        [f"lbd does not drain: Refused: quiet-hours: until 6{STAYS}"],
+    ),
+    "never settles": (
+        lambda _: told(409, "Refused: membership-changed: 9 s to wait"),
+        ["lbd does not begin yet: Refused: membership-changed: 9 s to wait", OVER],
+    ),
+    "many commands": (
+        lambda _: told(409, "16 requests are waiting already"),
+        ["lbd does not begin yet: 16 requests are waiting already", OVER],
+    ),
+    "flooded": (lambda _: told(503, "96 reading requests are"), [f"{YET}96 reading requests are", OVER]),
+    "broken": (lambda _: (500, "<html>\x1b[31mboom"), [NOTHING.format(500), OVER]),
+    "no json": (lambda _: (200, "welcome"), [NOTHING.format(200), OVER]),
+    "half json": (lambda _: (200, '{"drains":[{"drain":{"broker":'), [NOTHING.format(200), OVER]),
+    "elsewhere": (
+        lambda _: (302, ""),
+        [f"lbd does not drain (status 302): status 302, and nothing that lbd would say{STAYS}"],
+    ),
+    "an echo": (lambda one: (200, str(one.headers)), [NOTHING.format(200), OVER]),
     "an echo of errors": (
         lambda one: told(401, one.headers["Authorization"]),
-        "a line that is not shown, because the token",
+        ["a line that is not shown, because the token is in it"],
     ),
-    "drips": (drip, OVER),
+    "drips": (drip, [OVER]),
 }
 
 
@@ -303,15 +321,24 @@ class TestBadLbd:
 
     @pytest.mark.parametrize("name", BAD)
     def test_it_keeps_no_pod(self, tmp_path: Path, name: str):
-        """Whatever answers; at most one line before the last one says that it is asked again."""
-        reply, words = BAD[name]
-        most = SECONDS if words == OVER else 60
+        """Whatever answers: one line says what is wrong, and what may pass by itself is asked again until the end."""
+        reply, lines = BAD[name]
         with answering(reply) as url:
             hook = Pod(tmp_path / "pod", url)
-            lines = hook.stop(LBD_PRE_STOP_SECONDS=str(most))
-        assert words in lines[-1]
-        assert len(lines) <= 2
-        assert hook.seconds < most + 1
+            assert hook.stop(LBD_PRE_STOP_SECONDS=str(SECONDS), LBD_POLL_SECONDS="0.5") == lines
+        assert hook.seconds < SECONDS + 1
+
+    def test_an_outage_is_waited_out(self, tmp_path: Path):
+        """However many requests fail: the drain begins once lbd answers again, and goes on after another outage."""
+        none: Reply = (200, '{"drains":[],"fill":null}')
+        begun: Reply = (200, f'{{"broker":"{BROKER}","sentence":"It has begun.","at":100.7,"drain":null}}')
+        over = told_drain(begun_at="101.1", ended_at="110.3", held='""', sentence='"It owns nothing."')
+        flood = [told(503, "96 reading requests are being answered already")] * 15
+        answers = [*flood, none, begun, *flood, over]
+        with answering(lambda _: answers.pop(0)) as url:
+            lines = Pod(tmp_path / "pod", url).stop()
+        assert lines[1:] == ["It has begun.", "It owns nothing."]
+        assert answers == []
 
     def test_it_waits_no_longer_than_its_deadline(self, tmp_path: Path, shell: str):
         """For a request that hangs, in each shell; nothing that is left over holds its output."""
@@ -321,13 +348,19 @@ class TestBadLbd:
         assert hook.seconds < SECONDS + 1
 
     def test_nobody_listens(self, tmp_path: Path, shell: str):
-        """As where lbd is not there; a name that is not there is no better. No process waits for the deadline then."""
+        """As where lbd is not there, or restarts elsewhere; a name that is not there is no better."""
         hook = Pod(tmp_path / "pod", "http://127.0.0.1:1", shell=shell)
-        last = hook.stop(LBD_PRE_STOP_SECONDS="7654")[-1]
-        assert re.search(r"no usable answer: \(7\) Failed to connect .*; the broker stops as it is$", last)
-        eventually(lambda: not [words for words in processes() if "7654" in words])
-        lines = hook.stop(LBD_URL="http://lbd.invalid:8085", LBD_PRE_STOP_SECONDS=str(SECONDS))
+        first, last = hook.stop(LBD_PRE_STOP_SECONDS=str(SECONDS), LBD_POLL_SECONDS="0.5")
+        assert first.startswith(f"{YET}(7) Failed to connect "), first
+        assert last == OVER
+        lines = hook.stop(LBD_URL="http://lbd.invalid:8085", LBD_PRE_STOP_SECONDS=str(SECONDS), LBD_POLL_SECONDS="0.5")
         assert "Could not resolve host: lbd.invalid" in lines[0] or lines == [OVER]
+
+    def test_no_process_waits_for_the_deadline(self, tmp_path: Path, shell: str):
+        """Once the hook has ended before it."""
+        with answering(lambda _: told(403, "this needs a token")) as url:
+            Pod(tmp_path / "pod", url, shell=shell).stop(LBD_PRE_STOP_SECONDS="7654")
+        eventually(lambda: not [words for words in processes() if "7654" in words])
 
     @pytest.mark.parametrize("missing", ["file", "text"])
     def test_without_a_token_nothing_is_asked(self, tmp_path: Path, shell: str, missing: str):
@@ -357,8 +390,8 @@ class TestBadLbd:
 
     def test_a_log_that_cannot_be_written(self, tmp_path: Path, shell: str):
         """Lines go to stderr, which Kubernetes shows if a hook fails."""
-        hook = Pod(tmp_path / "pod", "http://127.0.0.1:1", shell=shell)
-        with hook.begin(LBD_PRE_STOP_LOG="/nowhere/log") as running:
+        hook = Pod(tmp_path / "pod", "http://127.0.0.1:1", "", shell=shell)
+        with hook.begin(LBD_PRE_STOP_LOG="/nowhere/log", LBD_TOKEN_FILE="/nowhere/token") as running:
             out, err = running.communicate(timeout=PATIENCE_SECONDS)
         assert (running.returncode, out) == (0, "")
         assert err.splitlines()[-1].endswith("the broker stops as it is")

@@ -17,7 +17,7 @@ set -u
 
 : "${LBD_URL:=http://lbd:8085}" "${LBD_TOKEN_FILE:=/var/run/secrets/lbd/token}" "${LBD_POLL_SECONDS:=3}"
 : "${LBD_PRE_STOP_LOG:=/proc/1/fd/1}" "${LBD_PRE_STOP_SECONDS:=240}"
-TRIES=10 # requests in a row without a usable answer: lbd is given half a minute to restart
+TRIES=10 # requests in a row that do not list a drain which was begun
 newline='
 '
 
@@ -79,22 +79,17 @@ ask() {
   fi
 }
 
-# Whether to ask again after an answer that did not help. What passes by itself: the holds of lbd/reason.py, another
-# broker's drain, and an lbd that stands by while another one leads.
+# Whether to ask again after an answer that did not help. What passes by itself: an lbd that is busy, restarts, or cannot
+# be reached; the holds of lbd/reason.py; another broker's drain; an lbd that stands by while another one leads. An
+# outage may last as long as somebody wants, so their number is not limited: only the time is.
 again() {
   case $status in
     000 | 200 | 408 | 429 | 5??)
-      failures=$((failures + 1))
-      if [ "$failures" -ge "$TRIES" ]; then
-        say "lbd gives no usable answer: $words; the broker stops as it is"
-        return 1
-      fi
       note "no usable answer from lbd yet: $words"
       ;;
     409)
       case $words in
-        *membership-changed:* | *leader-unreachable:* | *too-few-brokers:* | *not-leader:* | *' is at work;'*)
-          failures=0
+        *membership-changed:* | *leader-unreachable:* | *too-few-brokers:* | *not-leader:* | *' is at work;'* | *' are waiting already'*)
           note "lbd does not begin yet: $words"
           ;;
         *)
@@ -151,7 +146,7 @@ ended() {
 }
 
 drain() {
-  begun='' failures=0 missing=0
+  begun='' missing=0
   while :; do
     if ! look; then
       again || return
@@ -181,7 +176,7 @@ drain() {
       say "$sentence"
       return
     else
-      failures=0 missing=0
+      missing=0
       field held
       [ -z "$value" ] || note "the drain waits: $value"
     fi
