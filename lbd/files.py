@@ -16,6 +16,7 @@ import pwd
 import secrets
 import socket
 import stat
+import struct
 import threading
 import tokenize
 import zlib
@@ -431,19 +432,29 @@ def listen(path: Path, backlog: int) -> socket.socket:
     return listening
 
 
-def connect(path: Path) -> socket.socket:
-    """A connection to such a socket; not to one of a stranger. Raises OSError."""
+def connect(path: Path, timeout_seconds: float) -> socket.socket:
+    """A connection to such a socket; not to one of a stranger.
+
+    Raises :class:`OSError`; :class:`BlockingIOError` where nobody has accepted one for ``timeout_seconds``, the backlog
+    being full.
+    """
     with directory(path.parent) as folder, _socket_node(path.name, folder) as node:
         maker = os.fstat(node).st_uid
         if maker not in {0, os.geteuid(), os.fstat(folder).st_uid}:
             raise OSError(errno.EPERM, f"it is a socket of {user_name(maker)}")
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout_seconds))
             connected.connect(f"/proc/self/fd/{node}")
         except BaseException:
             connected.close()
             raise
         return connected
+
+
+def _timeval(seconds: float) -> bytes:
+    """As the kernel takes times of sockets; a timeout of Python's would not wait for a place in a full backlog."""
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
 
 
 @contextmanager

@@ -5,11 +5,13 @@ Both send the same requests; only the connection differs.
 
 from __future__ import annotations
 
+import io
 import os
 import ssl
 import time
 from contextlib import closing
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,6 +19,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from lbd import __version__
+from lbd.clock import boot_seconds
+from lbd.deadline import DeadlineReader, connection, remaining_seconds
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError, unread
 from lbd.files import connect, refused
 from lbd.redaction import remember
@@ -25,6 +29,8 @@ from lbd.store.status import running
 from lbd.text import duration_text
 
 if TYPE_CHECKING:
+    import socket
+
     from lbd.store.control import Request
 
 UNAUTHORIZED = 401
@@ -102,32 +108,33 @@ class Client:
     ) -> tuple[int, bytes]:
         """Status and content of the answer. Raises :class:`UnansweredError` where none came to what was sent."""
         all_headers = {"Content-Type": "application/json"} | headers | self._token()
-        with closing(self._connected()) as connection:
-            connection.sock.settimeout(seconds)
+        connected = self._connected(boot_seconds() + TIMEOUT_SECONDS)
+        ends_at = boot_seconds() + seconds
+        connected.settimeout(seconds)
+        with closing(HTTPConnection(urlsplit(self.name).netloc or "localhost")) as exchange:
+            exchange.sock, exchange.response_class = connected, partial(_Response, ends_at)  # type: ignore[assignment]
             try:
-                connection.request(method, target, msgspec.json.encode(body) if body is not None else None, all_headers)
-                response = connection.getresponse()
+                exchange.request(method, target, msgspec.json.encode(body) if body is not None else None, all_headers)
+                response = exchange.getresponse()
                 return response.status, response.read()
             except TimeoutError as error:
                 raise UnansweredError(f"{self.name}: no answer in {duration_text(seconds)}") from error
             except (OSError, HTTPException) as error:
                 raise UnansweredError(f"{self.name} ended the connection before it answered") from error
 
-    def _connected(self) -> HTTPConnection:
+    def _connected(self, ends_at: float) -> socket.socket:
         """A connection: to no proxy of the environment. Raises :class:`ObserveError`."""
         parts = urlsplit(self.name)
-        host = parts.hostname or ""
+        host, secure = parts.hostname or "", parts.scheme == "https"
         try:
-            if parts.scheme == "https":
-                connection: HTTPConnection = HTTPSConnection(
-                    host, parts.port, timeout=TIMEOUT_SECONDS, context=_trusted()
-                )
-            else:
-                connection = HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
-            connection.connect()
+            trusted = _trusted() if secure else None
+            connected = connection(host, parts.port or (443 if secure else 80), lambda: remaining_seconds(ends_at))
+            if trusted is None:
+                return connected
+            connected.settimeout(remaining_seconds(ends_at))  # for the whole handshake
+            return trusted.wrap_socket(connected, server_hostname=host)
         except (OSError, UnicodeError) as error:  # no name of a host, too
             raise ObserveError(f"{self.name}: no lbd answers there: {_failure_reason(error)}") from error
-        return connection
 
     def _checked(self, status: int, content: bytes) -> dict[str, Any]:
         document = _decoded(content)
@@ -155,22 +162,32 @@ class LocalClient(Client):
         self.name, self._token_file = name, None
         self._state_dir, self._path = state_dir, state_dir / SOCKET
 
-    def _connected(self) -> HTTPConnection:
-        connection, deadline = HTTPConnection("localhost"), time.monotonic() + START_SECONDS
-        while connection.sock is None:
+    def _connected(self, ends_at: float) -> socket.socket:
+        listens_by = boot_seconds() + START_SECONDS
+        while True:
             try:
-                connection.sock = connect(self._path)
+                return connect(self._path, max(ends_at - boot_seconds(), 0.1))
+            except BlockingIOError as error:
+                raise ObserveError(f"{self._state_dir}: {self.name} accepts no connection at {SOCKET}") from error
             except (FileNotFoundError, ConnectionRefusedError) as error:
                 if running(self._state_dir) is None:
                     raise ObserveError(f"{self._state_dir}: lbd has stopped") from error
-                if time.monotonic() >= deadline:
+                if boot_seconds() >= listens_by:
                     words = f"{self._state_dir}: {self.name} accepts no commands at {SOCKET}"
                     causes = "a command itself such as lbd run --once, another version, or its log gives the reason"
                     raise RefusedError(f"{words}: it is {causes}") from error
                 time.sleep(0.1)
             except OSError as error:
                 raise refused(self._path, error, "used") from error
-        return connection
+
+
+class _Response(HTTPResponse):
+    """An answer that is complete at ``ends_at``, or raises :class:`TimeoutError`."""
+
+    def __init__(self, ends_at: float, connected: socket.socket, **kwargs: Any) -> None:  # noqa: ANN401 - the library's
+        super().__init__(connected, **kwargs)
+        raw = self.fp.detach()
+        self.fp = io.BufferedReader(DeadlineReader(raw, connected, lambda: remaining_seconds(ends_at)))
 
 
 def _target(path: tuple[str, ...], query: dict[str, Any]) -> str:

@@ -18,10 +18,11 @@ from prometheus_client import Counter
 from urllib3.exceptions import InvalidHeader
 from urllib3.util import Retry
 
-from lbd.errors import LbdError, UsageError, as_lbd_error
+from lbd.clock import boot_seconds
+from lbd.errors import AdminError, LbdError, UsageError, as_lbd_error
 from lbd.notify.events import Announced, Event, merged, news
 from lbd.notify.message import WebhookMessage, content
-from lbd.pulsar.http import Secret
+from lbd.pulsar.http import BoundedExchange, BoundedSession, Secret, timed_out
 from lbd.redaction import remember
 from lbd.text import utc
 
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
     from lbd.notify.settings import NotifySettings
 
 
-CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 5.0
+CONNECT_SECONDS = 3.0
+EXCHANGE_SECONDS = 8.0
+"""For the connection, the message and the head of the answer together."""
+
+HEAD_BYTES = 64 << 10
+"""A head that is longer ends the exchange; a body is not read."""
 
 SECRET_CHARACTERS = 20
 """A path that is shorter, as ``/v1/hook``, holds no secret, and would be cut out of other texts."""
@@ -73,7 +79,8 @@ class Receiver:
         assert settings.url_file is not None
         self._file, self._format = settings.url_file, settings.format
         self._secret = Secret(settings.url_file)
-        self._session = requests.Session()
+        self._session = BoundedSession()
+        self._exchange: BoundedExchange | None = None
         self._session.auth = lambda request: request  # otherwise a login in .netrc would be sent
         self.name = "the webhook"
         """Host and port, without the secret parts of the address."""
@@ -103,14 +110,17 @@ class Receiver:
         except UsageError as error:
             raise NotTakenError(str(error)) from error
         body, headers = content(message, self._format), {"Content-Type": "application/json"}
-        limits = CONNECT_SECONDS, ANSWER_SECONDS
+        exchange = BoundedExchange("message", boot_seconds() + EXCHANGE_SECONDS, HEAD_BYTES, peer="receiver")
+        self._exchange = exchange
+        self._session.begin(exchange)
+        limits = min(CONNECT_SECONDS, EXCHANGE_SECONDS), EXCHANGE_SECONDS
         try:
             with self._session.post(  # its body is of no interest
                 url, body, headers=headers, timeout=limits, allow_redirects=False, stream=True
             ) as answer:
                 _check(answer)
-        except requests.RequestException as error:
-            raise NotTakenError(_failure_text(error)) from None
+        except (requests.RequestException, AdminError) as error:
+            raise NotTakenError(exchange.given_up or _failure_text(error)) from None
 
     def post_test(self) -> None:
         """Send a message that says what it is. Raises :class:`NotTakenError`."""
@@ -120,6 +130,12 @@ class Receiver:
     def close(self) -> None:
         """End idle connections."""
         self._session.close()
+
+    def give_up(self) -> None:
+        """The same, and end an exchange that another thread waits for: its message was not taken."""
+        if self._exchange is not None:
+            self._exchange.give_up("given up: lbd has another receiver")
+        self.close()
 
 
 def _check(answer: requests.Response) -> None:
@@ -133,19 +149,26 @@ def _check(answer: requests.Response) -> None:
     raise NotTakenError(why, lasting=answer.status_code in WRONG_CONTENT, retry_seconds=min(wait, LONGEST_WAIT_SECONDS))
 
 
-def _failure_text(error: requests.RequestException) -> str:
+def _failure_text(error: requests.RequestException | AdminError) -> str:
     """A text of our own: the library's has the address in it."""
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return f"no connection within {CONNECT_SECONDS:g} s"
-    if isinstance(error, requests.exceptions.Timeout):
-        return f"no answer within {ANSWER_SECONDS:g} s"
-    if isinstance(error, requests.exceptions.ProxyError):
-        return "the proxy gives no connection"
-    if isinstance(error, requests.exceptions.SSLError):
-        return "TLS failed: is its certificate valid, and its CA known (REQUESTS_CA_BUNDLE)?"
-    if isinstance(error, requests.exceptions.ConnectionError):
-        return "no connection, or it broke off"
-    return f"the request failed ({type(error).__name__})"
+    if isinstance(error, AdminError) and not timed_out(error):
+        return f"its answer has a head of more than {HEAD_BYTES >> 10} KiB"
+    return next(
+        (words for kind, words in FAILURES if isinstance(error, kind)), f"the request failed ({type(error).__name__})"
+    )
+
+
+FAILURES = (
+    (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_SECONDS:g} s"),
+    ((requests.exceptions.Timeout, AdminError), f"no answer within {EXCHANGE_SECONDS:g} s"),
+    (requests.exceptions.ProxyError, "the proxy gives no connection"),
+    (
+        requests.exceptions.SSLError,
+        "TLS failed: is its certificate valid, and its CA known (REQUESTS_CA_BUNDLE)?",
+    ),
+    (requests.exceptions.ConnectionError, "no connection, or it broke off"),
+)
+"""By the first kind that it is: those of connections are kinds of each other."""
 
 
 class Notifier:
@@ -200,7 +223,7 @@ class Notifier:
             self._keep(self._waiting)
             self._changed.notify()
         if before is not None:
-            before.close()
+            before.give_up()
 
     def close(self) -> None:
         """Send the waiting events at once, in one attempt; a receiver that hangs is given up after ``STOP_SECONDS``."""

@@ -27,7 +27,7 @@ from weakref import WeakSet, finalize
 import requests
 from prometheus_client import Histogram
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
@@ -41,6 +41,7 @@ from urllib3.exceptions import (
 from urllib3.util import Retry
 
 from lbd.clock import boot_seconds
+from lbd.deadline import DeadlineReader, connection
 from lbd.errors import AdminError, LbdError, UsageError, unread
 from lbd.pulsar import paths
 from lbd.pulsar.broker_health import BrokerHealth
@@ -48,7 +49,7 @@ from lbd.pulsar.paths import endpoint, host_port
 from lbd.redaction import HIDDEN, remember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lbd.pulsar.paths import HostPort
@@ -273,29 +274,22 @@ class _Current(threading.local):
 _CURRENT = _Current()
 
 
-class _Bytes(io.RawIOBase):
-    """The bytes of a socket; each read must finish within the remaining time of the exchange."""
+class _Bytes(DeadlineReader):
+    """The bytes of an exchange, counted."""
 
     def __init__(self, raw: io.RawIOBase, connected: socket.socket, exchange: BoundedExchange) -> None:
-        self._raw, self._socket, self._exchange = raw, connected, exchange
+        super().__init__(raw, connected, exchange.remaining_seconds)
+        self._exchange = exchange
         self.at_end = False
 
-    def readable(self) -> bool:
-        return True
-
     def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
-        self._socket.settimeout(self._exchange.remaining_seconds())
         try:
-            count = self._raw.readinto(buffer)
+            count = super().readinto(buffer)
         except TimeoutError as error:
             raise self._exchange.late() from error
         self._exchange.received(count or 0)
         self.at_end = not count
         return count
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
 
 
 class _Response(http.client.HTTPResponse):
@@ -318,29 +312,18 @@ class _Connection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         """A connection to the first address that accepts one."""
+        most = cast("float", self.timeout)
+        options = cast("Sequence[tuple[int, int, int]]", self.socket_options or ())
         try:
-            addresses = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
+            return connection(
+                self.host.strip("[]"), self.port, lambda: min(most, _CURRENT.exchange.remaining_seconds()), options
+            )
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
-        failure: OSError = OSError("the name has no address")
-        for family, kind, protocol, _, address in addresses:
-            connection = socket.socket(family, kind, protocol)
-            try:
-                for option in self.socket_options or ():
-                    connection.setsockopt(*option)
-                connection.settimeout(min(cast("float", self.timeout), _CURRENT.exchange.remaining_seconds()))
-                connection.connect(address)
-            except OSError as error:
-                connection.close()
-                failure = error
-            except AdminError:
-                connection.close()
-                raise
-            else:
-                return connection
-        if isinstance(failure, TimeoutError):
-            raise ConnectTimeoutError(self, "no connection in time") from failure
-        raise NewConnectionError(self, f"Failed to establish a new connection: {failure}") from failure
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, "no connection in time") from error
+        except OSError as error:
+            raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
 
     def send(self, data: Any) -> None:  # noqa: ANN401 - the library's signature
         if self.sock is None:
@@ -362,13 +345,34 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
+_POOLS = {"http": _Pool, "https": _SecurePool}
+
+
 class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the library's signature
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> ProxyManager:  # noqa: ANN401 - the library's signature
+        manager: ProxyManager = super().proxy_manager_for(*args, **kwargs)
+        if isinstance(manager, ProxyManager):  # that of SOCKS is another class
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
 
 
-class _Session(requests.Session):
+class BoundedSession(requests.Session):
+    """A session whose requests each are a :class:`BoundedExchange`; the thread that sends one :meth:`begin`-s it."""
+
+    def __init__(self, **adapter: Any) -> None:  # noqa: ANN401 - the library's settings of connections
+        super().__init__()
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, _Adapter(**adapter))
+
+    @staticmethod
+    def begin(exchange: BoundedExchange) -> None:
+        """What this thread sends and reads from now on belongs to it."""
+        _CURRENT.exchange = exchange
+
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - the library's method
         """None: to tell where a redirect would lead, the library takes in the whole body, unpacked without a bound."""
         return None
@@ -393,7 +397,7 @@ class Sessions:
         content: bytes | None,
     ) -> requests.Response:
         """The head of the answer; its body is to be read by this thread, before it sends another request."""
-        _CURRENT.exchange = exchange
+        BoundedSession.begin(exchange)
         remaining = exchange.remaining_seconds()
         return self._own().request(
             method,
@@ -435,10 +439,6 @@ class _Retry(Retry):
 
 def _new(settings: PulsarSettings) -> requests.Session:
     """Credentials come from the settings alone; only GETs are sent again; answers come plain or packed once."""
-    session = _Session()
-    session.trust_env = False
-    session.headers["Accept-Encoding"] = "gzip"
-    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
     retry = _Retry(
         total=2,
         status=0,
@@ -448,9 +448,10 @@ def _new(settings: PulsarSettings) -> requests.Session:
         allowed_methods={"GET"},
         respect_retry_after_header=False,
     )
-    adapter = _Adapter(max_retries=retry, pool_connections=settings.concurrency, pool_maxsize=2)
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
+    session = BoundedSession(max_retries=retry, pool_connections=settings.concurrency, pool_maxsize=2)
+    session.trust_env = False
+    session.headers["Accept-Encoding"] = "gzip"
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
     tls = settings.tls
     session.verify = str(tls.ca_file) if tls.ca_file else True
     if tls.cert_file and tls.key_file:

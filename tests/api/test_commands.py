@@ -129,7 +129,7 @@ def test_one_whose_client_has_gone_is_withdrawn(api: Api, pulsar: FakePulsar):
     body = json.dumps(who(bundle=HOT[0], destination=pulsar.ids[2])).encode()
     kind = "Content-Type: application/json"
     head = f"POST /v1/unload HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with connect(api.engine.settings.state_dir / SOCKET) as client:
+    with connect(api.engine.settings.state_dir / SOCKET, 1.0) as client:
         client.sendall(head + body)
         eventually(lambda: bool(api.engine.requests._waiting))
     eventually(lambda: not api.engine.requests._waiting)
@@ -205,7 +205,7 @@ class TestSocket:
         state.mkdir()
         (state / SOCKET).symlink_to(api.engine.settings.state_dir / SOCKET)
         with pytest.raises(OSError, match="it is no socket"):
-            connect(state / SOCKET)
+            connect(state / SOCKET, 1.0)
 
     def test_an_lbd_that_has_stopped(self, tmp_path: Path):
         """Nobody holds the state directory any more."""

@@ -104,7 +104,7 @@ def test_what_is_sent(form: str, tmp_path: Path):
         ({"status": 503, "headers": {"Retry-After": "999999"}}, "it answered 503 Service Unavailable", False, 3600),
         ({"status": 503, "headers": {"Retry-After": "soon"}}, "it answered 503 Service Unavailable", False, 0),
         ({"body": requests.exceptions.ConnectTimeout(URL)}, "no connection within 3 s", False, 0),
-        ({"body": requests.exceptions.ReadTimeout(URL)}, "no answer within 5 s", False, 0),
+        ({"body": requests.exceptions.ReadTimeout(URL)}, "no answer within 8 s", False, 0),
         ({"body": requests.exceptions.ConnectionError(URL)}, "no connection, or it broke off", False, 0),
         ({"body": requests.exceptions.ProxyError(URL)}, "the proxy gives no connection", False, 0),
         (

@@ -1,0 +1,75 @@
+"""One deadline over a whole exchange: a timeout of each read would let an answer in drops last for ever.
+
+Rule: whoever speaks to anybody outside (brokers, the issuer of a token, the webhook, another lbd) connects, sends and
+reads with the remaining time of one deadline. ``tests/test_deadlines.py`` has the table of all of them.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from typing import TYPE_CHECKING
+
+from lbd.clock import boot_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Seconds = Callable[[], float]
+    """How long an exchange may still take; raises an error once its deadline has passed."""
+
+
+def remaining_seconds(ends_at: float) -> float:
+    """How long it may still take until ``ends_at``, by the boot clock. Raises :class:`TimeoutError` past it."""
+    remaining = ends_at - boot_seconds()
+    if remaining <= 0:
+        raise TimeoutError
+    return remaining
+
+
+def connection(
+    host: str, port: int | None, remaining: Seconds, options: Iterable[tuple[int, int, int]] = ()
+) -> socket.socket:
+    """A connection to the first address of a host that accepts one within ``remaining``.
+
+    Raises :class:`OSError` of the last address that did not, and what ``remaining`` raises.
+    """
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure = OSError("the name has no address")
+    for family, kind, protocol, _, address in addresses:
+        connected = socket.socket(family, kind, protocol)
+        try:
+            for option in options:
+                connected.setsockopt(*option)
+            connected.settimeout(remaining())
+            connected.connect(address)
+        except OSError as error:
+            connected.close()
+            failure = error
+        except BaseException:
+            connected.close()
+            raise
+        else:
+            return connected
+    raise failure
+
+
+class DeadlineReader(io.RawIOBase):
+    """The bytes of a socket; each read must finish within the remaining time of the exchange."""
+
+    def __init__(self, raw: io.RawIOBase, connected: socket.socket, remaining: Seconds) -> None:
+        self._raw, self._socket, self._remaining = raw, connected, remaining
+
+    def readable(self) -> bool:
+        """Whether it can be read: yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
+        """Raises :class:`TimeoutError`, or what ``remaining`` raises."""
+        self._socket.settimeout(self._remaining())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """End reading; the connection stays open for whoever has it."""
+        self._raw.close()
+        super().close()
