@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from lbd.act.executor import Executor
 from lbd.pulsar.broker_health import BrokerHealth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from lbd.simulate.fake_pulsar import FakePulsar
     from tests.fake_pulsar import FakePulsar as HttpPulsar
@@ -31,7 +32,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
 """A Spark that lives for a minute spends most of its CPU on compiling what it runs once: 80 s of it against 37 s."""
 
 END_TO_END = (
-    *("act", "api", "cli", "daemon", "demo", "docs", "helm", "package", "scenarios", "simulate", "systemd"),
+    *("act", "api", "cli", "daemon", "demo", "docs", "e2e", "helm", "package", "scenarios", "simulate", "systemd"),
     *(
         "chaos/test_chaos.py",
         "charts/test_drawn.py",
@@ -61,6 +62,21 @@ real brokers are first: they wait most of their time.
 """
 
 TESTS = Path(__file__).parent
+
+LONGER = {
+    "e2e": (
+        300,
+        "a cluster is started, and lbd acts on no CPU sample of a broker's first two minutes",
+    ),
+    "learn": (300, "the first test that needs Spark starts a JVM"),
+    "docs/test_snippets.py": (300, "one of the commands is a calibration by Spark"),
+    "package": (180, "the first test builds a release twice and installs it"),
+}
+"""Seconds for tests of a folder or file that may take longer than the minute of pyproject.toml, and why they may."""
+
+
+ALONE = (".venv/bin/python", "-m", "pytest")
+"""How one test is run."""
 
 
 def pytest_runtest_teardown() -> None:
@@ -96,13 +112,22 @@ def group_of(nodeid: str) -> str:
     return next((name for name, folder in folders if path.is_relative_to(folder)), "")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where no test end to end is wanted, their folders are not even read: they import what only they need."""
+    return True if config.option.markexpr.startswith("not e2e") and _is_end_to_end(collection_path) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What is end to end by where it stands is marked so."""
-    path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else Path()
-    if any(map(path.is_relative_to, END_TO_END)):
+    """What is end to end by where it stands is marked so, and what may take longer has the time for it."""
+    if _is_end_to_end(item.path):
         item.add_marker(pytest.mark.e2e)
-    if item.get_closest_marker("soak"):
-        item.add_marker(pytest.mark.timeout(0))
+    seconds = [seconds for folder, (seconds, _) in LONGER.items() if item.path.is_relative_to(TESTS / folder)]
+    if seconds or item.get_closest_marker("soak"):
+        item.add_marker(pytest.mark.timeout(0 if item.get_closest_marker("soak") else seconds[0]))
+
+
+def _is_end_to_end(path: Path) -> bool:
+    return any(path.is_relative_to(TESTS / folder) for folder in END_TO_END)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -131,24 +156,45 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByGroup(config, log)
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """The first failure is printed at once: it is to be understood also when the second try passes."""
-    if report.outcome == "rerun":  # type: ignore[comparison-overlap]
-        print(f"\n{report.nodeid} failed and is tried once more:\n{report.longreprtext}")
+def _cpu_seconds() -> float:
+    """CPU of this process, and of those that it started and has waited for."""
+    return sum(os.times()[:4])
+
+
+_cpu_before = _cpu_seconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a step of a test cost goes with its report, also from one worker to the summary."""
+    global _cpu_before  # noqa: PLW0603
+    report = yield
+    now = _cpu_seconds()
+    report.cpu_seconds = now - _cpu_before  # type: ignore[attr-defined]
+    _cpu_before = now
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Where the time went, by the parts of docs/ci.md, when durations are asked for."""
+    """How a failed test is repeated alone; and where the time went, when durations are asked for."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    steps = [report for report in reports if isinstance(report, pytest.TestReport)]
+    failed = {report.nodeid: "soak" in report.keywords for report in steps if report.failed}
+    if failed:
+        terminalreporter.section("to repeat one alone")
+        for nodeid, is_soak in failed.items():
+            terminalreporter.write_line(shlex.join([*ALONE, *(["-m", "soak"] if is_soak else []), nodeid]))
     if terminalreporter.config.getoption("durations") is None:
         return
-    spent, tests = Counter[str](), Counter[str]()
-    for report in (one for found in terminalreporter.stats.values() for one in found):
-        if isinstance(report, pytest.TestReport):
-            spent[_part(report)] += report.duration
-            tests[_part(report)] += report.when == "call"
-    terminalreporter.section("seconds by part")
+    tests = Counter(_part(report) for report in steps if report.when == "call")
+    spent, cpu = Counter[str](), Counter[str]()
+    for report in steps:
+        spent[_part(report)] += report.duration
+        cpu[_part(report)] += getattr(report, "cpu_seconds", 0.0)
+    terminalreporter.section("by part: seconds of a worker, seconds of CPU, tests")
     for part, seconds in spent.most_common():
-        terminalreporter.write_line(f"{seconds:8.0f} s  {tests[part]:5} tests  {part}")
+        terminalreporter.write_line(f"{seconds:8.0f} s  {cpu[part]:8.0f} s  {tests[part]:5} tests  {part}")
+    terminalreporter.write_line(f"{spent.total():8.0f} s  {cpu.total():8.0f} s  {tests.total():5} tests  all")
 
 
 def _part(report: pytest.TestReport) -> str:

@@ -23,7 +23,7 @@ from tests import parts
 from tests.docs import tables
 from tests.docs.snippets import ROOT, snippets
 from tests.e2e.artifacts import Missing
-from tests.helm.parts import helm
+from tests.helm.parts import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,8 +159,8 @@ class World:
     def _link_helm(self) -> None:
         if not (self.folder / "bin" / "helm").exists():
             try:
-                (self.folder / "bin" / "helm").symlink_to(helm())
-            except (Missing, subprocess.TimeoutExpired) as missing:
+                (self.folder / "bin" / "helm").symlink_to(command("helm"))
+            except Missing as missing:
                 parts.do_without("helm", str(missing))
 
     def _programs(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -18,9 +19,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEFAULT_VERSIONS = ("4.2.4", "4.0.8", "5.0.0-M1")
-"""The first is the one of most tests; the others are for what differs between versions."""
-SOAK_VERSIONS = ("3.3.6", "2.11.0")
+DIGESTS = {
+    "4.2.4": "854811be4621384a8751ddcd06bc5b5d8504ee6736d1d98bbee88c0bc065adda",
+    "4.0.8": "9e5f639af62b2e5dd70a776b4ff1c1ee680e9e7fc2bc72473b0c5cdd19296a19",
+    "5.0.0-M1": "4ef9850744c935ca15e9a623d8e6eb185174bfe25c188a93aebebbfb2fce5d10",
+    "3.3.6": "0ae3d8060e9af2e6cd3d295732b93fb4ce3a2f6d6b965544e5a27c377a5fcf02",
+    "2.11.0": "62c4c9ab2e2fa0cec6424865fcdf3c83bea995c6d9a5e821abb549d91bec3735",
+}
+"""What ``LC_ALL=C; sha256sum *.jar | sha256sum`` prints in the directory of each version."""
+
+VERSIONS = tuple(DIGESTS)
+"""All that tests run on. The first is that of the tests at each landing, the others are for `tests/soak`."""
+
+CURRENT_VERSIONS = VERSIONS[:3]
+"""What Pulsar still maintains, or will."""
 FETCH_TIMEOUT_SECONDS = 900.0
 OLDEST_JAVA = 17
 
@@ -39,8 +51,8 @@ def cache_root() -> Path:
 
 def ensure(version: str) -> Path:
     """The directory with the jars of one Pulsar version; fetches them when they are not there yet."""
-    if not (_is_tarball(version) or _pom(version).is_file()):
-        known = ", ".join(sorted({*DEFAULT_VERSIONS, *SOAK_VERSIONS}))
+    if version not in DIGESTS:
+        known = ", ".join(sorted(VERSIONS))
         raise Missing(f"Pulsar {version} has no recipe here; known versions: {known}")
     java()
     lib = cache_root() / "jars" / version
@@ -84,9 +96,19 @@ def _one_at_a_time(lib: Path) -> Iterator[None]:
 def _fetch(version: str, lib: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=lib.parent) as scratch:
         fetched = (_from_tarball if _is_tarball(version) else _from_class_path)(version, Path(scratch))
-        if not any(fetched.glob("*.jar")):
-            raise Missing(f"Pulsar {version}: Maven ended well but left no jar")
+        _check(version, fetched)
         fetched.rename(lib)
+
+
+def _check(version: str, fetched: Path) -> None:
+    jars = sorted(fetched.glob("*.jar"))
+    hashes = [f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n" for jar in jars]
+    found = hashlib.sha256("".join(hashes).encode()).hexdigest()
+    if found != DIGESTS[version]:
+        raise Missing(
+            f"Pulsar {version}: Maven left {len(jars)} jars, and they are not those that the tests were written for: "
+            f"their digest is {found} instead of {DIGESTS[version]}"
+        )
 
 
 def _from_tarball(version: str, scratch: Path) -> Path:
@@ -139,9 +161,12 @@ def _maven(version: str, directory: Path, *arguments: str) -> None:
 
 
 def main(versions: list[str]) -> int:
-    """Fetch by hand; prints one line per version and returns non-zero when one is not to be had."""
+    """Fetch by hand, the version of the tests at each landing if none is named.
+
+    Prints one line per version and returns non-zero when one is not to be had.
+    """
     failed = False
-    for version in versions or DEFAULT_VERSIONS:
+    for version in versions or VERSIONS[:1]:
         try:
             lib = ensure(version)
         except Missing as missing:

@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     up = commands.add_parser("up", help="start a cluster that stays until `down`")
     up.set_defaults(run=_up)
-    up.add_argument("--version", default=artifacts.DEFAULT_VERSIONS[0])
+    up.add_argument("--version", default=artifacts.VERSIONS[0])
     up.add_argument("--brokers", type=int, default=3)
     up.add_argument("--load-manager", default="modular", help=f"{', '.join(LOAD_MANAGERS)} or a class name")
     up.add_argument("--tokens", action="store_true", help="token authentication and authorization")

@@ -2,10 +2,10 @@
 
 A test asks for the fixture `cluster` and gets a whole, unthrottled cluster, once per Pulsar version. What else it
 needs it says with a mark: `@pytest.mark.cluster(tokens=True, tls=True, settings={...}, versions=["4.0.8"], own=True)`.
-Of the tests that share a cluster those marked `late=1` come after the others, because lbd trusts a broker two minutes
-after its start, and those marked `late=2` after these, because they kill brokers.
-A test runs on the first of its versions in CI, and on the others under the marker `soak`. What differs between
-versions is marked `every_version=True`, and runs on three in CI.
+A test on brokers has the marker `soak`, and runs on all of its versions there. Those marked `landing=True`
+run at each landing, too: on the first version only, and all of them on one cluster that is started once.
+Of the tests that share a cluster those marked `late=1`, `late=2`… come after the others, in this order: lbd trusts a
+broker two minutes after its start, and a broker that a test kills is young again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
     parts.check_names()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test on brokers that fails is tried once more, and told: two cores that run three brokers stop at times."""
-    item.add_marker("e2e")
-    if "_running" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.flaky(reruns=1))
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "_running" in metafunc.fixturenames:
         metafunc.parametrize("_running", _parameters(metafunc), indirect=True, scope="session")
@@ -54,11 +47,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     They come last, but of a worker first: see `ONE_WORKER` in tests/conftest.py.
     """
     order = {spec: number for number, spec in enumerate(dict.fromkeys(_spec_of(item) for item in items))}
-    versions = (*_versions(), *artifacts.SOAK_VERSIONS)
 
     def place(item: pytest.Item) -> tuple[bool, int, int, int]:
         spec = _spec_of(item)
-        version = versions.index(spec.version) if spec is not None and spec.version in versions else 0
+        version = 0 if spec is None else artifacts.VERSIONS.index(spec.version)
         return (spec is None) is ONE_OF_WORKERS, version, order[spec], _wanted(item).get("late", 0)
 
     items.sort(key=place)
@@ -78,14 +70,8 @@ def _running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def cluster(_running: Cluster, request: pytest.FixtureRequest) -> Cluster:
-    """A running cluster with all its brokers, whatever the test before did to it.
-
-    A second try of a test that wants one of its own has a new one: the first has left its traces.
-    """
-    if _running.spec.own and request.node.execution_count > 1:
-        _running.stop()
-        _running.start()
+def cluster(_running: Cluster) -> Cluster:
+    """A running cluster with all its brokers, whatever the test before did to it."""
     _running.restore()
     return _running
 
@@ -124,13 +110,16 @@ def _wanted(item: pytest.Item) -> dict[str, Any]:
 def _parameters(metafunc: pytest.Metafunc) -> list[ParameterSet]:
     wanted = _wanted(metafunc.definition)
     wanted.pop("late", None)
-    versions: Sequence[str] = wanted.pop("versions", None) or (*_versions(), *_soak_versions())
-    usual = versions if wanted.pop("every_version", False) else versions[:1]
+    landing = wanted.pop("landing", False)
+    versions: Sequence[str] = wanted.pop("versions", artifacts.VERSIONS)
     if wanted.pop("own", False):
         wanted["own"] = metafunc.definition.nodeid
     settings = tuple(sorted((key, str(value)) for key, value in wanted.pop("settings", {}).items()))
     specs = [_one_object(Spec(version, settings=settings, **wanted)) for version in versions]
-    return [pytest.param(spec, id=str(spec), marks=_marks(spec, usual)) for spec in specs]
+    return [
+        pytest.param(spec, id=str(spec), marks=() if landing and spec is specs[0] else pytest.mark.soak)
+        for spec in specs
+    ]
 
 
 @cache
@@ -139,22 +128,9 @@ def _one_object(spec: Spec) -> Spec:
     return spec
 
 
-def _marks(spec: Spec, usual: Sequence[str]) -> list[pytest.MarkDecorator]:
-    return [] if spec.version in usual and spec.version not in _soak_versions() else [pytest.mark.soak]
-
-
 def _spec_of(item: pytest.Item) -> Spec | None:
     callspec = getattr(item, "callspec", None)
     return None if callspec is None else callspec.params.get("_running")
-
-
-def _versions() -> tuple[str, ...]:
-    chosen = os.environ.get("LBD_E2E_VERSIONS", "")
-    return tuple(version.strip() for version in chosen.split(",") if version.strip()) or artifacts.DEFAULT_VERSIONS
-
-
-def _soak_versions() -> tuple[str, ...]:
-    return tuple(version for version in artifacts.SOAK_VERSIONS if version not in _versions())
 
 
 @cache

@@ -85,6 +85,10 @@ class Daemon:
         """A command line of lbd with the daemon's configuration."""
         return [sys.executable, "-m", "lbd", *words, "--config", str(self.config)]
 
+    def background(self, *words: str) -> subprocess.Popen[str]:
+        """A command of lbd that runs beside the test, with all that it says on one stream."""
+        return subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
     def start(self) -> Self:
         """Start it; returns when it says that it runs.
 

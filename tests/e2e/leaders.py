@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from tests.e2e.daemon import Daemon
 from tests.e2e.kills import ASKED_AGAIN_SECONDS, DELAYS_SECONDS, INTENT_SECONDS, Hot
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
@@ -75,7 +75,7 @@ class Pair:
 
     def leader(self) -> Daemon:
         """The one that says so; waits until one does."""
-        _until(lambda: self._leading() is not None, LED_SECONDS, lambda: f"nobody leads:\n{self.last_lines()}")
+        until(lambda: self._leading() is not None, LED_SECONDS, lambda: f"nobody leads:\n{self.last_lines()}")
         found = self._leading()
         assert found is not None
         return found
@@ -85,7 +85,7 @@ class Pair:
 
     def none_leads(self) -> None:
         """Wait until both have noticed that the topic is gone."""
-        _until(lambda: self._leading() is None, LED_SECONDS, lambda: f"still led:\n{self.last_lines()}")
+        until(lambda: self._leading() is None, LED_SECONDS, lambda: f"still led:\n{self.last_lines()}")
 
     def other(self, daemon: Daemon) -> Daemon:
         """The one beside it."""
@@ -109,29 +109,34 @@ class Pair:
         return process.returncode
 
     def strike(self, hot: Hot, how: str, number: int) -> TakeOver:
-        """In the midst of a move the leader is killed, stopped or cut off; returns when the other one leads.
+        """The leader is struck in the midst of a move by hand; ``number`` picks how long after the intent."""
+        after_seconds = DELAYS_SECONDS[number % len(DELAYS_SECONDS)]
+        return self.strike_at(lambda daemon: self._asking(daemon, hot), how, after_seconds)
 
-        ``number`` picks how long after the intent that is. A request that lbd refuses hits no move: another is made.
+    def strike_at(self, ask: Callable[[Daemon], subprocess.Popen[str]], how: str, after_seconds: float) -> TakeOver:
+        """The leader is killed or stopped so long after the first intent of what is asked of it.
+
+        Returns when the other one leads. A request that lbd refuses hits no move: another is made.
         """
         leader = self.leader()
         heir = self.other(leader)
         written, before = _size(leader), _times_led(heir)
-        process = self._asking(leader, hot)
+        process = ask(leader)
         deadline = time.monotonic() + INTENT_SECONDS
         while _size(leader) == written and time.monotonic() < deadline:
             if process.poll() is not None:
                 text, _ = process.communicate()
                 self._note(process.returncode, text)
-                process = self._asking(leader, hot)
+                process = ask(leader)
             time.sleep(0.001)
-        time.sleep(DELAYS_SECONDS[number % len(DELAYS_SECONDS)])
+        time.sleep(after_seconds)
         struck = time.monotonic()
         if how == "kill -9":
             leader.kill()
         else:
             os.kill(leader.pid, signal.SIGSTOP)
         open_then = any(move.ended_at is None for move in leader.moves())
-        _until(lambda: _times_led(heir) > before, LED_SECONDS, lambda: f"{how}: no heir:\n{self.last_lines()}")
+        until(lambda: _times_led(heir) > before, LED_SECONDS, lambda: f"{how}: no heir:\n{self.last_lines()}")
         found = TakeOver(how, time.monotonic() - struck, open_then)
         process.kill()
         process.communicate()
@@ -147,7 +152,7 @@ class Pair:
 
     def settle(self) -> None:
         """Until neither knows of an open move."""
-        _until(
+        until(
             lambda: all(move.ended_at is not None for daemon in self.daemons for move in daemon.moves()),
             CLOSED_SECONDS,
             lambda: f"a move stays open:\n{self.last_lines()}",
@@ -169,8 +174,7 @@ class Pair:
         ]
         destination = others[len(self.take_overs) % len(others)]
         words = ("--to", destination, "--timeout", f"{REQUEST_SECONDS:.0f}", "--override", "a test of leadership")
-        command = daemon.command("unload", bundle, "--apply", *words)
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return daemon.background("unload", bundle, "--apply", *words)
 
     def _note(self, code: int, text: str) -> None:
         self.codes[code] += 1
@@ -213,7 +217,8 @@ def _size(daemon: Daemon) -> int:
     return sum(file.stat().st_size for file in daemon.state.glob("journal*.jsonl"))
 
 
-def _until(condition: Callable[[], bool], seconds: float, why: Callable[[], str]) -> None:
+def until(condition: Callable[[], bool], seconds: float, why: Callable[[], str]) -> None:
+    """Wait for a condition; ``why`` says what was there instead."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -13,6 +13,7 @@ import yaml
 
 from lbd.model import Result, Unload
 from tests.e2e import naming, placing, probe, skew
+from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import EAGER, Balancer, reported_gap, run
 from tests.e2e.landing import BUNDLES, CLIENTS, measure, unloaded, unloader
 from tests.e2e.traffic import Traffic
@@ -114,7 +115,7 @@ def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callab
     relieved(cluster, tmp_path, tell)
 
 
-@pytest.mark.cluster(every_version=True)
+@pytest.mark.cluster(landing=True, versions=CURRENT_VERSIONS)
 def test_every_landing_told_is_the_landing_seen(cluster: Cluster, tell: Callable[[str], None]):
     """Thirty unloads under six clients that reconnect at once: whatever the outcome, the brokers confirm it."""
     name = f"landing{time.time_ns()}"
@@ -173,6 +174,7 @@ def test_without_a_token_lbd_says_what_is_missing(cluster: Cluster, tmp_path: Pa
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.cluster(landing=True)
 def test_a_killed_move_is_closed_by_the_next_turn(cluster: Cluster, tmp_path: Path):
     """An intent without outcome, as kill -9 leaves it, gets its true outcome from who owns the bundle."""
     balancer = Balancer(cluster, tmp_path)

@@ -113,6 +113,20 @@ def test_an_unknown_version_is_named_with_those_that_are_known():
         artifacts.ensure("9.9.9")
 
 
+def test_jars_that_are_not_the_known_ones_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A registry that serves something else must not get into a broker."""
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    maven.write_text("#!/bin/sh\nmkdir lib && echo another >lib/pulsar-broker.jar\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("LBD_E2E_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=":")
+    monkeypatch.setattr(artifacts, "java", lambda: "java")
+    with pytest.raises(artifacts.Missing, match=r"4\.2\.4: Maven left 1 jars, and .* instead of 854811be"):
+        artifacts.ensure("4.2.4")
+    assert not (tmp_path / "jars" / "4.2.4").exists()
+
+
 def test_without_maven_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LBD_E2E_CACHE", str(tmp_path))
     monkeypatch.setattr(artifacts, "java", lambda: "java")

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from tests.e2e import naming, placing, probe, security, settings, skew
-from tests.e2e.cluster import Cluster, ClusterError
 from tests.e2e.traffic import Traffic
 
-_ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from tests.e2e.cluster import Cluster
 
 
-@pytest.mark.cluster(every_version=True)
 def test_every_broker_is_listed_and_one_leads(cluster: Cluster):
     for index in range(3):
         listed = probe.get(cluster, index, f"/admin/v2/brokers/{settings.CLUSTER}")
@@ -29,7 +25,6 @@ def test_every_broker_is_listed_and_one_leads(cluster: Cluster):
     assert probe.leader(cluster) in cluster.brokers
 
 
-@pytest.mark.cluster(every_version=True)
 def test_every_broker_counts_the_cpu_of_its_process_as_the_kernel_does(cluster: Cluster):
     """What lbd calls CPU of now, beside the meter of the broker's control group."""
     admin = Admin(PulsarSettings(admin_urls=tuple(cluster.admin_urls)))
@@ -44,21 +39,6 @@ def test_every_broker_counts_the_cpu_of_its_process_as_the_kernel_does(cluster: 
     assert {
         broker: round(told[broker] - used[broker]) for broker in used if abs(told[broker] - used[broker]) > 10
     } == {}
-
-
-def test_place_puts_a_bundle_on_each_named_broker(cluster: Cluster):
-    bundle, *others = placing.namespace(cluster, "place", 4)
-    for broker in cluster.brokers:
-        placing.place(cluster, bundle, broker)
-        assert probe.owners(cluster, "e2e/place/") == {bundle: {broker}}
-    placing.place_all(cluster, dict.fromkeys(others, cluster.brokers[0]))
-    assert set(probe.owners(cluster, "e2e/place/")) == {bundle, *others}
-    assert all(not name.startswith(("pulsar/", "sla-monitor/")) for name in probe.owners(cluster))
-
-
-def test_a_new_second_cluster_says_which_ports_are_taken(cluster: Cluster):
-    with pytest.raises(ClusterError, match=r"ports already taken: .*127\.0\.0\.1:18080"):
-        Cluster(cluster.spec).start()
 
 
 def test_traffic_loses_nothing_while_bundles_move(cluster: Cluster):
@@ -76,16 +56,6 @@ def test_traffic_loses_nothing_while_bundles_move(cluster: Cluster):
     assert (result.lost, result.misrouted, result.unanswered, result.send_errors) == (0, 0, 0, {})
     assert result.sent == result.acknowledged == result.received
     assert result.sent > 0.8 * result.seconds * sum(rates.values())
-
-
-def test_six_clients_share_every_topic(cluster: Cluster):
-    bundles = placing.namespace(cluster, "six", 4)
-    with Traffic(cluster, {naming.topic_in(bundle): 5.0 for bundle in bundles}, clients=6) as traffic:
-        time.sleep(4)
-        placing.place(cluster, bundles[0], cluster.brokers[2])
-        result = traffic.stop()
-    assert result.lost == 0
-    assert result.received == 6 * result.acknowledged > 0
 
 
 def test_a_killed_broker_comes_back_and_nothing_acknowledged_is_lost(cluster: Cluster):
@@ -158,46 +128,3 @@ def test_the_extensible_load_manager_starts_and_serves(cluster: Cluster):
         placing.wait_owner(cluster, bundle, target)
         result = traffic.stop()
     assert result.lost == 0
-
-
-@pytest.mark.cluster(brokers=0)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
-def test_an_interrupted_start_leaves_no_process(number: signal.Signals, no_cluster: str):
-    """However the test run ends, its brokers end with it."""
-    script = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a background job ignores
-        "from tests.e2e.cluster import Cluster; from tests.e2e.settings import Spec\n"
-        f"Cluster(Spec({no_cluster!r})).start()\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], cwd=_ROOT, stderr=subprocess.DEVNULL) as starter:
-        try:
-            children = _wait_for_children(starter.pid)
-            os.kill(starter.pid, number)
-            starter.wait(60)
-        finally:
-            starter.kill()
-    deadline = time.monotonic() + 5
-    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
-
-
-def _wait_for_children(pid: int) -> list[str]:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if len(children) >= 4:
-            return children
-        time.sleep(0.05)
-    raise TimeoutError(f"process {pid} started no cluster")
-
-
-@pytest.mark.cluster(own=True, brokers=1)
-def test_a_cluster_that_does_not_come_back_is_started_anew(cluster: Cluster):
-    """One broker that hangs for good must not fail every test after it."""
-    before = cluster.work
-    cluster.kill_broker(0)
-    cluster.processes["zookeeper"].kill()
-    cluster.restore()
-    assert cluster.ready()
-    assert cluster.work != before

@@ -139,7 +139,7 @@ def _scenario(name: str, version: str, directory: Path, tell: Callable[[str], No
 
 
 @pytest.mark.usefixtures("quotas")
-@pytest.mark.cluster(versions=["4.2.4"], late=2)
+@pytest.mark.cluster(versions=["4.2.4"], late=4)
 def test_moves_survive_kills(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """Twenty moves under six clients; lbd dies twice in the midst of one, the leader once."""
     survive(cluster, tmp_path, tell, 20, schedule(20, lbd=2, leader=1, broker=0))

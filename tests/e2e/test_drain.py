@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.store.control import REFUSED
-from tests.e2e import hung, placing, probe
+from tests.e2e import hung, naming, placing, probe
 from tests.e2e.balancing import run
 from tests.e2e.daemon import Daemon
 from tests.e2e.kills import ASKED_AGAIN_SECONDS
@@ -28,6 +28,9 @@ BUNDLES, RATE = 32, 10.0
 TRUSTED_WITHIN_SECONDS = 240.0
 ENDS_WITHIN_SECONDS = 240.0
 """It takes 7 s, on a very busy machine a minute, and two where a broker hangs."""
+SERVED_WITHIN_SECONDS = 30.0
+"""Brokers report clients each five seconds, and lbd looks at each turn."""
+
 SETTINGS: dict[str, Any] = {**BY_HAND, "log": {"format": "json"}}
 
 
@@ -48,16 +51,25 @@ def _drained(daemon: Daemon, target: str) -> CompletedProcess[str]:
         time.sleep(ASKED_AGAIN_SECONDS)
 
 
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], late=1)
+def _served(daemon: Daemon) -> Counter[str]:
+    """What lbd says of the clients of what landed, once it says it of every move."""
+    deadline = time.monotonic() + SERVED_WITHIN_SECONDS
+    landed = {move.id for move in daemon.moves() if move.result == "landed"}
+    while (found := daemon.served()).keys() < landed and time.monotonic() < deadline:
+        time.sleep(1)
+    return Counter(str(line["served"]) for line in found.values())
+
+
+@pytest.mark.cluster(landing=True, versions=["4.2.4", "4.0.8"], late=1)
 def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
 ):
-    """32 bundles under traffic on one broker of three, several moving at once, through a running lbd."""
+    """32 bundles under traffic on one broker of three, several moving at once; the clients of each come back."""
     target = cluster.brokers[0]
     placing.remove_all(cluster)
     bundles = placing.namespace(cluster, f"drain{time.time_ns()}", BUNDLES)
     namespace = bundles[0].rpartition("/")[0]
-    topics = [f"persistent://{namespace}/t{number}" for number in range(BUNDLES)]
+    topics = [naming.topic_in(bundle) for bundle in bundles]
     with (
         hung.named(cluster),
         Daemon(cluster, tmp_path, SETTINGS) as daemon,
@@ -73,6 +85,7 @@ def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
         left = owned(cluster, target)
         turned = run(daemon.command("status", "--format", "json"))
         released = run(daemon.command("drain", target, "--release"))
+        served = _served(daemon)
         result = load.stop()
         moves = daemon.moves()
 
@@ -87,6 +100,7 @@ def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     gone = Counter(move.bundle for move in moves if move.source == target and move.owner not in {None, target})
     assert len(gone) >= BUNDLES
     assert set(gone.values()) == {1}
+    assert served == {"yes": len([move for move in moves if move.result == "landed"])}
     assert [one["drain"]["broker"] for one in json.loads(turned.stdout)["drains"]] == [target]
     assert released.returncode == 0
     assert result.lost == 0

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
 from lbd.act.unload import ReadyMove, Unloader
 from lbd.clock import boot_seconds
 from lbd.model import Outcome, Result, Unload
@@ -44,7 +42,6 @@ def sent(admin: Admin, move: ReadyMove) -> Outcome:
     return Unloader(admin, CLOCK).send(move)
 
 
-@pytest.mark.cluster(every_version=True)
 def test_a_bundle_that_was_split_after_the_check(cluster: Cluster):
     """412: the range is no bundle any more, and that is its outcome; its halves stay where they were."""
     admin = admin_of(cluster)
@@ -70,7 +67,6 @@ def _owners(cluster: Cluster, namespace: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.cluster(every_version=True)
 def test_a_destination_that_left_after_the_check(cluster: Cluster):
     """409: nothing is unloaded, and that is what is told."""
     admin = admin_of(cluster)
@@ -107,7 +103,6 @@ def host_and_port(broker: str) -> tuple[str, int]:
     return host, int(port)
 
 
-@pytest.mark.cluster(every_version=True)
 def test_an_answer_that_never_comes(cluster: Cluster):
     """lbd hangs up before the source answers; it acts all the same, and the outcome says where the bundle is."""
     move = ready(cluster, admin_of(cluster))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e import probe, skew
-from tests.e2e.artifacts import DEFAULT_VERSIONS
+from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import EAGER, Balancer
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def first_moves(balancer: Balancer) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("quotas")
-@pytest.mark.cluster(versions=DEFAULT_VERSIONS, late=1)
+@pytest.mark.cluster(landing=True, versions=CURRENT_VERSIONS, late=2)
 def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """All moves but one at most land where they were to go, and of each is told where, as the brokers say themselves;
     until the gap is closed see test_balance.

@@ -13,7 +13,7 @@ import pytest
 
 from lbd.store.control import REFUSED
 from tests.e2e import gaps, naming, placing, probe
-from tests.e2e.artifacts import DEFAULT_VERSIONS
+from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import run
 from tests.e2e.daemon import Daemon
 from tests.e2e.gaps import Moved
@@ -41,7 +41,7 @@ DIFFERS_SECONDS = 1.0
 
 
 @pytest.mark.soak
-@pytest.mark.cluster(versions=DEFAULT_VERSIONS, own=True)
+@pytest.mark.cluster(versions=CURRENT_VERSIONS, own=True)
 @pytest.mark.parametrize("at_once", [4, 1])
 def test_two_hundred_moves_by_the_clients_own_clocks(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None], at_once: int

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e import naming, placing, probe
+from tests.e2e import hung, naming, placing, probe
 from tests.e2e.daemon import SETTINGS, SHEDDER
 from tests.e2e.kills import Hot
 from tests.e2e.landing import CLIENTS
-from tests.e2e.leaders import Pair, at_once, topic_broker
+from tests.e2e.leaders import Pair, at_once, topic_broker, until
+from tests.e2e.test_drain import owned
 from tests.e2e.traffic import Traffic
 from tests.e2e.witness import Witness, contradictions
 
@@ -43,8 +44,49 @@ MOST_BLOWS = 6
 """A move ends within 0.1 s at best, and a blow that comes later proves nothing: another one follows until one hits."""
 
 
+DRAINED_SECONDS = 200.0
+"""The heir leaves a move that was open alone for 20 s, and judges one that did not move its bundle after 95 s."""
+
+
+@pytest.mark.cluster(landing=True, versions=["4.2.4", "4.0.8"], late=3)
+def test_a_drain_outlives_its_leader(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
+    """kill -9 of the leader in the midst of a drain's moves: the other one leads, closes them, and goes on."""
+    placing.remove_all(cluster)
+    bundles = placing.namespace(cluster, f"outlives{time.time_ns()}", 24)
+    rates = {naming.topic_in(bundle): 5.0 for bundle in bundles}
+    with (
+        hung.named(cluster),
+        Traffic(cluster, rates) as traffic,
+        Witness(cluster) as witness,
+        Pair.of(cluster, tmp_path, BY_HAND) as pair,
+    ):
+        leader = pair.leader()
+        target = next(broker for index, broker in enumerate(cluster.brokers) if index != topic_broker(cluster))
+        placing.place_all(cluster, dict.fromkeys(bundles, target))
+        words = ("drain", target, "--apply", "--reason", "a test", "--override", "placed a moment ago")
+        found = pair.strike_at(lambda daemon: daemon.background(*words), "kill -9", after_seconds=0.2)
+        left = len(owned(cluster, target))
+        begun = time.monotonic()
+        until(lambda: not owned(cluster, target), DRAINED_SECONDS, pair.last_lines)
+        took = time.monotonic() - begun
+        pair.bring_back(leader)
+        pair.settle()
+        told, owners = pair.moves(), probe.owners(cluster)
+        time.sleep(4)  # so that the witness has seen what the last outcome claims
+        denied = contradictions(told, witness, owners, cluster.kills)
+        result = traffic.stop()
+
+    results = Counter(str(move.result) for move in told)
+    tell(f"{found}, {left} bundles left; drained {took:.0f} s later; {results}; lost {result.lost} of {result.sent}")
+    assert left > 0
+    assert found.seconds < TAKEN_OVER_SECONDS
+    assert at_once(told) == []
+    assert denied == []
+    assert result.lost == 0
+
+
 @pytest.mark.usefixtures("quotas")
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], late=1)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], late=4)
 def test_the_other_one_takes_over(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """Two kills in the midst of moves; one that stands still is missed a minute or two later, at length."""
     struck(cluster, tmp_path, tell, ["kill -9"] * 2)

@@ -33,7 +33,6 @@ def _next_owner(cluster: Cluster, bundle: str, leader: str) -> set[str]:
     return found
 
 
-@pytest.mark.cluster(every_version=True)
 def test_a_note_is_overwritten_without_moving_anything(cluster: Cluster):
     """A request that is not followed to the owner changes what the leader noted, and nothing else."""
     admin = admin_of(cluster)

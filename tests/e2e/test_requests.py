@@ -24,7 +24,7 @@ def answers() -> dict[tuple[str, str], set[int]]:
     return {(method, path): {int(status) for status in told.split(",")} for method, path, told in rows}
 
 
-@pytest.mark.cluster(every_version=True)
+@pytest.mark.cluster(landing=True)
 def test_every_request_is_answered_as_the_page_says(cluster: Cluster) -> None:
     """In an order in which each finds what it needs; the bundle is unloaded to another broker, and then split."""
     admin = admin_of(cluster)

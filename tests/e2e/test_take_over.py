@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.e2e import probe
-from tests.e2e.artifacts import DEFAULT_VERSIONS
+from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import run
 from tests.e2e.settings import AS_DELIVERED
 
@@ -206,7 +206,7 @@ def test_refuse_changes_nothing(site: Site):
     assert (site.override, site.shedding(), site.note.exists()) == (None, ["true"] * 3, False)
 
 
-@pytest.mark.cluster(versions=DEFAULT_VERSIONS, settings=AS_DELIVERED)
+@pytest.mark.cluster(versions=CURRENT_VERSIONS, settings=AS_DELIVERED)
 def test_taken_over_until_it_is_released(site: Site, tell: Callable[[str], None]):
     """Off on every broker in the first round, again after an operator turned it on, and on a broker that joins."""
     process = site.start("run")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 import yaml
 
-from tests.helm.parts import control_plane, helm
+from tests.helm.parts import command, control_plane
 from tests.helm.rendering import Chart
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class ApiServer:
 
     def helm(self, *words: str) -> str:
         """A command of helm's against this server. Raises :class:`~tests.helm.rendering.Rejected`."""
-        return Chart(helm()).run(*words, "--kubeconfig", str(self.folder / "kubeconfig"))
+        return Chart(command("helm")).run(*words, "--kubeconfig", str(self.folder / "kubeconfig"))
 
     def _group_versions(self) -> Iterator[str]:
         for group in self.request("GET", "/apis").json()["groups"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from tests import parts
 from tests.e2e.artifacts import Missing
 from tests.helm import rendering
-from tests.helm.parts import definitions, helm
+from tests.helm.parts import command
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.helm.rendering import Chart
 
 
@@ -26,15 +23,6 @@ def pytest_configure() -> None:
 def chart() -> Chart:
     """The chart, and the helm that renders it."""
     try:
-        return rendering.Chart(helm())
-    except (Missing, subprocess.TimeoutExpired) as missing:
-        parts.do_without("helm", str(missing))
-
-
-@pytest.fixture(scope="session")
-def operator() -> Path:
-    """The definitions of Prometheus' operator."""
-    try:
-        return definitions()
-    except (Missing, subprocess.TimeoutExpired) as missing:
+        return rendering.Chart(command("helm"))
+    except Missing as missing:
         parts.do_without("helm", str(missing))

@@ -1,7 +1,7 @@
-"""What tests need of Go modules: Helm, for the chart, the operator's schemas, and actionlint, for the workflows.
+"""What tests of chart and workflows run: Helm, actionlint, and for those marked soak a Kubernetes API server.
 
-``python -m tests.helm.parts`` fetches them; what is there already costs nothing. ``python -m tests.helm.parts
-control-plane`` builds etcd and the API server, too, which only tests marked soak need.
+Helm and actionlint are in the virtual environment (tests/tools.txt). ``python -m tests.helm.parts`` builds etcd and the
+API server from their Go modules; what is there already costs nothing.
 """
 
 from __future__ import annotations
@@ -18,34 +18,20 @@ from pathlib import Path
 
 from tests.e2e.artifacts import Missing, cache_root
 
-HELM = "v3.22.0"
-ACTIONLINT = "v1.7.12"
-OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+DEFINITIONS = Path(__file__).parents[1] / "data" / "prometheus-operator"
+"""The custom resource definitions of the kinds that the chart renders, from release v0.85.0 of Prometheus' operator."""
+
 KUBERNETES = "v1.37.0"
-"""The release whose modules Helm is built with: ``v0.37.0`` of each."""
-BUILD_SECONDS = 3600  # Helm takes two minutes on two cores of its own, the API server a quarter of an hour
-
-LINKED = " ".join(f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersion{part}" for part in ("Major=1", "Minor=30"))
-"""The Kubernetes that helm takes for its own where it asks none; releases are built with theirs."""
+BUILD_SECONDS = 3600
+"""The API server takes a quarter of an hour on two cores of its own."""
 
 
-@cache
-def helm() -> Path:
-    """The helm command. Raises :class:`Missing` where it is neither there nor can be built."""
-    return _command("helm", HELM, "helm.sh/helm/v3/cmd/helm", f"-ldflags={LINKED}")
-
-
-@cache
-def actionlint() -> Path:
-    """The actionlint command. Raises :class:`Missing` where it is neither there nor can be built."""
-    return _command("actionlint", ACTIONLINT, "github.com/rhysd/actionlint/cmd/actionlint")
-
-
-@cache
-def definitions() -> Path:
-    """The folder with the custom resource definitions of Prometheus' operator."""
-    found = json.loads(_go("mod", "download", "-json", OPERATOR))
-    return Path(found["Dir"]) / "example" / "prometheus-operator-crd"
+def command(name: str) -> Path:
+    """``helm`` or ``actionlint`` of the virtual environment. Raises :class:`Missing` where it is not there."""
+    found = Path(sys.prefix) / "bin" / name
+    if not found.exists():
+        raise Missing(f"no {name} in {sys.prefix}; tests/setup installs it from tests/tools.txt")
+    return found
 
 
 @cache
@@ -74,21 +60,9 @@ def control_plane() -> Path:
     return folder
 
 
-def _command(name: str, version: str, module: str, *flags: str) -> Path:
-    folder = cache_root() / f"{name}-{version}"
-    command = folder / name
-    if not command.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
-            _go("install", *flags, f"{module}@{version}", GOBIN=fresh)
-            folder.mkdir(exist_ok=True)
-            (Path(fresh) / name).replace(command)
-    return command
-
-
 def _go(*words: str, folder: Path | None = None, **environ: str) -> str:
     if shutil.which("go") is None:
-        raise Missing("no go command found; Helm and actionlint are built from their Go modules (Go 1.25 or newer)")
+        raise Missing("no go command found; the API server is built from its Go modules (Go 1.25 or newer)")
     with tempfile.TemporaryDirectory() as outside:
         done = subprocess.run(
             ["go", *words],
@@ -106,13 +80,9 @@ def _go(*words: str, folder: Path | None = None, **environ: str) -> str:
 
 
 def main() -> int:
-    """Fetch all, and say what is missing."""
+    """Build etcd and the API server, or say what is missing."""
     try:
-        print(f"helm {HELM} in {helm()}")
-        print(f"actionlint {ACTIONLINT} in {actionlint()}")
-        print(f"custom resource definitions in {definitions()}")
-        if "control-plane" in sys.argv[1:]:
-            print(f"etcd and the API server of Kubernetes {KUBERNETES} in {control_plane()}")
+        print(f"etcd and the API server of Kubernetes {KUBERNETES} in {control_plane()}")
     except (Missing, subprocess.TimeoutExpired) as missing:
         print(missing, file=sys.stderr)
         return 1

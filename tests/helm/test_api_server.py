@@ -17,7 +17,7 @@ from tests.daemon.test_service import eventually
 from tests.e2e.artifacts import Missing
 from tests.helm.api_server import running
 from tests.helm.files import EXAMPLES
-from tests.helm.parts import control_plane
+from tests.helm.parts import DEFINITIONS, control_plane
 from tests.helm.readme import CHART
 from tests.helm.rendering import SETUPS, Rejected
 
@@ -35,7 +35,7 @@ ENABLED = ("--set", "rollout.enabled=true,api.tokenSecretName=lbd-api,preStop.en
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, operator: Path) -> Iterator[ApiServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One that knows the kinds of Prometheus' operator."""
     try:
         control_plane()
@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, operator: Path) -> Iterator
         parts.do_without("helm", str(missing))
     with running(tmp_path_factory.mktemp("api-server")) as found:
         for kind in ("podmonitors", "prometheusrules"):
-            definition = yaml.safe_load((operator / f"monitoring.coreos.com_{kind}.yaml").read_text())
+            definition = yaml.safe_load((DEFINITIONS / f"monitoring.coreos.com_{kind}.yaml").read_text())
             found.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         eventually(lambda: found.request("GET", "/apis/monitoring.coreos.com/v1").ok)
         yield found

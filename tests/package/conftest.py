@@ -11,7 +11,7 @@ import pytest
 
 from tests import parts
 from tests.e2e.artifacts import Missing
-from tests.helm.parts import actionlint, helm
+from tests.helm.parts import command
 
 ROOT = Path(__file__).parents[2]
 PLAIN = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LC_ALL": "C.UTF-8"}
@@ -31,11 +31,11 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that .ci/release made: ``files``, and ``venv`` with the wheel."""
     folder = tmp_path_factory.mktemp("release")
     try:
-        command = {"HELM": str(helm()), "PYTHON": sys.executable}
-    except (Missing, subprocess.TimeoutExpired) as missing:
+        environ = {"HELM": str(command("helm")), "PYTHON": sys.executable}
+    except Missing as missing:
         parts.do_without("helm", str(missing))
     own = {"SOURCE_COMMIT": COMMIT, "SOURCE_DATE_EPOCH": str(EPOCH)}
-    run(ROOT / ".ci" / "release", folder, cwd=folder, **command, **own)
+    run(ROOT / ".ci" / "release", folder, cwd=folder, **environ, **own)
     return folder
 
 
@@ -43,6 +43,6 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lint() -> Path:
     """The actionlint command."""
     try:
-        return actionlint()
-    except (Missing, subprocess.TimeoutExpired) as missing:
+        return command("actionlint")
+    except Missing as missing:
         parts.do_without("helm", str(missing))
