@@ -115,6 +115,7 @@ _TOPIC = re.compile(r"(?:non-)?persistent://([^/]+/[^/]+)/[^/]+")
 _SEGMENT = re.compile(r"segment://([^/]+/[^/]+)/(.+)/[0-9a-f]{4}-[0-9a-f]{4}-(\d+)")
 _SCALABLE = re.compile(r"topic://([^/]+/[^/]+)/.+")
 _RANGE = re.compile(r"[^/]+/[^/]+/0x([0-9a-f]{8})_0x([0-9a-f]{8})")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _BOUNDARY = re.compile(r"0x[0-9a-fA-F]{1,8}")
 
 
@@ -128,6 +129,25 @@ def topic_hash(topic: str) -> int:
     return zlib.crc32(topic.encode(errors="replace"))
 
 
+WITH_CLUSTER = (
+    "the name has a cluster in it (v1: tenant/cluster/namespace); lbd cannot read policies of such a namespace, "
+    "and never moves its bundles"
+)
+"""Why nothing is done to names of Pulsar's first API. Its namespaces, topics and bundles have one part more."""
+
+_TOPIC_WITH_CLUSTER = re.compile(r"(?:non-)?persistent://[^/]+/[^/]+/[^/]+/.+")
+
+
+def has_cluster(namespace: str) -> bool:
+    """Whether a namespace, as it stands in the name of a bundle, is a v1 one: ``tenant/cluster/namespace``."""
+    return namespace.count("/") == 2
+
+
+def names_topic(text: str) -> bool:
+    """Whether a text is meant as the name of a topic, a segment or a scalable topic; a web address is not."""
+    return text.partition("://")[0] in {"persistent", "non-persistent", "segment", "topic"} and "://" in text
+
+
 def topic_namespace(topic: str) -> str:
     """``tenant/namespace`` of a full topic name. Raises :class:`UsageError` for any other text.
 
@@ -136,6 +156,8 @@ def topic_namespace(topic: str) -> str:
     match = _TOPIC.fullmatch(topic) or _SEGMENT.fullmatch(topic)
     if match is not None:
         return match[1]
+    if _TOPIC_WITH_CLUSTER.fullmatch(topic):
+        raise UsageError(f"{topic}: {WITH_CLUSTER}")
     wanted = "segment://tenant/namespace/topic/0000-ffff-0"
     if _SCALABLE.fullmatch(topic):
         raise UsageError(f"{topic} is a scalable topic, each segment of which has its own bundle; wanted {wanted}")
@@ -173,11 +195,24 @@ def segment_name(topic: str, first_key: int, last_key: int, number: int) -> str:
 
 
 def one_bundle(topic: str, parts: Sequence[TopicBundle]) -> str:
-    """The bundle of a topic. Raises :class:`UsageError` that names the segments where it has several."""
+    """The bundle of a topic. Raises :class:`UsageError` that names its segments or partitions if it has several."""
     if len(parts) == 1:
         return parts[0].bundle
-    segments = ", ".join(f"{one.topic} ({one.bundle.rpartition('/')[2]})" for one in parts)
-    raise UsageError(f"{topic} has {len(parts)} segments; wanted one of {segments}")
+    names = ", ".join(f"{part.topic} ({part.bundle.rpartition('/')[2]})" for part in parts)
+    what = "segments" if is_scalable(topic) else "partitions"
+    raise UsageError(f"{topic} has {len(parts)} {what}; wanted one of {names}")
+
+
+def partitions(topic: str, topics: Iterable[str]) -> list[str]:
+    """The partitions of a topic among these names, in their order: ``TOPIC-partition-0`` and so on."""
+    numbers = {name.removeprefix(f"{topic}-partition-"): name for name in topics if name.startswith(topic)}
+    return [numbers[number] for number in sorted(filter(_NUMBER.fullmatch, numbers), key=int)]
+
+
+def segment_parent(segment: str) -> str | None:
+    """The scalable topic of a segment; None for any other name."""
+    match = _SEGMENT.fullmatch(segment)
+    return f"topic://{match[1]}/{match[2]}" if match is not None else None
 
 
 def split_segment_command(topic: str) -> str:
@@ -199,12 +234,20 @@ def parse_boundaries(texts: Sequence[str]) -> tuple[int, ...]:
     return boundaries
 
 
+def not_a_bundle(text: str) -> str:
+    """The message about a text that names no bundle that lbd could move."""
+    namespace, _, span = text.rpartition("/")
+    if has_cluster(namespace) and span.startswith("0x"):
+        return f"{text}: {WITH_CLUSTER}"
+    return f"{text!r} is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU"
+
+
 def range_in_name(bundle: str) -> tuple[int, int]:
     """Both ends of a bundle's range as they stand in its name. Raises :class:`UsageError` for what is no bundle."""
     match = _RANGE.fullmatch(bundle)
     lower, upper = (int(match[1], 16), int(match[2], 16)) if match is not None else (0, 0)
     if not lower < upper:
-        raise UsageError(f"{bundle!r} is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU")
+        raise UsageError(not_a_bundle(bundle))
     return lower, upper
 
 

@@ -55,6 +55,7 @@ class Reason(Enum):
     NAMESPACE_QUIET = (51, "namespace-quiet-hours", Group.POLICY)
     PROPERTY_NOT_UNDERSTOOD = (52, "property-not-understood", Group.POLICY)
     TOPIC_COST = (53, "topic-cost", Group.POLICY)
+    NAME_WITH_CLUSTER = (54, "name-with-cluster", Group.POLICY)
     IN_BROKER_SHEDDING = (60, "in-broker-shedding", Group.SAFETY)
     DESTINATION_OVERLOADED = (61, "destination-overloaded", Group.SAFETY)
     DESTINATION_ABOVE_SOURCE = (62, "destination-above-source", Group.SAFETY)

@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lbd.model import ProcessCpu
+from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.model import ProcessCpu, bundle_namespace
 from lbd.simulate.fake_cluster import Configuration, FakePolicies, heartbeats, load_report, ranges
 from lbd.simulate.fake_pulsar import FakeAdminApi, FakeBrokers
 from lbd.simulate.faults import INSTEAD, Fault, Reply, Request, Switch, ok, page
-from lbd.split.plan import split_parts
+from lbd.split.plan import Topic, split_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.simulate.fake_pulsar import Door
-    from lbd.split.plan import Topic
 
 CLUSTER = "c"
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
@@ -60,8 +60,8 @@ class FakeBroker:
 class FakePulsar(FakeBrokers):
     """A cluster: brokers, of which the second one leads, who owns which bundle, and the leader's affinities.
 
-    ``steals`` are the brokers to which clients take a bundle at the very moment when it is closed (#24884), ``gone``
-    those that are not listed.
+    ``topic_names`` are its topics, of which no broker has rates. ``steals`` are the brokers to which clients take a
+    bundle at the very moment when it is closed (#24884), ``gone`` those that are not listed.
     """
 
     def __init__(self, count: int) -> None:
@@ -72,6 +72,7 @@ class FakePulsar(FakeBrokers):
         self.gone: set[str] = set()
         self.owners: dict[str, str | None] = {}
         self.rates: dict[str, float] = {}
+        self.topic_names: set[str] = set()
         self.affinity: dict[str, str] = {}
         self.steals: dict[str, list[str]] = {}
         self.closing: set[str] = set()
@@ -209,9 +210,9 @@ class FakePulsar(FakeBrokers):
         return [bundle for bundle, owner in self.owners.items() if owner == broker]
 
     def topics(self, bundle: str) -> tuple[Topic, ...]:
-        """None that anybody knows of."""
-        del bundle
-        return ()
+        """Those of its namespace whose hash lies in it."""
+        names = (name for name in sorted(self.topic_names) if topic_namespace(name) == bundle_namespace(bundle))
+        return tuple(Topic(name, topic_hash(name)) for name in names if holds(bundle, topic_hash(name)))
 
     def loads(self, broker: str, bundle: str) -> bool:
         """Always."""

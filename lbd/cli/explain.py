@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from lbd.bundles import is_scalable
+from lbd.bundles import is_scalable, names_topic
 from lbd.cli.options import duration, remote_options
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.request import topic_bundles
@@ -352,19 +352,20 @@ def explain(
 
     Takes a broker (host:port, or the host), a bundle (tenant/namespace/0x..._0x...), a topic for its bundle, a
     namespace, or the number of a turn, which each log line has; by default the last turn. Reads only the state
-    directory, and contacts no broker, except for a scalable topic (topic://tenant/namespace/topic): the brokers list
-    its segments, and each is explained.
+    directory, and contacts no broker, except for a topic: brokers are asked for its name, and each partition, or each
+    segment of a scalable topic (topic://tenant/namespace/topic), is explained.
 
     \b
     Example: lbd explain broker-1:8080
     """
     settings, now = read().settings, time.time()
-    segments = [one.topic for one in topic_bundles(settings, what, api_url)] if what and is_scalable(what) else []
+    named = what is not None and names_topic(what)
+    parts = [part.topic for part in topic_bundles(settings, what or "", api_url)] if named else []
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
         client, back = remote.client(api_url, settings), since_seconds or DAY_SECONDS
-        _print_explanation(what, segments, lambda name: remote.explained(client, name, last, back), form, now)
+        _print_explanation(what, parts, lambda name: remote.explained(client, name, last, back), form, now)
         return
     explainer = Explainer(
         settings.state_dir,
@@ -373,7 +374,7 @@ def explain(
         last=last,
         cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
     )
-    _print_explanation(what, segments, explainer.of, form, now)
+    _print_explanation(what, parts, explainer.of, form, now)
     if explainer.torn_lines:
         click.echo(
             f"Note: {counted(explainer.torn_lines, 'line')} of kept turns cannot be read; passed over.", err=True
@@ -381,20 +382,21 @@ def explain(
 
 
 def _print_explanation(
-    what: str | None, segments: Sequence[str], explained: Callable[[str | None], Answer], form: str, now: float
+    what: str | None, parts: Sequence[str], explained: Callable[[str | None], Answer], form: str, now: float
 ) -> None:
-    """Print one answer, or one for each segment: as JSON a list of them, each with the segment's name."""
-    if not segments:
+    """Print one answer, or one for each part of a topic: as JSON a list of them, each with the part's name."""
+    if not parts or parts == [what]:
         answer = explained(what)
         if form == "json":
             json_out(named(answer))
         else:
             show(answer, now)
         return
-    answers = {name: explained(name) for name in segments}
+    kind = "segment" if is_scalable(what or "") else "partition"
+    answers = {name: explained(name) for name in parts}
     if form == "json":
-        json_out([{"segment": name, **named(answer)} for name, answer in answers.items()])
+        json_out([{kind: name, **named(answer)} for name, answer in answers.items()])
         return
     for name, answer in answers.items():
-        _print(console(), [("segment", name, "bold")], "")
+        _print(console(), [(kind, name, "bold")], "")
         show(answer, now)

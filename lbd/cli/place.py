@@ -150,9 +150,9 @@ def place(
 ) -> None:
     """Show which broker each bundle should be on if it were unowned, and why. Changes nothing without --apply.
 
-    A topic (persistent://tenant/namespace/topic) stands for its bundle, a namespace for all of its bundles, a scalable
-    topic (topic://tenant/namespace/topic) for the bundle of each of its segments. With --apply, unowned bundles are
-    placed on the brokers shown, by the running lbd if there is one; owned bundles stay.
+    A topic (persistent://tenant/namespace/topic) stands for its bundle, or for those of its partitions, a namespace for
+    all of its bundles, a scalable topic (topic://tenant/namespace/topic) for the bundle of each of its segments. With
+    --apply, unowned bundles are placed on the brokers shown, by the running lbd if there is one; owned bundles stay.
     Exit code 0 all shown (or placed), 4 a bundle has no candidate or was refused, 5 one is not where it should be.
 
     \b

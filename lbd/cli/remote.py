@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lbd.api.client import Client
 from lbd.api.shapes import Applied, DrainPlan, DrainsResponse, PlacementResponse, Released, SnapshotResponse, Started
-from lbd.bundles import is_scalable
 from lbd.cli.request import read, remote_topic_bundles, send_command
 from lbd.errors import ObserveError, UsageError
 from lbd.model import Skip
@@ -92,7 +91,7 @@ def explained(api: Client, what: str | None, last: int, since_seconds: float) ->
 
 def placed(api: Client, words: Sequence[str], strategy: str) -> Report:
     """Placements for bundles and topics, from the last turn of the remote lbd."""
-    each = [name for word in words for name in _segments(api, word)]
+    each = [name for word in words for name in _looked_up(api, word)]
     placements = [(name, _placement(api, name, strategy)) for name in each]
     topics = {one.bundle: _topics(one.bundle, placements) for _, one in placements}
     answers = {one.bundle: _answer(one) for _, one in placements}
@@ -102,8 +101,9 @@ def placed(api: Client, words: Sequence[str], strategy: str) -> Report:
     return Report(cluster, strategy, oldest.taken_at, oldest.age_seconds, sampled, every, topics)
 
 
-def _segments(api: Client, word: str) -> list[str]:
-    return [one.topic for one in remote_topic_bundles(api, word)] if is_scalable(word) else [word]
+def _looked_up(api: Client, word: str) -> list[str]:
+    """A topic as the cluster has it: its partitions or segments, where it has any."""
+    return [part.topic for part in remote_topic_bundles(api, word)] if "://" in word else [word]
 
 
 def _topics(bundle: str, placements: Sequence[tuple[str, PlacementResponse]]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lbd.bundles import WITH_CLUSTER
 from lbd.load import scoring
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Decision, Facts, Skip, Unload
 from lbd.reason import Reason
@@ -60,6 +61,7 @@ class ByHand:
             Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
             Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
             Reason.TOPIC_COST: f"a topic of Pulsar's own in it never moves (guardrails.topic_costs){self.remedy}",
+            Reason.NAME_WITH_CLUSTER: WITH_CLUSTER,
             Reason.NO_STATISTICS: "no broker reports its traffic (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
             Reason.REPORTED_TWICE: f"by {' and '.join(snapshot.owners(at))}; moved lately, or a stale report",
         }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.bundles import WITH_CLUSTER
 from lbd.decide import drain as emptying
 from lbd.decide import drain as filling
 from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
@@ -59,7 +60,7 @@ def resting(bundle: str, parts: Parts, drain_pass: Pass, observation: Observatio
     """
     alone = exempt_reason(bundle, parts.guardrails) or leader_topic_bundles((bundle,), parts.leader_topic).get(bundle)
     if alone is not None:
-        return Skip(bundle, alone, "")
+        return Skip(bundle, alone, WITH_CLUSTER if alone is Reason.NAME_WITH_CLUSTER else "")
     at = parts.attempted_at().get(bundle, 0.0)
     if at >= drain_pass.begun_at:
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")

@@ -24,8 +24,10 @@ from lbd.bundles import (
     is_scalable,
     missing,
     parse_boundaries,
+    partitions,
     range_name,
     scalable_namespace,
+    segment_parent,
     topic_hash,
     topic_namespace,
 )
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     BundlesOf = Callable[[str], list[str]]
-    SegmentsOf = Callable[[str], list[str]]
+    TopicsOf = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,10 @@ def target(text: str) -> Target:
     parts = text.split("/")
     if len(parts) == 2 and all(parts) and not parts[1].startswith("0x"):
         return _movable(Target(text, "namespace", text))
-    if len(parts) == 3 and parts[2].startswith("0x"):
+    if len(parts) >= 3 and parts[-1].startswith("0x"):
+        bundle = _movable(Target(text, "bundle", bundle_namespace(text)))
         bounds(text)
-        return _movable(Target(text, "bundle", bundle_namespace(text)))
+        return bundle
     wanted = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, persistent://tenant/namespace/topic or tenant/namespace"
     raise UsageError(f"{text!r} is no bundle, topic or namespace; wanted {wanted}")
 
@@ -110,28 +113,44 @@ class Meant:
         return tuple(dict.fromkeys(map(bundle_namespace, self.topics)))
 
 
-def with_segments(targets: Iterable[Target], segments_of: SegmentsOf) -> list[Target]:
-    """The same, each scalable topic replaced by its segments."""
+def looked_up(targets: Iterable[Target], topics_of: TopicsOf) -> list[Target]:
+    """The same, each topic as the cluster has it: its segments, or its partitions, in place of one that has any.
+
+    A name is looked up before anything is done with it: the bundle that a name's hash falls into has nothing of a
+    partitioned topic, and of a misspelt one nobody knows.
+    """
     expanded: list[Target] = []
-    for one in targets:
-        expanded += map(target, segments_of(one.text)) if one.kind == "scalable" else [one]
+    for wanted in targets:
+        expanded += [wanted] if wanted.kind in {"bundle", "namespace"} else map(target, topics_of(wanted.text))
     return expanded
 
 
-def live_segments(admin: Admin) -> SegmentsOf:
-    """The active segments of a scalable topic. Raises :class:`UsageError` where the cluster has no such topic."""
+def live_topics(admin: Admin) -> TopicsOf:
+    """The topics that a name stands for: itself, its partitions, or the active segments of a scalable topic.
 
-    def segments(topic: str) -> list[str]:
-        names = [one.name for one in admin.segments(topic) or () if one.is_active]
-        if not names:
-            raise UsageError(f"{topic}: cluster {admin.cluster} has no such scalable topic (from Pulsar 5.0 on)")
-        return names
+    Raises :class:`UsageError` where the cluster has no such topic.
+    """
 
-    return segments
+    def topics(name: str) -> list[str]:
+        parent = name if is_scalable(name) else segment_parent(name)
+        if parent is not None:
+            segments = admin.segments(parent) or []
+            wanted = [one.name for one in segments if (one.is_active if parent == name else one.name == name)]
+            if not wanted:
+                raise UsageError(f"{name}: cluster {admin.cluster} has no such scalable topic (from Pulsar 5.0 on)")
+            return wanted
+        live_bundles(admin)(topic_namespace(name))
+        known = admin.topics(topic_namespace(name))
+        wanted = [name] if name in known else partitions(name, known)
+        if not wanted:
+            raise UsageError(f"{name}: there is no such topic in {topic_namespace(name)}")
+        return wanted
+
+    return topics
 
 
 def topic_bundles(admin: Admin, topic: str) -> list[TopicBundle]:
-    """The bundle of a topic; of a scalable topic that of each active segment, in the order of their keys.
+    """The bundle of a topic; of a partitioned or scalable one that of each partition or active segment, in order.
 
     Raises :class:`UsageError` for a text that names no topic of the cluster.
     """
@@ -139,7 +158,7 @@ def topic_bundles(admin: Admin, topic: str) -> list[TopicBundle]:
     if wanted.kind not in {"topic", "scalable"}:
         raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic")
     admin.active_brokers()
-    targets, bundles = with_segments((wanted,), live_segments(admin)), live_bundles(admin)
+    targets, bundles = looked_up((wanted,), live_topics(admin)), live_bundles(admin)
     of = {name: bundle for bundle, names in meant(targets, bundles).topics.items() for name in names}
     return [TopicBundle(one.text, of[one.text]) for one in targets]
 
@@ -281,19 +300,23 @@ def ask(
     """
     place, targets = placement(strategy), [target(word) for word in words]
     admin.active_brokers()
-    wanted = meant(with_segments(targets, live_segments(admin)), live_bundles(admin))
+    wanted = meant(looked_up(targets, live_topics(admin)), live_bundles(admin))
     return _answered(parts, wanted, owners(admin, busy), (strategy, place), memory, time.time)
 
 
-def _no_segments(topic: str) -> list[str]:
-    raise UsageError(f"{topic}: a recording has no segments; wanted one, segment://tenant/namespace/topic/0000-ffff-0")
+def _as_named(topic: str) -> list[str]:
+    """A recording knows of no topics: a name is taken for that of one topic, which is not partitioned."""
+    if is_scalable(topic):
+        wanted = "segment://tenant/namespace/topic/0000-ffff-0"
+        raise UsageError(f"{topic}: a recording has no segments; wanted one, {wanted}")
+    return [topic]
 
 
 def ask_recording(settings: Settings, words: Sequence[str], strategy: str, path: Path) -> Report:
     """Answers from the last round of a recording; its earlier rounds feed the averages."""
     place, targets = placement(strategy), [target(word) for word in words]
     header, settings, averages, snapshot = last_round(path, settings)
-    wanted = meant(with_segments(targets, _no_segments), reported_bundles(snapshot))
+    wanted = meant(looked_up(targets, _as_named), reported_bundles(snapshot))
     rows = snapshot.rows
     reported = zip(rows.bundle.tolist(), rows.owner().tolist(), strict=True)
     owned = OwnerMap({snapshot.bundles[at]: snapshot.brokers.ids[owner] for at, owner in reported}, {})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.bundles import has_cluster, holds, topic_hash, topic_namespace
 from lbd.model import bundle_namespace
 from lbd.permit.policies import Isolation
 from lbd.permit.settings import MOST_COST, covers, move_cost
@@ -199,12 +199,12 @@ def _bar_namespaces(codes: CodeArray, namespaces: Namespaces, rule: Callable[[st
 
 
 def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[str], int]:
-    """Namespaces with a cluster in their name (v1) have no policies that lbd could read."""
+    """Why the bundles of a namespace stay, whatever else is true of them: a code, 0 for none."""
     excluded, included = frozenset(guardrails.excluded_namespaces), frozenset(guardrails.include_namespaces)
 
     def rule(name: str) -> int:
         if name.count("/") != 1:
-            return Reason.POLICY_UNKNOWN.code
+            return (Reason.NAME_WITH_CLUSTER if has_cluster(name) else Reason.POLICY_UNKNOWN).code
         if name == SYSTEM and not guardrails.move_system_namespace:
             return Reason.SYSTEM_NAMESPACE.code
         if covers(excluded, name) or isinf(move_cost(guardrails.move_costs, name)):

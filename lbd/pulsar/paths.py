@@ -10,7 +10,7 @@ from operator import xor
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from lbd.bundles import scalable_namespace
+from lbd.bundles import not_a_bundle, scalable_namespace
 from lbd.errors import UsageError
 from lbd.model import bundle_namespace, bundle_range
 
@@ -216,7 +216,7 @@ def bounds(bundle: str) -> tuple[int, int]:
     """Lower (inclusive) and upper (exclusive) hash of a bundle; the last range includes 0xffffffff."""
     match = _RANGE.fullmatch(bundle_range(bundle))
     if match is None or bundle.count("/") != 2:
-        raise UsageError(f"{bundle!r} is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU")
+        raise UsageError(not_a_bundle(bundle))
     lower, upper = int(match[1], 16), int(match[2], 16)
     if not lower < upper:
         raise UsageError(f"{bundle!r} is no bundle: the lower end of the range must be below the upper one")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbd.bundles import holds, split_into, topic_hash, topic_namespace
+from lbd.bundles import WITH_CLUSTER, holds, split_into, topic_hash, topic_namespace
 from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.load.summary import BrokerLoad
@@ -251,6 +251,7 @@ BARRED = {
     Reason.CANARY: "guardrails.canary does not name its namespace; widen or remove the canary",
     Reason.BROKER_BUNDLE: "it is a broker's own heartbeat or SLA bundle and belongs to that broker",
     Reason.POLICY_UNKNOWN: "the policies of its namespace could not be read",
+    Reason.NAME_WITH_CLUSTER: WITH_CLUSTER,
     Reason.TOPIC_COST: "guardrails.topic_costs says never for a topic of Pulsar's own in it",
     Reason.IMPOSSIBLE_NUMBER: "its statistics hold a number that no bundle can have",
     Reason.REPORTED_TWICE: "two brokers report it: it was moved a moment ago, or one of the reports is stale",

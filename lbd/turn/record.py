@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from lbd.bundles import WITH_CLUSTER
 from lbd.fields import derived
 from lbd.load.scoring import percent
 from lbd.load.summary import loads
@@ -238,7 +239,8 @@ def skips(record: TurnResult, *, everything: bool) -> Iterator[Skip]:
             for bundle in snapshot.rows.bundle[snapshot.rows.of(at)].tolist():
                 reason = Reason.of(int(verdicts[bundle]))
                 if reason is not Reason.MOVES:
-                    yield Skip(snapshot.bundles[bundle], reason)
+                    detail = WITH_CLUSTER if reason is Reason.NAME_WITH_CLUSTER else ""
+                    yield Skip(snapshot.bundles[bundle], reason, detail)
 
 
 # --- the plan of a turn under its name

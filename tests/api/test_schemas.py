@@ -23,6 +23,7 @@ TEXT = {"/metrics": "text/plain", "/v1/events": "text/event-stream"}
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """An lbd that has moved something, so that nothing of what it tells is empty."""
     with fake_pulsar.hot_broker() as pulsar, serving(pulsar, tmp_path_factory.mktemp("busy")) as found:
+        pulsar.topic_names = {"persistent://t/n/x"}
         found.turn()
         pulsar.sample(81, 46, 11)
         found.turn()

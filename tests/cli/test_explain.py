@@ -340,9 +340,13 @@ class TestNamespace:
 
 
 class TestNames:
-    def test_a_topic_stands_for_its_bundle(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """By Pulsar's hash of its full name."""
+    def test_a_topic_stands_for_its_bundle(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By Pulsar's hash of its full name, once a broker has said that there is such a topic."""
         balanced(pulsar, tmp_path)
+        monkeypatch.setenv("LBD_PULSAR__ADMIN_URLS", json.dumps(pulsar.urls))
+        pulsar.topic_names = {"persistent://t/n/orders"}
         found = ageless(explain("persistent://t/n/orders"))
         assert found == ageless(explain(found[0].split()[1].rstrip(":,")))
 
@@ -374,16 +378,19 @@ class TestUsage:
             ("t/nn", "t/nn: no broker reports a bundle of such a namespace; did you mean t/n?"),
             ("other/ns/0x00000000_0x10000000", "no broker reports such a bundle"),
             ("99", "turn 99: not kept; kept are 1 to 6 in "),
-            ("persistent://other/ns/t", "no broker reports a bundle of other/ns that it falls into"),
+            ("persistent://other/ns/t", "other/ns: cluster c has no such namespace"),
             ("persistent://junk", "'persistent://junk' is no topic; wanted persistent://tenant/namespace/topic"),
             ("http://nowhere:1", "nowhere:1: no such broker, bundle or turn is known"),
             ("127.0.0.1:1", "no such broker, bundle or turn is known; did you mean 127.0.0."),
             ("zookeeper", "no such broker, bundle or turn is known; known brokers are 127.0.0.1:"),
         ],
     )
-    def test_what_is_not_known(self, pulsar: FakePulsar, tmp_path: Path, what: str, wanted: str) -> None:
+    def test_what_is_not_known(
+        self, pulsar: FakePulsar, tmp_path: Path, what: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Exit 2, one line, and the nearest name that is known."""
         balanced(pulsar, tmp_path)
+        monkeypatch.setenv("LBD_PULSAR__ADMIN_URLS", json.dumps(pulsar.urls))
         found = explain(what)
         assert (found.exit_code, found.stdout, found.stderr.count("\n")) == (2, "", 1)
         assert wanted in found.stderr

@@ -42,6 +42,7 @@ def pulsar() -> Iterator[FakePulsar]:
     """A hot broker, a warm and a cold one, and a namespace of sixteen bundles that nobody owns."""
     with fake_pulsar.hot_broker() as cluster:
         cluster.own(None, dict.fromkeys(NEW, 0.0))
+        cluster.topic_names = {"persistent://t/new/orders", "persistent://t/n/a11", LAST_TOPIC}
         yield cluster
 
 
@@ -87,8 +88,9 @@ class TestAsking:
         assert zlib.crc32(LAST_TOPIC.encode()) == 0xFFFFFFFF
         assert list(answered(config, LAST_TOPIC)) == [NEW[-1]]
 
-    def test_a_segment_stands_for_its_bundle(self, config: Path):
+    def test_a_segment_stands_for_its_bundle(self, pulsar: FakePulsar, config: Path):
         """The CRC32 of its full name is 0xd99e47b1."""
+        pulsar.fault("/scalable/t/new/orders", SCALABLE)
         assert list(answered(config, LOWER)) == [NEW[0xD]]
 
     def test_a_scalable_topic_stands_for_the_bundles_of_its_active_segments(self, pulsar: FakePulsar, config: Path):
@@ -278,8 +280,9 @@ class TestShownUnloads:
         assert (pulsar.asked("/unload"), (tmp_path / "state").exists()) == ([], False)
 
     @pytest.mark.parametrize("topic", ["persistent://t/n/a11", "segment://t/n/a11/0000-ffff-4"])
-    def test_a_topic_stands_for_its_bundle(self, topic: str, config: Path):
+    def test_a_topic_stands_for_its_bundle(self, topic: str, pulsar: FakePulsar, config: Path):
         """CRC32 0x1ec8f98e and 0x1b18e28f: both are in the same bundle."""
+        pulsar.fault("/scalable/t/n/a11", fake_pulsar.scalable_topic({4: (0, 0xFFFF)}))
         found = lbd("unload", topic, "--config", config)
         assert (found.exit_code, found.stdout.startswith(f"Would move {HOT[1]} (")) == (0, True), found.output
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from lbd.bundles import WITH_CLUSTER, holds, topic_hash
+from lbd.model import bundle_range
 from lbd.pulsar.admin import unsupported_versions
 from lbd.simulate.faults import page
 from tests import fake_pulsar
@@ -72,3 +74,103 @@ class TestAnUnsupportedVersion:
         pulsar.brokers[0].report = {"brokerVersionString": ""}
         version = findings(config)["verified-versions"]
         assert (version["level"], version["seen"]) == ("problem", unsupported_versions({pulsar.ids[0]: "2.10.4"}))
+
+
+ORDERS = "persistent://t/n/orders"
+PARTS = tuple(f"{ORDERS}-partition-{number}" for number in range(3))
+
+
+class TestNamesOfTopics:
+    """A partitioned topic has nothing in the bundle that its own name falls into (apache/pulsar#7571, #13275)."""
+
+    @pytest.fixture(autouse=True)
+    def _topics(self, pulsar: FakePulsar) -> None:
+        pulsar.topic_names = {*PARTS, f"{ORDERS}-partition-x", f"{ORDERS}2"}
+
+    def bundles(self, pulsar: FakePulsar) -> list[str]:
+        """The bundle of each partition."""
+        return [next(bundle for bundle in pulsar.owners if holds(bundle, topic_hash(part))) for part in PARTS]
+
+    @pytest.mark.parametrize("acts", [("--apply",), ()])
+    def test_an_unload_names_the_partitions(self, acts: tuple[str, ...], pulsar: FakePulsar, config: Path) -> None:
+        """Exit 2, and nothing is sent: which of several bundles is meant is not known."""
+        ended = lbd("unload", ORDERS, *acts, "--config", config)
+        bundles = zip(PARTS, self.bundles(pulsar), strict=True)
+        names = ", ".join(f"{part} ({bundle_range(bundle)})" for part, bundle in bundles)
+        assert f"{ORDERS} has 3 partitions; wanted one of {names}" in ended.stderr
+        assert (ended.exit_code, pulsar.asked("/unload")) == (2, [])
+
+    @pytest.mark.parametrize(
+        "topic", ["persistent://t/n/ordres", f"{ORDERS}-partition-3", "non-persistent://t/n/orders"]
+    )
+    @pytest.mark.parametrize(
+        "words", [("unload",), ("unload", "--apply"), ("place",), ("place", "--apply"), ("explain",)]
+    )
+    def test_a_topic_that_there_is_not_is_nobodys(
+        self, topic: str, words: tuple[str, ...], pulsar: FakePulsar, config: Path
+    ) -> None:
+        """Exit 2 from every command that takes a topic."""
+        ended = lbd(words[0], topic, *words[1:], "--config", config)
+        assert f"{topic}: there is no such topic in t/n" in ended.output
+        assert (ended.exit_code, {request.method for request in pulsar.requests}) == (2, {"GET"})
+
+    def test_place_answers_for_each_partition(self, pulsar: FakePulsar, config: Path) -> None:
+        """A row for each of their bundles."""
+        said = json.loads(lbd("place", ORDERS, "--format", "json", "--config", config).stdout)
+        topics = {topic: row["bundle"] for row in said["answers"] for topic in row["topics"]}
+        assert topics == dict(zip(PARTS, self.bundles(pulsar), strict=True))
+
+    def test_explain_explains_each_partition(self, pulsar: FakePulsar, config: Path) -> None:
+        """By its name."""
+        lbd("run", "--once", "--observe", "--config", config)
+        said = json.loads(lbd("explain", ORDERS, "--format", "json", "--config", config).stdout)
+        told = [(answer["partition"], answer["bundle"]) for answer in said]
+        assert told == list(zip(PARTS, self.bundles(pulsar), strict=True))
+
+    def test_a_partition_by_its_own_name_is_one_topic(self, pulsar: FakePulsar, config: Path) -> None:
+        """As everybody else names it."""
+        ended = lbd("unload", PARTS[0], "--to", pulsar.ids[2], "--config", config)
+        assert f"Would move {self.bundles(pulsar)[0]} (" in ended.stdout
+
+
+class TestNamesWithACluster:
+    """Names of the first API, ``tenant/cluster/namespace`` (apache/pulsar#5683, streamnative/pulsarctl#139)."""
+
+    BUNDLE = "sample/standalone/ns1/0x00000000_0xffffffff"
+    TOPIC = "persistent://sample/standalone/ns1/orders"
+
+    @pytest.fixture(autouse=True)
+    def _owned(self, pulsar: FakePulsar) -> None:
+        pulsar.own(pulsar.ids[0], {self.BUNDLE: 9000.0})
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            *(
+                ("unload", BUNDLE),
+                ("unload", BUNDLE, "--apply"),
+                ("unload", TOPIC),
+                ("place", BUNDLE),
+                ("place", TOPIC),
+            ),
+            *(("place", BUNDLE, "--apply"), ("split", BUNDLE), ("split", BUNDLE, "--apply"), ("explain", TOPIC)),
+        ],
+        ids=" ".join,
+    )
+    def test_every_command_says_that_they_are_never_moved(
+        self, words: tuple[str, ...], pulsar: FakePulsar, config: Path
+    ) -> None:
+        """Exit 2: a bundle that lbd itself lists is a bundle."""
+        ended = lbd(*words, "--config", config)
+        assert f"{words[1]}: {WITH_CLUSTER}" in ended.stderr
+        assert (ended.exit_code, {request.method for request in pulsar.requests} - {"GET"}) == (2, set())
+
+    def test_whatever_lists_them_says_why_they_stay(self, pulsar: FakePulsar, config: Path) -> None:
+        """Drain, dry run and explain."""
+        stays = f"{self.BUNDLE}: name-with-cluster"
+        assert f"stays: {stays}: {WITH_CLUSTER}" in lbd("drain", pulsar.ids[0], "--config", config).stdout
+        said = " ".join(lbd("dry-run", "--all", "--config", config).stdout.split())
+        assert f"{stays}, {WITH_CLUSTER}" in said
+        lbd("run", "--once", "--observe", "--config", config)
+        said = " ".join(lbd("explain", self.BUNDLE, "--config", config).stdout.split())
+        assert f"name-with-cluster: {WITH_CLUSTER}" in said

@@ -11,6 +11,7 @@ PLACEHOLDERS = (
     (r"\bshop/orders/0x00000000_0x40000000\b", "simulated/large/0x00000000_0x40000000"),
     (r"\bshop/orders/0x00000000_0x08000000\b", "simulated/picked/0x00000000_0x80000000"),
     (r"\bBUNDLE\b", "simulated/large/0x40000000_0x80000000"),
+    (r"\bshop/orders/invoices\b", "simulated/orders/topic-114773755206"),
     (r"\bshop/", "simulated/"),
     (r"\bbroker-(\d)(\.example)?:8080\b", r"127.0.0.\1:{port}"),
     (r"\bBROKER\b", "127.0.0.3:{port}"),

@@ -119,8 +119,8 @@ def test_without_a_canary_nothing_is_held_by_one():
     assert outside_canary(barred(seen, {}, Isolation(), Guardrails()), seen, None).tolist() == [0]
 
 
-@pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", ""), ("t/free", ""), ("x/t/iso", "policy-unknown")])
-def test_policies_of_the_first_version_are_unknown(namespace: str, reason: str):
+@pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", ""), ("t/free", ""), ("x/t/iso", "name-with-cluster")])
+def test_names_of_the_first_version_stay(namespace: str, reason: str):
     """Those of other namespaces say where a bundle may go, not that it stays."""
     assert reason == reason_of(bundle(1, namespace), parse_isolation(POLICY))
 
