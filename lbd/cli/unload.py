@@ -70,10 +70,11 @@ def unload(
     """Show where BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) would go, and the scores before and after.
 
     A TOPIC stands for its bundle: persistent://tenant/namespace/topic, or segment://tenant/namespace/topic/0000-7fff-1
-    of a scalable topic. Of a partitioned topic, name one partition. Without --to, lbd picks a destination that all guardrails allow. With --apply, unload it at
-    once, and verify that it landed there. The owned bundles of a NAMESPACE (tenant/namespace) are moved one after
-    another, as far as limits allow. A running lbd does it with its own checks and journal; if none runs, this command
-    does it itself. Exit code 0 shown or landed, 4 refused, 5 failed, landed elsewhere, or no response in time.
+    of a scalable topic; of a partitioned topic, name one partition. Without --to, lbd picks a destination that all
+    guardrails allow. With --apply, unload it at once, and verify that it landed there. The owned bundles of a NAMESPACE
+    (tenant/namespace) are moved one after another, as far as limits allow. A running lbd does it with its own checks
+    and journal; if none runs, this command does it itself. Exit code 0 shown or landed, 4 refused, 5 failed, landed
+    elsewhere, or no response in time.
 
     \b
     Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080 --apply
