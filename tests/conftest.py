@@ -47,10 +47,8 @@ END_TO_END = (
 
 ONE_WORKER = {
     "brokers": ("e2e",),
-    "spark": (
-        *("learn/test_calibrate.py", "learn/test_curated.py", "learn/test_features.py", "learn/test_master.py"),
-        "docs/test_snippets.py",
-    ),
+    "spark": ("learn/test_job.py", "learn/test_command.py", "learn/test_master.py"),
+    "documents": ("docs/test_snippets.py",),
     "browser": ("api/test_dashboard.py", "charts/test_drawn.py", "docs/test_tour.py"),
     "package": ("package",),
     "helm": ("helm",),

@@ -42,6 +42,16 @@ FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "incidents.parqu
     help="Spark master or Connect server: local[*], spark://host:7077, sc://host:15002.",
 )
 @click.option(
+    "--conf",
+    "conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Setting of Spark, such as spark.driver.memory=8g; repeatable. It comes before spark-defaults.conf.",
+)
+@click.option(
+    "--packages", metavar="LIST", help="Packages for Spark, as group:name:version, such as those for s3a: paths."
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=Path("calibration"),
@@ -70,6 +80,8 @@ def calibrate(
     read: Read,
     root: str | None,
     master: str,
+    conf: tuple[str, ...],
+    packages: str | None,
     out: Path,
     candidates: int,
     seeds: int,
@@ -96,16 +108,28 @@ def calibrate(
     from lbd.learn.spark import parts, started  # noqa: PLC0415
 
     history = root or str(settings.state_dir / HISTORY_FOLDER)
-    with _new(out), _ending(out), started(history, master) as spark:
-        from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415 - needs PySpark
+    spark_settings = _spark_settings(conf, packages)
+    with _new(out), _ending(out), started(history, master, spark_settings) as spark:
+        from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
+        from lbd.learn.job import SparkWorkers  # noqa: PLC0415 - needs PySpark
 
         with stages(lambda: parts(spark)) as show_stage:
-            calibration = run(spark, Asked(history, settings, candidates, seeds, show_stage, strategies))
+            request = Asked(history, settings, candidates, seeds, show_stage, strategies)
+            calibration = run(SparkWorkers(spark, history), request)
         lines = written.write(calibration, out, time.time())
     for line in lines if explained else lines[-1:]:
         click.echo(line)
     click.echo(f"{', '.join(name for name in FILES if (out / name).exists())} in {out}", err=True)
+
+
+def _spark_settings(conf: tuple[str, ...], packages: str | None) -> dict[str, str]:
+    """Spark's settings by key, as named on the command line."""
+    settings = {key: value for key, _, value in (one.partition("=") for one in conf)}
+    wrong = [one for one in conf if not one.partition("=")[0].startswith("spark.") or "=" not in one]
+    if wrong:
+        raise UsageError(f"--conf {wrong[0]}: is no setting of Spark; wanted spark.NAME=VALUE")
+    return {**settings, "spark.jars.packages": packages} if packages else settings
 
 
 def _show(settings: Settings, history: Path) -> None:

@@ -1,6 +1,6 @@
-"""Calibration over a Spark session: history to windows, windows to load samples, windows and settings to figures.
+"""Calibration: history to windows, windows to load samples, windows and settings to figures, figures to a choice. Pure.
 
-Rows of bundles are shuffled once, by window, all of which are equally long, and none comes to the driver.
+What runs its functions over the parts of a history is handed in (:mod:`lbd.learn.workers`); a Spark job is.
 """
 
 from __future__ import annotations
@@ -8,20 +8,17 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
-from pyspark.storagelevel import StorageLevel
 
 from lbd.config import Settings, without_removed
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.errors import UsageError
-from lbd.learn import features as curated
 from lbd.learn.choose import (
     DEALS,
     FEWEST_WINDOWS,
@@ -34,13 +31,14 @@ from lbd.learn.choose import (
     shortlist,
     with_fewer_moves,
 )
-from lbd.learn.features import collect_features
+from lbd.learn.features import MinuteScores, features, joined_scores, minute_scores
 from lbd.learn.incidents import Harm, harms, times
-from lbd.learn.quality import NOTICED_SHARE, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
+from lbd.learn.quality import NOTICED_SHARE, ReadCounts, damage, file_checks, refuse_bad, row_checks, traffic_check
 from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
+from lbd.learn.rounds import counts, last_settings, reports, without
 from lbd.learn.spark import HOW
-from lbd.learn.tables import table
 from lbd.learn.window import after, dealt, from_bytes, pack, reported_traffic, to_bytes
+from lbd.learn.workers import Task
 from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
 from lbd.load.model_error import measure
@@ -51,99 +49,168 @@ from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
 from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from lbd.learn.choose import Choice, Tunable
-    from lbd.learn.features import FeatureRows
+    from lbd.learn.features import Features
     from lbd.learn.quality import QualityCheck
     from lbd.learn.window import Window
+    from lbd.learn.workers import Rows, Windows, Workers
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
+    from lbd.load.scoring import Weights
     from lbd.model import FloatArray
 
 
-WINDOWS = (
-    "window long, rounds int, brokers array<string>, rounds_short int, carried double, reported double, packed binary"
-)
-SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
-ARROW = {"string": pa.string(), "long": pa.int64(), "int": pa.int32(), "double": pa.float64()}
+# --- rows that are handed to the workers and back: their columns, with types, also where all values are null
+
+_TYPES = {"int": pa.int64(), "float": pa.float64()}
 
 
-def _columns(keys: dict[str, str], kind: type) -> dict[str, str]:
-    """Columns of what replays came to, by Spark's names of their types: the keys, and each field of this dataclass."""
-    return keys | {field.name: "int" if field.type == "int" else "double" for field in fields(kind)}
+def _columns(kind: type) -> dict[str, pa.DataType]:
+    """The fields of a dataclass of numbers, as columns."""
+    return {field.name: _TYPES[str(field.type)] for field in fields(kind)}
 
 
-RESULTS = _columns({"candidate": "string", "window": "long", "seed": "int"}, Figures)
-INCIDENTS = _columns({"candidate": "string", "incident": "string", "number": "int"}, Harm)
+DAYS = {
+    "overtaken": pa.list_(pa.int64()),
+    "last": pa.int64(),
+    "strategy": pa.string(),
+    "settings": pa.string(),
+    **_columns(ReadCounts),
+}
+WINDOWS = {
+    "window": pa.int64(),
+    "rounds": pa.int64(),
+    "brokers": pa.list_(pa.string()),
+    "rounds_short": pa.int64(),
+    "carried": pa.float64(),
+    "reported": pa.float64(),
+    "minutes": pa.binary(),
+    "points": pa.binary(),
+    "packed": pa.binary(),
+}
+SAMPLES = {
+    "window": pa.int64(),
+    "broker": pa.string(),
+    "at": pa.binary(),
+    "carried": pa.binary(),
+    "used": pa.binary(),
+    "since_change": pa.binary(),
+}
+RESULTS = {"candidate": pa.string(), "window": pa.int64(), "seed": pa.int64(), **_columns(Figures)}
+INCIDENTS = {"candidate": pa.string(), "incident": pa.string(), "number": pa.int64(), **_columns(Harm)}
+LAST = {"own": pa.binary(), "whole": pa.binary()}
+
 CANDIDATES_A_TASK = 5
 """Each task unpacks its window once."""
 
 
-def read_windows(brokers: DataFrame, bundles: DataFrame) -> DataFrame:
-    """Each window packed into one row."""
-    return (
-        brokers.groupBy("window").cogroup(bundles.groupBy("window")).applyInArrow(_packed, WINDOWS).where("rounds > 1")
-    )
+def day_row(decisions: pa.Table, broker_rounds: pa.Table) -> Iterator[dict[str, object]]:
+    """What was read of a day, and the settings of its last round."""
+    read, overtaken = counts(decisions, broker_rounds)
+    last, strategy, settings = last_settings(decisions)
+    in_force = {"last": last, "strategy": strategy, "settings": settings}
+    yield {"overtaken": list(overtaken), **in_force, **asdict(read)}
 
 
-def _packed(key: tuple[pa.Scalar, ...], brokers: pa.Table, bundles: pa.Table) -> pa.Table:
-    window = pack(brokers, bundles)
+def window_row(
+    decisions: pa.Table, broker_rounds: pa.Table, bundles: pa.Table, *, overtaken: Collection[int], weights: Weights
+) -> dict[str, object]:
+    """A window, packed, and what is known of it without unpacking it."""
+    window = pack(reports(decisions, broker_rounds, overtaken), without(bundles, overtaken))
     carried, reported = reported_traffic(window)
-    short = int(np.count_nonzero(reported < (1 - NOTICED_SHARE) * carried))
-    values = {
-        "window": pa.array([key[0].as_py()], pa.int64()),
-        "rounds": pa.array([window.at.size], pa.int32()),
-        "brokers": pa.array([list(window.brokers)], pa.list_(pa.string())),
-        "rounds_short": pa.array([short], pa.int32()),
-        "carried": pa.array([float(carried.sum())]),
-        "reported": pa.array([float(reported.sum())]),
-        "packed": pa.array([to_bytes(window)], pa.binary()),
+    scored = minute_scores(window, weights)
+    return {
+        "rounds": window.at.size,
+        "brokers": list(window.brokers),
+        "rounds_short": int(np.count_nonzero(reported < (1 - NOTICED_SHARE) * carried)),
+        "carried": float(carried.sum()),
+        "reported": float(reported.sum()),
+        "minutes": scored.minutes.tobytes(),
+        "points": scored.points.tobytes(),
+        "packed": to_bytes(window),
     }
-    return pa.table(values)
 
 
-def read_samples(packed: DataFrame) -> dict[str, BrokerSamples]:
-    """Samples of each broker over all windows, some thousand small rows each; empty for a broker without samples."""
-    brokers = packed.select(F.explode("brokers").alias("broker")).distinct().orderBy("broker").collect()
-    rows = packed.select("window", "packed").mapInArrow(_sampled, SAMPLES).orderBy("broker", "at").toArrow()
-    names = rows["broker"].combine_chunks()
-    at, since = rows["at"].to_numpy(), rows["since_change"].to_numpy().astype(np.int32)
-    carried, used = _matrix(rows["carried"], len(RATES)), _matrix(rows["used"], len(RESOURCES))
-    samples = {}
-    for broker in (row["broker"] for row in brokers):
-        own = np.asarray(pc.equal(names, broker).to_numpy(zero_copy_only=False), dtype=np.bool_)
-        hardware = tuple(np.isfinite(used[own]).any(axis=0).astype(float).tolist())
-        samples[broker] = BrokerSamples(at[own], carried[own], used[own], since[own], hardware)
-    return samples
+def window_scores(row: Mapping[str, Any]) -> MinuteScores:
+    """The scores in a row of :data:`WINDOWS`."""
+    minutes, brokers = np.frombuffer(row["minutes"], np.int64), tuple(row["brokers"])
+    return MinuteScores(minutes, brokers, np.frombuffer(row["points"]).reshape(minutes.size, len(brokers)))
 
 
-def _matrix(column: pa.ChunkedArray, width: int) -> FloatArray:
-    flat: FloatArray = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return flat.astype(np.float64).reshape(-1, width)
+def sampled(own: Window, before: Window | None, task: Task) -> Iterator[dict[str, object]]:
+    """The load samples of a window, a row for each broker; also of one without any."""
+    del before
+    gathered = gather(recorded(own))
+    for broker in own.brokers:
+        samples = gathered.get(broker, BrokerSamples.none())
+        columns = {name: getattr(samples, name).tobytes() for name in ("at", "carried", "used", "since_change")}
+        yield {"window": task.window, "broker": broker, **columns}
 
 
-def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            for broker, own in gather(recorded(from_bytes(row["packed"]))).items():
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "broker": [broker] * own.at.size,
-                        "at": own.at.tolist(),
-                        "carried": own.carried.tolist(),
-                        "used": own.used.tolist(),
-                        "since_change": pa.array(own.since_change.tolist(), pa.int32()),
-                        "window": pa.array([row["window"]] * own.at.size, pa.int64()),
-                    }
-                )
+def broker_samples(rows: Rows) -> dict[str, BrokerSamples]:
+    """The samples of each broker over all windows, out of rows of :data:`SAMPLES`; empty for a broker without any."""
+    by_broker: defaultdict[str, Rows] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row["broker"], row["window"])):
+        by_broker[row["broker"]].append(row)
+    return {broker: _samples(own) for broker, own in by_broker.items()}
+
+
+def _samples(rows: Rows) -> BrokerSamples:
+    at, carried, used = (
+        np.concatenate([np.frombuffer(row[name]) for row in rows]) for name in ("at", "carried", "used")
+    )
+    since = np.concatenate([np.frombuffer(row["since_change"], np.int32) for row in rows])
+    used = used.reshape(-1, len(RESOURCES))
+    hardware = tuple(np.isfinite(used).any(axis=0).astype(float).tolist())
+    return BrokerSamples(at, carried.reshape(-1, len(RATES)), used, since, hardware)
+
+
+def judged(
+    own: Window, before: Window | None, task: Task, *, model: LoadModel, seeds: range, over_points: float
+) -> Iterator[dict[str, object]]:
+    """The figures of some candidates, which are the task's argument, in a window, one for each deal of noise.
+
+    The last hours of the window before are replayed, too, and not counted, so that a window begins with the placement
+    that the candidate made. Otherwise every candidate but the present one would begin each window with the moves that
+    its own start takes.
+    """
+    begins = float(own.at[0])
+    whole = after(before, own) if before is not None else own
+    tried = {name: Settings.model_validate(values) for name, values in json.loads(task.argument).items()}
+    for seed in seeds:
+        drawn = dealt(whole, seed)
+        for name, chosen in tried.items():
+            scores = figures(replay(drawn, chosen, model).since(begins), over_points)
+            yield {"candidate": name, "window": task.window, "seed": seed, **asdict(scores)}
+
+
+def injected(
+    own: Window,
+    before: Window | None,
+    task: Task,
+    *,
+    places: Sequence[int],
+    model: LoadModel,
+    over_points: float,
+) -> Iterator[dict[str, object]]:
+    """What some candidates, which are the task's argument, make of the incidents of a window, one of ``places``."""
+    whole = after(before, own) if before is not None else own
+    known = {name: Settings.model_validate(values) for name, values in json.loads(task.argument).items()}
+    for number, begins in times(own.at, places.index(task.window), len(places)):
+        for name, incident, harm in harms(whole, begins, number, known, model, over_points):
+            yield {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
+
+
+def handed_back(own: Window, before: Window | None, task: Task) -> Iterator[dict[str, object]]:
+    """The window itself, and the same with the end of the one before it."""
+    del task
+    yield {"own": to_bytes(own), "whole": to_bytes(after(before, own) if before is not None else own)}
 
 
 def results(
-    spark: SparkSession,
-    packed: DataFrame,
+    windows: Windows,
     before: Mapping[int, int],
     tried: Sequence[SettingsCandidate],
     settings: Settings,
@@ -154,53 +221,20 @@ def results(
 ) -> dict[str, dict[int, list[Figures]]]:
     """The figures of each candidate in each of these windows, one for each deal of noise.
 
-    ``before`` has the number of the window before each. Its last hours are replayed, too, and not counted, so that a
-    window begins with the placement that the candidate made. Otherwise every candidate but the one in force would begin
-    each window with the moves that its own start takes.
+    ``before`` has the number of the window before each.
     """
-    begins = range(0, len(tried), CANDIDATES_A_TASK)
-    tasks = [(begin, json.dumps(_under(tried[begin : begin + CANDIDATES_A_TASK], settings))) for begin in begins]
-    chunks = spark.createDataFrame(tasks, "chunk int, candidates string")
-    number = max(len(before) * len(tasks), 1)
-    spread = with_before(spark, packed, before).crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield from _judged(row, model, seeds, over_points)
-
+    chunks = [
+        json.dumps(_under(tried[begin : begin + CANDIDATES_A_TASK], settings))
+        for begin in range(0, len(tried), CANDIDATES_A_TASK)
+    ]
+    tasks = [Task(window, then, chunk) for window, then in before.items() for chunk in chunks]
+    function = partial(judged, model=model, seeds=seeds, over_points=over_points)
     figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [field.name for field in fields(Figures)]
-    for row in spread.mapInArrow(judge, _declared(RESULTS)).toArrow().sort_by("seed").to_pylist():
+    for row in sorted(windows.run(tasks, function, RESULTS), key=lambda row: row["seed"]):
         one = Figures(**{name: row[name] for name in names})
         figures_of.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
     return figures_of
-
-
-def with_before(spark: SparkSession, packed: DataFrame, before: Mapping[int, int]) -> DataFrame:
-    """Each of these windows beside the one before it, whatever time lies between."""
-    pairs = spark.createDataFrame(list(before.items()), "window long, before long")
-    earlier = packed.select(F.col("window").alias("before"), F.col("packed").alias("packed_before"))
-    return (
-        packed.join(F.broadcast(pairs), on="window", how="inner")
-        .join(earlier, on="before", how="inner")
-        .select("window", "packed", "packed_before")
-    )
-
-
-def _windows(row: Mapping[str, Any] | Row) -> tuple[Window, Window]:
-    """The window of a row of :func:`with_before`, and the same with the end of the one before it."""
-    own = from_bytes(row["packed"])
-    return own, after(from_bytes(row["packed_before"]), own)
-
-
-def _declared(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-
-
-def _row(values: Mapping[str, Any], columns: Mapping[str, str]) -> pa.RecordBatch:
-    schema = pa.schema([(name, ARROW[kind]) for name, kind in columns.items()])
-    return pa.RecordBatch.from_pylist([values], schema=schema)
 
 
 def _under(tried: Sequence[SettingsCandidate], settings: Settings) -> dict[str, Any]:
@@ -208,22 +242,8 @@ def _under(tried: Sequence[SettingsCandidate], settings: Settings) -> dict[str, 
     return {one.name: one.under(settings).model_dump(mode="json", exclude_unset=True) for one in tried}
 
 
-def _judged(row: Mapping[str, Any], model: LoadModel, seeds: range, over_points: float) -> Iterator[pa.RecordBatch]:
-    own, window = _windows(row)
-    begins = float(own.at[0])
-    tried = {name: Settings.model_validate(values) for name, values in json.loads(row["candidates"]).items()}
-    for seed in seeds:
-        drawn = dealt(window, seed)
-        for name, chosen in tried.items():
-            course = replay(drawn, chosen, model)
-            scores = figures(course.since(begins), over_points)
-            values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(scores)}
-            yield _row(values_of, RESULTS)
-
-
 def in_incidents(
-    spark: SparkSession,
-    packed: DataFrame,
+    windows: Windows,
     before: Mapping[int, int],
     tried: Sequence[SettingsCandidate],
     settings: Settings,
@@ -234,23 +254,11 @@ def in_incidents(
 
     Incidents are spread over the windows of which ``before`` has the number of the window before each.
     """
-    place = {number: index for index, number in enumerate(sorted(before))}
-    plain = _under(tried, settings)
-
-    def inject(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        known = {name: Settings.model_validate(own) for name, own in plain.items()}
-        for batch in batches:
-            for row in batch.to_pylist():
-                own, window = _windows(row)
-                for number, begins in times(own.at, place[row["window"]], len(place)):
-                    for name, incident, harm in harms(window, begins, number, known, model, over_points):
-                        values = {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
-                        yield _row(values, INCIDENTS)
-
-    spread = with_before(spark, packed, before).repartition(max(len(before), 1), "window")
-    rows = spread.mapInArrow(inject, _declared(INCIDENTS)).toArrow().sort_by("number").to_pylist()
+    function = partial(injected, places=sorted(before), model=model, over_points=over_points)
+    argument = json.dumps(_under(tried, settings))
+    rows = windows.run([Task(window, then, argument) for window, then in before.items()], function, INCIDENTS)
     by_incident: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row["number"]):
         one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
         by_incident[row["candidate"]].setdefault(row["incident"], []).append(one)
     return by_incident
@@ -318,7 +326,7 @@ class Calibration:
     days: float
     window_hours: float
     shown: WindowScores
-    features: FeatureRows
+    features: Features
 
     @property
     def recommended(self) -> SettingsCandidate | None:
@@ -326,29 +334,24 @@ class Calibration:
         return self.tried[self.choice.recommended] if self.choice.recommended else None
 
 
-def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
+def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     """Run all stages. Raises :class:`UsageError` for a history that cannot be read or holds no usable round, and
     :class:`~lbd.errors.ObserveError` for one of which too much is bad.
     """
     request.tell("reading history")
-    tables = [table(spark, request.history, name) for name in _TABLES]
-    decisions, brokers, bundles = (one.rows for one in tables)
-    read = ReadCounts(**curated.dropped(brokers, decisions).collect()[0].asDict())
-    if read.rounds_overtaken:
-        brokers, bundles = (curated.without(rows, curated.overtaken(decisions)) for rows in (brokers, bundles))
+    files = workers.files()
+    torn = damage(files)
+    days = workers.days(torn, day_row, DAYS)
+    read = ReadCounts.total([ReadCounts(**{name: day[name] for name in _columns(ReadCounts)}) for day in days])
     if not read.rounds_kept:
         raise UsageError(f"{request.history}: history holds no round; {HOW}")
-    torn = {file: check for one in tables for file, check in one.torn.items()}
-    checks = (*file_checks(sum(one.files for one in tables), torn.values()), *row_checks(read))
+    checks = (*file_checks(len(files), torn.values()), *row_checks(read))
     refuse_bad(request.history, checks)
-    request.tell("looking at gaps and noise")
-    features = collect_features(brokers, request.settings.weights)
-    window_seconds = window_length(read.seconds_seen)
     request.tell("packing windows")
-    packed = read_windows(
-        curated.brokers(decisions, brokers, window_seconds), curated.bundles(bundles, window_seconds)
-    ).persist(StorageLevel.MEMORY_AND_DISK)
-    rows = packed.select("window", "rounds_short", "carried", "reported").orderBy("window").collect()
+    window_seconds, weights = window_length(read.seconds_seen), request.settings.weights
+    overtaken = frozenset(at for day in days for at in day["overtaken"])
+    packed = workers.windows(torn, window_seconds, partial(window_row, overtaken=overtaken, weights=weights), WINDOWS)
+    rows = packed.rows([name for name in WINDOWS if name not in {"window", "packed"}])
     windows = [row["window"] for row in rows]
     if not windows:
         raise UsageError(f"{request.history}: no two rounds in a row with a sample in them; {HOW}")
@@ -356,17 +359,20 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
     checks = (*checks, traffic_check(short, carried, reported))
     refuse_bad(request.history, checks)
     request.tell("fitting load")
-    samples = read_samples(packed)
+    samples = broker_samples(packed.run([Task(window) for window in windows], sampled, SAMPLES))
     model = fit(samples)
-    error = measure(samples, request.settings.weights)
+    error = measure(samples, weights)
+    in_force = max(days, key=lambda day: day["last"])
     present = SettingsCandidate(
-        PRESENT, _present(decisions, request.settings), request.settings.guardrails.max_unloads_per_turn
+        PRESENT,
+        _present(in_force["strategy"], in_force["settings"], request.settings),
+        request.settings.guardrails.max_unloads_per_turn,
     )
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
     by_name = {one.name: one for one in tried}
-    replays = _Replays(spark, packed, {now: then for then, now in pairwise(windows)}, by_name, request, model)
+    replays = _Replays(packed, {now: then for then, now in pairwise(windows)}, by_name, request, model)
     choice = _searched(replays, windows[1:])
-    unknown = model.unknown(request.settings.weights)
+    unknown = model.unknown(weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
     elif choice.judged and not choice.recommended and window_seconds < DAY_SECONDS:
@@ -383,8 +389,8 @@ def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
         remarks=tuple(_remarks(model)),
         days=read.seconds_seen / DAY_SECONDS,
         window_hours=window_seconds / HOUR_SECONDS,
-        shown=_replay_last_window(spark, packed, windows, request.settings, model, by_name, choice.recommended),
-        features=features,
+        shown=_replay_last_window(packed, windows, request.settings, model, by_name, choice.recommended),
+        features=features(joined_scores([window_scores(row) for row in rows])),
     )
 
 
@@ -413,10 +419,9 @@ def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Replays:
-    """Replays by Spark, none of which is made twice. ``before`` has the number of the window before each."""
+    """Replays by the workers, none of which is made twice. ``before`` has the number of the window before each."""
 
-    spark: SparkSession
-    packed: DataFrame
+    windows: Windows
     before: Mapping[int, int]
     tried: Mapping[str, SettingsCandidate]
     request: CalibrationRequest
@@ -431,9 +436,7 @@ class _Replays:
         for done in sorted(number for number in set(made.values()) if number < deals):
             before = {window: self.before[window] for window in over if made[window] == done}
             seeds = range(done, deals)
-            measured = results(
-                self.spark, self.packed, before, tried, settings, self.model, seeds=seeds, over_points=low
-            )
+            measured = results(self.windows, before, tried, settings, self.model, seeds=seeds, over_points=low)
             for name in names:
                 for window in before:
                     self.known[name].setdefault(window, [])[done:] = measured[name][window]
@@ -442,7 +445,7 @@ class _Replays:
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
         """What each of these settings makes of each incident."""
         tried, low = [self.tried[name] for name in names], _over(self.tried[PRESENT].settings)
-        return in_incidents(self.spark, self.packed, self.before, tried, self.request.settings, self.model, low)
+        return in_incidents(self.windows, self.before, tried, self.request.settings, self.model, low)
 
 
 def _over(present: Tunable) -> float:
@@ -456,9 +459,6 @@ def _noise(model: LoadModel) -> float:
     return float(np.median(known)) if known.size else 0.0
 
 
-_TABLES = ("decisions", "broker_rounds", "bundle_rounds")
-
-
 def window_length(covered_seconds: float) -> int:
     """A day, or less where there are too few days: whole hours, for bundles are whole on the hour. The first is only
     what the second begins with.
@@ -467,16 +467,15 @@ def window_length(covered_seconds: float) -> int:
     return min(hours * HOUR_SECONDS, DAY_SECONDS)
 
 
-def _present(decisions: DataFrame, settings: Settings) -> Tunable:
+def _present(strategy: str | None, stored: str | None, settings: Settings) -> Tunable:
     """The settings that were in force last, or the configured ones where history names another strategy or none."""
-    last = decisions.orderBy(F.desc("t")).select("strategy", "settings").head()
     own = configured(settings)
     present: Tunable = own if isinstance(own, AvgShedderSettings | LeastMovesSettings) else settings.avg_shedder
-    if last is None or last["strategy"] not in TUNABLE or last["settings"] in {None, "{}"}:
+    if strategy not in TUNABLE or stored in {None, "{}"}:
         return present
     try:
-        kind: type[Tunable] = TUNABLE[last["strategy"]]
-        return kind.model_validate(without_removed(kind.name, json.loads(last["settings"])))
+        kind: type[Tunable] = TUNABLE[strategy]
+        return kind.model_validate(without_removed(kind.name, json.loads(str(stored))))
     except (ValueError, AttributeError):
         return present
 
@@ -503,8 +502,7 @@ def _remarks(model: LoadModel) -> list[str]:
 
 
 def _replay_last_window(
-    spark: SparkSession,
-    packed: DataFrame,
+    packed: Windows,
     windows: Sequence[int],
     settings: Settings,
     model: LoadModel,
@@ -512,7 +510,7 @@ def _replay_last_window(
     chosen: str | None,
 ) -> WindowScores:
     """The last window, replayed once more for the picture."""
-    own, whole = _last(spark, packed, windows)
+    own, whole = _last(packed, windows)
     runs = [
         replay(whole, tried[name].under(settings), model).since(float(own.at[0]))
         for name in (PRESENT, chosen)
@@ -528,12 +526,9 @@ def _replay_last_window(
     )
 
 
-def _last(spark: SparkSession, packed: DataFrame, windows: Sequence[int]) -> tuple[Window, Window]:
-    """The last window, and the same with the one before it."""
-    if len(windows) < 2:
-        row = packed.select("packed").head()
-        assert row is not None
-        return from_bytes(row["packed"]), from_bytes(row["packed"])
-    row = with_before(spark, packed, {windows[-1]: windows[-2]}).head()
-    assert row is not None
-    return _windows(row)
+def _last(packed: Windows, windows: Sequence[int]) -> tuple[Window, Window]:
+    """The last window, and the same with the end of the one before it, where there is one."""
+    *_, then, now = (None, *windows)
+    assert now is not None
+    (row,) = packed.run([Task(now, then)], handed_back, LAST)
+    return from_bytes(row["own"]), from_bytes(row["whole"])

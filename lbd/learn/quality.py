@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from statistics import median
 from typing import TYPE_CHECKING
 
-from lbd.errors import ObserveError
+from lbd.errors import ObserveError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
-UNREADABLE_FILE, WRONG_CHECKSUM = "unreadable-file", "wrong-checksum"
+UNREADABLE_FILE, UNREADABLE_PAGE, OTHER_COLUMNS = "unreadable-file", "unreadable-page", "other-columns"
 
 WRONG_SHARE = 0.1
 """Of files or samples that are wrong. What is wrong is left out; with more than a tenth of it the rest is doubtful."""
@@ -31,14 +32,16 @@ NOTICED_SHARE = 0.1
 class ReadCounts:
     """What was read of samples and rounds, and what of it was found to be what; times in seconds.
 
-    ``samples_missing`` have no number, ``samples_negative`` one below zero; both are left out. ``samples_doubted`` are
-    those kept that the live turn did not trust. ``rounds_kept`` are there once, without ``rounds_overtaken``, whose
+    ``samples_missing`` have no number, ``samples_negative`` one below zero, ``samples_not_finite`` one that is NaN or
+    infinite; all are left out. ``samples_doubted`` are those kept that the live turn did not trust. ``rounds_kept`` are
+    there once, without ``rounds_overtaken``, whose
     time came a second time. ``seconds_silent`` belong to ``gaps`` within a day, ``seconds_seen`` to the rest.
     """
 
     samples_read: int
     samples_missing: int
     samples_negative: int
+    samples_not_finite: int
     samples_kept: int
     samples_doubted: int
     rounds_read: int
@@ -47,6 +50,47 @@ class ReadCounts:
     gaps: int
     seconds_seen: float
     seconds_silent: float
+
+    @classmethod
+    def total(cls, of: Collection[ReadCounts]) -> ReadCounts:
+        """The counts of several stretches of time as those of one."""
+        return cls(**{field.name: sum(getattr(one, field.name) for one in of) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """A file of a table: its ``rows`` by its footer, None without one that can be read; how many of them can be read;
+    and of these how many have a value, by column.
+    """
+
+    table: str
+    name: str
+    rows: int | None
+    readable: int
+    values: Mapping[str, int]
+
+
+def damage(files: Sequence[FileRows]) -> dict[str, str]:
+    """The files to leave out, by name, each with the check that it fails.
+
+    A column without any value is another schema's, if it has values in more than half of the table's readable files.
+    Raises :class:`UsageError` where no file of a table is left.
+    """
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(one.table for one in files):
+        own = [one for one in files if one.table == name]
+        whole = [one for one in own if one.rows is not None and one.readable == one.rows]
+        usual = {key for one in whole for key in one.values if median(file.values[key] > 0 for file in whole) > 0}
+        for one in own:
+            if one.rows is None:
+                found[one.name] = UNREADABLE_FILE
+            elif one.readable < one.rows:
+                found[one.name] = UNREADABLE_PAGE
+            elif one.rows and any(not one.values[key] for key in usual):
+                found[one.name] = OTHER_COLUMNS
+        if all(one.name in found for one in own):
+            raise UsageError(f"{name}: none of {len(own)} files can be read, the first is {own[0].name}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -80,8 +124,10 @@ def file_checks(files: int, damage: Iterable[str]) -> tuple[QualityCheck, ...]:
     return (
         _check(UNREADABLE_FILE, kinds.count(UNREADABLE_FILE), files, "files", WRONG_SHARE,
                "no Parquet, or only part of it; left out"),
-        _check(WRONG_CHECKSUM, kinds.count(WRONG_CHECKSUM), files, "files", WRONG_SHARE,
-               "a page is not as it was written; the file is left out"),
+        _check(UNREADABLE_PAGE, kinds.count(UNREADABLE_PAGE), files, "files", WRONG_SHARE,
+               "a page is not as it was written, or has another type; the file is left out"),
+        _check(OTHER_COLUMNS, kinds.count(OTHER_COLUMNS), files, "files", WRONG_SHARE,
+               "a column has no value that has some in most other files; the file is left out"),
     )  # fmt: skip
 
 
@@ -98,6 +144,8 @@ def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
                "the broker reported no usage; left out"),
         _check("negative-number", read.samples_negative, read.samples_read, "samples", WRONG_SHARE,
                "a usage below zero; left out"),
+        _check("not-a-number", read.samples_not_finite, read.samples_read, "samples", WRONG_SHARE,
+               "a usage that is NaN or infinite; left out"),
         _check("untrusted-sample", read.samples_doubted, read.samples_kept, "samples used", MISSING_SHARE,
                "the live turn did not trust it, and a replay does not either"),
         QualityCheck("silence", read.gaps, silent, "time", MISSING_SHARE,

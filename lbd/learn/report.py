@@ -267,9 +267,10 @@ def day(calibration: Calibration) -> Chart:
         ("mean gap", "gap", NOW),
         ("p95 gap", "p95", PARETO),
     )
-    hours = np.array([one["hour"] for one in daily], dtype=float)
+    hours = np.array([one.hour for one in daily], dtype=float)
     profile = tuple(
-        Line(name, hours, np.array([one[key] for one in daily], dtype=float), colour) for name, key, colour in lines
+        Line(name, hours, np.array([getattr(one, key) for one in daily], dtype=float), colour)
+        for name, key, colour in lines
     )
     return Chart("The day, as recorded", "hour of the day, UTC", "points", profile)
 
@@ -417,12 +418,12 @@ def _lasting(calibration: Calibration) -> Iterator[str]:
     yield "<h2>How often and how long brokers were apart, as recorded</h2>"
     features = calibration.features
     rows = [
-        (f"{one['threshold']:g} points", f"{one['times']:,}", f"{one['median']:,.0f} min", f"{one['longest']:,} min",
-         f"{one['share']:.1%}")
+        (f"{one.threshold:g} points", f"{one.times:,}", f"{one.median:,.0f} min", f"{one.longest:,} min",
+         f"{one.share:.1%}")
         for one in features.lasting
     ]  # fmt: skip
     yield table(("at least", "times", "median", "longest", "of the time"), rows)
-    ranks = [(_pair(one["pair"]), f"{one['mean']:.1f}", f"{one['p95']:.1f}") for one in features.pairs[:PAIRS]]
+    ranks = [(_pair(one.pair), f"{one.mean:.1f}", f"{one.p95:.1f}") for one in features.pairs[:PAIRS]]
     yield table(("pair", "mean gap, points", "p95 gap"), ranks)
 
 
@@ -482,7 +483,7 @@ def _restless(calibration: Calibration, broker: str) -> tuple[str, str, str]:
     noise = calibration.features.noise.get(broker)
     if noise is None:
         return "", "", ""
-    return f"{noise['noise']:.1f}", f"{noise['time_scale']:.1f} min", f"{noise['spikes']:,}"
+    return f"{noise.noise:.1f}", f"{noise.time_scale:.1f} min", f"{noise.spikes:,}"
 
 
 # --- files

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -14,16 +15,18 @@ import sys
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from importlib import import_module
-from itertools import chain
+from importlib.util import find_spec
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbd.errors import UsageError
 from lbd.store.history_tables import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -85,86 +88,145 @@ def _folder(history: str, master: str) -> Path | None:
 # --- the session
 
 OLDEST_JAVA = 17
-DRIVER_MEMORY = "2g"
 
-SHUFFLE_PARTITIONS = 8
-"""Raw rows are shuffled once, by window, and each task starts a Python: Spark's 200 would be mostly empty."""
+CONNECT, STANDALONE = "sc://", "spark://"
+PORTS = {CONNECT: 15002, STANDALONE: 7077}
+"""Where Connect servers and masters listen unless the address says otherwise."""
 
-QUIET = Path(__file__).with_name("log4j2.properties")
-"""Spark's own words go nowhere: what fails is told in one line."""
+REACHED_SECONDS = 8.0
+"""So long a server may take to accept a connection. Spark would try for a minute, a client of Connect for ten."""
 
-
-CONNECT = "sc://"
-CONNECT_PORT = 15002
-CONNECT_SECONDS = 10.0
-
-CONFIG = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
-"""What every session needs, wherever it runs."""
-
-OWN = {
-    "spark.driver.memory": DRIVER_MEMORY,
+DEFAULTS = {
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
 }
-"""Of a driver that lbd starts; spark-submit and a Connect server have their own."""
+"""Settings of a driver that lbd starts, where the user has none: raw rows are shuffled once, by window, and each task
+starts a Python, so Spark's 200 partitions would be mostly empty."""
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Is in the environment under spark-submit, whose Java is there already."""
 
 
 @contextmanager
-def started(history: str, master: str) -> Iterator[SparkSession]:
-    """A session to read this history with.
+def started(history: str, master: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session to read this history with, under these settings of Spark.
 
-    Raises :class:`UsageError` at once for what can be seen to be missing before Spark is started (PySpark, a Java that
-    is new enough, the history, a Connect server), and as :func:`session` does.
+    Raises :class:`UsageError` within ten seconds for what can be seen to be missing before Spark is started (PySpark, a
+    Java that is new enough, the history, a master or Connect server), and as :func:`session` does.
     """
-    if master.startswith(CONNECT):
-        _check_server(master)
-    else:
+    _check_form(master)
+    if not master.startswith(CONNECT):
         _check_java()
+    if master.startswith((CONNECT, STANDALONE)) and SUBMITTED not in os.environ:
+        _check_server(master)
     _check_pyspark(master)
     check_local_history(history, master)
-    with session(master) as spark:
+    with session(master, conf) as spark:
         yield spark
 
 
 @contextmanager
-def session(master: str) -> Iterator[SparkSession]:
+def session(master: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session on this master, or at this Connect server, stopped in the end; under spark-submit on the one that was
-    given there.
+    given there. ``conf`` are Spark's settings; they come before those in spark-defaults.conf, and these before lbd's.
 
     Raises :class:`UsageError` where the master cannot be reached, or Spark gives up within: a file that it cannot read,
     memory that is not there, workers that are lost.
     """
     from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - lbd loads without it
 
-    try:
-        failures: tuple[type[Exception], ...] = (PySparkException, *_java_errors(master))
-        spark = _builder(master).appName("lbd calibrate").getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
-        raise UsageError(f"--master {master}: no Spark session: {first_line(error)}") from error
-    try:
-        yield spark
-    except PythonException:
-        raise
-    except failures as error:
-        raise UsageError(f"--master {master}: Spark could not finish: {first_line(error)}") from error
-    finally:
-        spark.stop()
+    with TemporaryFile() as said:
+        try:
+            failures: tuple[type[Exception], ...] = (PySparkException, *_java_errors(master))
+            with _stderr_to(said.fileno()):
+                spark = _builder(master, conf or {}).appName("lbd calibrate").getOrCreate()
+            _quieten(spark, conf or {})
+        except (PySparkException, OSError, RuntimeError) as error:
+            why = _java_exception(said) or first_line(error)
+            raise UsageError(f"--master {master}: no Spark session: {why}") from error
+        try:
+            yield spark
+        except PythonException:
+            raise
+        except failures as error:
+            raise UsageError(f"--master {master}: Spark could not finish: {first_line(error)}") from error
+        finally:
+            spark.stop()
 
 
-def _builder(master: str) -> SparkSession.Builder:
+def _builder(master: str, conf: Mapping[str, str]) -> SparkSession.Builder:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder, config = SparkSession.builder, CONFIG
+    builder, settings = SparkSession.builder, dict(conf)
     if master.startswith(CONNECT):
         builder = builder.remote(master)
-    elif "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder, config = builder.master(master), {**CONFIG, **OWN}
-    for key, value in config.items():
+    elif SUBMITTED not in os.environ:
+        builder = builder.master(master)
+        settings = {**unset(DEFAULTS), **conf}
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder
+
+
+def unset(defaults: Mapping[str, str]) -> dict[str, str]:
+    """Those of the settings that the user has not set in spark-defaults.conf or in PYSPARK_SUBMIT_ARGS."""
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    options = {word.partition("=")[0] for flag, word in pairwise(words) if flag in {"--conf", "-c"}}
+    if "--driver-memory" in words:
+        options.add("spark.driver.memory")
+    return {key: value for key, value in defaults.items() if key not in options | _spark_defaults()}
+
+
+def _spark_defaults() -> set[str]:
+    """The keys in spark-defaults.conf, where Spark's own launcher looks for it."""
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        spec = find_spec("pyspark")
+        home = str(Path(spec.origin).parent) if spec is not None and spec.origin else ""
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"))
+    try:
+        lines = (folder / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    return {
+        re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines if not line.strip().startswith(("#", "!"))
+    }
+
+
+@contextmanager
+def _stderr_to(file: int) -> Iterator[None]:
+    """Processes that are started meanwhile write their errors to this file: Java warns of itself for every user."""
+    sys.stderr.flush()
+    saved = os.dup(STDERR)
+    os.dup2(file, STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(saved, STDERR)
+        os.close(saved)
+
+
+STDERR = 2
+
+
+def _java_exception(said: IO[bytes]) -> str:
+    """The last exception that a Java which could not start has written; empty where there is none."""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").splitlines()
+    found = [line.strip() for line in lines if re.search(r"(Exception|Error)\b.*:", line)]
+    return found[-1] if found else ""
+
+
+def _quieten(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Under spark-submit Spark logs each of its steps; a level that the user has set stays."""
+    key = "spark.log.level"
+    if SUBMITTED in os.environ and key not in conf and spark.sparkContext.getConf().get(key) is None:
+        spark.sparkContext.setLogLevel(DEFAULTS[key])
 
 
 def _java_errors(master: str) -> tuple[type[Exception], ...]:
@@ -177,9 +239,23 @@ def _java_errors(master: str) -> tuple[type[Exception], ...]:
 
 
 def first_line(error: Exception) -> str:
-    """The reason Spark failed: Java's own message, without its stack."""
+    """The reason Spark failed: Java's own message, without its stack; and for a path that Spark has no package for, the
+    option that adds it.
+    """
     lines = str(getattr(error, "java_exception", error)).splitlines()
-    return lines[0] if lines else type(error).__name__
+    line = lines[0] if lines else type(error).__name__
+    if "org.apache.hadoop.fs.s3a" in line:
+        return f"no package for s3a: paths; add --packages org.apache.hadoop:hadoop-aws:{_hadoop_version()}"
+    if "No FileSystem for scheme" in line:
+        return f"{line}; add its package with --packages GROUP:NAME:VERSION"
+    return line
+
+
+def _hadoop_version() -> str:
+    """The version of Hadoop that PySpark brings along, which its packages must have, too."""
+    spec = find_spec("pyspark")
+    jars = Path(spec.origin).parent.glob("jars/hadoop-client-api-*.jar") if spec is not None and spec.origin else ()
+    return next((jar.stem.removeprefix("hadoop-client-api-") for jar in jars), "VERSION")
 
 
 def parts(spark: SparkSession) -> tuple[int, int]:
@@ -201,15 +277,31 @@ def _check_pyspark(master: str) -> None:
         raise UsageError(f"PySpark is missing: in a checkout of lbd, pip install '.[learn]' ({error})") from error
 
 
+MASTERS = r"local(\[[^\]]+\])?|local-cluster\[.*\]|yarn|(spark|k8s|sc)://.+"
+
+
+def _check_form(master: str) -> None:
+    """Raises :class:`UsageError` for what is no master; of which forms there are, Java says in a page of its calls."""
+    if not re.fullmatch(MASTERS, master):
+        wanted = "local[*], spark://HOST:7077, sc://HOST:15002, k8s://URL or yarn"
+        raise UsageError(f"--master {master}: no Spark session: no such form of a master; wanted {wanted}")
+
+
 def _check_server(master: str) -> None:
-    """Raises :class:`UsageError` where no Connect server listens: PySpark would try for ten minutes."""
-    where = urlsplit(master.replace(CONNECT, "http://", 1).partition(";")[0])
-    try:
-        port = where.port or CONNECT_PORT
-        socket.create_connection((where.hostname or "", port), CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(f"--master {master}: no Spark Connect server can be reached there: {why}") from error
+    """Raises :class:`UsageError` where nobody listens at any of the addresses of a master or a Connect server."""
+    scheme, _, rest = master.partition("//")
+    what = "Spark Connect server" if master.startswith(CONNECT) else "Spark master"
+    addresses, why = rest.partition(";")[0].split(","), ""
+    for address in addresses:
+        try:
+            where = urlsplit(f"//{address}")
+            port = where.port or PORTS[f"{scheme}//"]
+            socket.create_connection((where.hostname or "", port), REACHED_SECONDS / len(addresses)).close()
+        except (OSError, ValueError) as error:
+            why = str(getattr(error, "strerror", None) or error)
+        else:
+            return
+    raise UsageError(f"--master {master}: no {what} can be reached there: {why}")
 
 
 def _check_java() -> None:

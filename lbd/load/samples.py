@@ -180,6 +180,11 @@ class BrokerSamples:
     hardware: tuple[float, ...]
     started_at: float = math.nan
 
+    @classmethod
+    def none(cls) -> BrokerSamples:
+        """The samples of a broker that has none."""
+        return cls(np.zeros(0), np.zeros((0, 4)), np.zeros((0, len(RESOURCES))), np.zeros(0, dtype=np.int32), ())
+
     def where(self, chosen: BoolArray) -> BrokerSamples:
         """Some of them: ``chosen`` is bool (n,)."""
         columns = self.at[chosen], self.carried[chosen], self.used[chosen], self.since_change[chosen]

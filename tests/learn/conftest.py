@@ -1,8 +1,7 @@
-"""What several tests learn from: one Spark session, one history, and what the command makes of it."""
+"""What several tests learn from: one history, and what the command makes of it as a process of its own."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,10 +11,7 @@ import pytest
 from tests.learn.histories import CALM, NEIGHBOUR, settled, simulated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 SKEWED = {"load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b", "noisy"]}, {**NEIGHBOUR["load"][0], "name": "m",
           "mib_per_second": 40, "brokers": ["c"]}]}  # fmt: skip
@@ -44,15 +40,3 @@ def proposed(history: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     """What the command writes of that history with a Spark of its own, and what it says."""
     out = tmp_path_factory.mktemp("proposed") / "calibration"
     return out, calibrated(history, out, "local[1]")
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Spark in this process, on one core."""
-    pytest.importorskip("pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("no java on the PATH")
-    from lbd.learn.spark import session
-
-    with session("local[1]") as found:
-        yield found

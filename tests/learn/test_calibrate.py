@@ -1,14 +1,11 @@
-"""``lbd calibrate`` over histories whose truth is known, and over such as nobody wants."""
+"""Calibration over histories whose truth is known, and over such as nobody wants. Without Spark."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,40 +18,30 @@ from lbd.config import Settings
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.errors import ObserveError
 from lbd.files import decoded
+from lbd.learn import report as written
+from lbd.learn.calibrate import WINDOWS, in_incidents, window_length, window_row
 from lbd.learn.choose import SettingsCandidate, moves_per_day
+from lbd.learn.incidents import TIMES
 from lbd.load.estimate import CPU, Source
+from lbd.load.scoring import Weights
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import fake_pulsar
 from tests.daemon.test_service import running, settings_for
 from tests.disks import flip
 from tests.learn.histories import CALM, settled, simulated
+from tests.learn.in_process import InProcess, calibrated
 from tests.load.histories import TRUE_SLOPE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from lbd.learn.calibrate import Calibration
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
-]
-
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, history: Path) -> Calibration:
+def found(history: Path) -> Calibration:
     """What calibration makes of it."""
-    return calibrated(spark, history)
-
-
-def calibrated(spark: SparkSession, root: Path, candidates: int = 4) -> Calibration:
-    from lbd.learn.calibrate import CalibrationRequest as Asked
-    from lbd.learn.calibrate import calibrate
-
-    return calibrate(spark, Asked(str(root), Settings(), candidates, 1, lambda _: None))
+    return calibrated(history)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +51,6 @@ def calibrated(spark: SparkSession, root: Path, candidates: int = 4) -> Calibrat
 )
 def test_a_window_is_a_fifth_of_the_hours_seen(seen: float, hours: float):
     """Whole ones, a day at most. A round counts from the one before on its day: five days lack five intervals."""
-    pytest.importorskip("pyspark")
-    from lbd.learn.calibrate import window_length
-
     assert window_length(seen * 3600) == hours * 3600
 
 
@@ -100,8 +84,6 @@ class TestKnownTruth:
 
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
         """As settings, with the evidence beside them; as lines of broker.conf; and as a page without a network."""
-        from lbd.learn import report as written
-
         at, recorded = found.shown.at, found.shown.recorded
         shown = replace(found.shown, chosen=recorded, moves=(found.shown.moves[0], (float(at[5]),)))
         judged = tuple(
@@ -148,7 +130,7 @@ class TestKnownTruth:
         assert (len(rows["present"]["windows"]), rows["present"]["all_windows"]) == (4, True)
         checks = pq.read_table(tmp_path / "quality.parquet").to_pylist()
         assert {one["name"]: one["count"] for one in checks if one["count"]} == {}
-        assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 9
+        assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 11
         summary = decoded(tmp_path / "summary.json", CalibrationSummary)
         by_name = {one.name: one.held_out for one in found.choice.judged}
         assert summary is not None
@@ -162,8 +144,6 @@ class TestKnownTruth:
 
     def test_figures_over_few_windows_are_not_shown_beside_others(self, found: Calibration):
         """Settings that left the search are neither in the chart nor in the table, and a sentence says how many."""
-        from lbd.learn import report as written
-
         dropped = [one.name for one in found.choice.judged if not one.whole]
         page, marks = written.page(found), [mark.text for group in written.front(found).marks for mark in group.marks]
 
@@ -171,24 +151,14 @@ class TestKnownTruth:
         assert f"{len(dropped)} other setting" in page
         assert not [text for text in marks if text.partition(":")[0] in dropped]
 
-    def test_finalists_go_through_incidents(
-        self, spark: SparkSession, history: Path, found: Calibration, tmp_path: Path
-    ):
+    def test_finalists_go_through_incidents(self, history: Path, found: Calibration, tmp_path: Path):
         """Each at all times; the page and a table of their own have them."""
-        from lbd.learn import calibrate as pipeline
-        from lbd.learn import features as curated
-        from lbd.learn import report as written
-        from lbd.learn.incidents import TIMES
-        from lbd.learn.tables import table
-
-        decisions, brokers, bundles = (
-            table(spark, str(history), name).rows for name in ("decisions", "broker_rounds", "bundle_rounds")
-        )
-        packed = pipeline.read_windows(curated.brokers(decisions, brokers, 3600), curated.bundles(bundles, 3600))
-        windows = [row["window"] for row in packed.select("window").orderBy("window").collect()]
-        before = {now: then for then, now in pairwise(windows)}
+        workers = InProcess(history)
+        packing = partial(window_row, overtaken=frozenset(), weights=Weights())
+        packed = workers.windows((), 3600, packing, WINDOWS)
+        before = {now["window"]: then["window"] for then, now in pairwise(packed.rows([]))}
         tried = [found.tried["present"], found.tried["default"]]
-        made = pipeline.in_incidents(spark, packed, before, tried, Settings(), found.model, 15.0)
+        made = in_incidents(packed, before, tried, Settings(), found.model, 15.0)
 
         assert {name: {len(several) for several in own.values()} for name, own in made.items()} == {
             "present": {TIMES},
@@ -200,8 +170,6 @@ class TestKnownTruth:
 
     def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
-        from lbd.learn import report as written
-
         tried = {**found.tried, "another": SettingsCandidate("another", AvgShedderSettings(low_threshold=17.0), 2)}
         choice = replace(found.choice, recommended="another", why="of a test")
         written.write(replace(found, tried=tried, choice=choice), tmp_path, 1000.0)
@@ -220,7 +188,7 @@ class TestKnownTruth:
 
 
 class TestPoorHistories:
-    """Each ends in a sentence, and none in settings that nothing speaks for."""
+    """Each ends in a sentence, and none in settings without evidence."""
 
     @pytest.mark.parametrize(
         ("changes", "why"),
@@ -238,143 +206,33 @@ class TestPoorHistories:
         ],
         ids=["short", "no traffic", "traffic that never changes"],
     )
-    def test_nothing_is_recommended(self, spark: SparkSession, tmp_path: Path, changes: dict[str, Any], why: str):
+    def test_nothing_is_recommended(self, tmp_path: Path, changes: dict[str, Any], why: str):
         """And it is said why."""
         simulated(tmp_path, settled(**CALM), **changes)
-        choice = calibrated(spark, tmp_path, 2).choice
+        choice = calibrated(tmp_path, 2).choice
 
         assert choice.recommended is None
         assert choice.why.startswith(why)
 
-    def test_bad_data_are_not_learned_from(self, spark: SparkSession, history: Path, tmp_path: Path):
+    def test_bad_data_are_not_learned_from(self, history: Path, tmp_path: Path):
         """A disk changed a byte in a third of the files: one line, exit 3."""
         root = shutil.copytree(history, tmp_path / "history")
         _, *others = sorted((root / "v1" / "broker_rounds").glob("*/*.parquet"))
         for file in others:
             flip(file, "cpu")
 
-        bad = rf"bad, .*: wrong-checksum {len(others)} \(.* % of the files\), at most 10 %$"
+        bad = rf"bad, .*: unreadable-page {len(others)} \(.* % of the files\), at most 10 %$"
         with pytest.raises(ObserveError, match=bad):
-            calibrated(spark, root)
+            calibrated(root)
 
-    def test_brokers_that_came_for_a_moment(self, spark: SparkSession, tmp_path: Path):
+    def test_brokers_that_came_for_a_moment(self, tmp_path: Path):
         """One renamed in the middle of it all, and one seen for two minutes only: the others' slopes are theirs."""
         brokers = [
             {"id": "a", "leaves_at_minutes": 120}, {"id": "renamed", "joins_at_minutes": 120},
             {"id": "short", "joins_at_minutes": 60, "leaves_at_minutes": 61}, {"id": "b"},
         ]  # fmt: skip
         simulated(tmp_path, settled(**CALM), hours=5, brokers=brokers)
-        model = calibrated(spark, tmp_path, 2).model
+        model = calibrated(tmp_path, 2).model
 
         assert model.brokers == ("a:8080", "b:8080", "renamed:8080", "short:8080")
         assert model.slope[:, CPU] == pytest.approx(np.full(4, TRUE_SLOPE), rel=0.15)
-
-
-def lbd(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a person would."""
-    command = [sys.executable, "-m", "lbd", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environ}, check=False, timeout=300
-    )
-
-
-def test_the_command(proposed: tuple[Path, subprocess.CompletedProcess[str]]):
-    """From history to files that lbd accepts, with what is recommended, or that nothing is, in the last line."""
-    out, done = proposed
-    assert done.stdout.splitlines()[0].startswith("0.2 days of history in windows of ")
-    assert {path.name for path in out.iterdir()} == {
-        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet", "summary.json",
-    }  # fmt: skip
-    assert "replaying 2 settings over 1 window" in done.stderr
-    checked = lbd("config", "check", "--config", str(out / "proposal.yaml"), "--admin-url", "http://127.0.0.1:8080")
-    assert checked.returncode == 0, checked.stderr
-
-
-@pytest.mark.soak
-def test_sigterm_leaves_nothing_behind(history: Path, tmp_path: Path):
-    """As of a unit that is stopped: no word of Java's, no directory, and no process."""
-    out = tmp_path / "calibration"
-    words = ("calibrate", "--history", str(history), "--out", str(out), "--master", "local[1]")
-    with subprocess.Popen([sys.executable, "-m", "lbd", *words], stderr=subprocess.PIPE, text=True) as begun:
-        assert begun.stderr is not None
-        for line in begun.stderr:
-            if line.startswith("replaying"):
-                begun.terminate()
-                break
-        told = begun.stderr.read()  # until Java, which has it, too, is gone
-
-    assert begun.returncode == -signal.SIGTERM
-    assert told == ""
-    assert not out.exists()
-
-
-@pytest.fixture
-def tools(tmp_path: Path) -> Path:
-    """A directory for programs, alone on the PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    return folder
-
-
-def old_java(tools: Path) -> None:
-    java = tools / "java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
-    java.chmod(0o755)
-
-
-def no_pyspark(tools: Path) -> None:
-    (tools / "pyspark").mkdir()
-    (tools / "pyspark" / "__init__.py").write_text("raise ImportError('no pyspark')\n")
-    java = shutil.which("java")
-    assert java is not None
-    (tools / "java").symlink_to(java)
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda _: None, "no java on the PATH; Spark needs Java 17 or newer"),
-        (old_java, "is Java 8; Spark needs Java 17 or newer, for instance: apt-get install default-jre-headless"),
-        (no_pyspark, "PySpark is missing: in a checkout of lbd, pip install '.[learn]'"),
-    ],
-    ids=["no Java", "Java too old", "no PySpark"],
-)
-def test_what_is_missing_is_told(tools: Path, tmp_path: Path, make: Any, told: str):
-    """In one line, with exit 2, and nothing is left behind."""
-    make(tools)
-    out = tmp_path / "calibration"
-    found = os.pathsep.join((str(tools), os.environ.get("PYTHONPATH", "")))
-    done = lbd("calibrate", "--out", str(out), PATH=str(tools), PYTHONPATH=found, JAVA_HOME="")
-
-    one_line(done, told)
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--out", "{}"], "exists already and is not empty; name a new directory"),
-        (["--out", "{}/file/calibration"], "cannot be written: Not a directory"),
-        (["--out", "{}/empty", "--history", "{}/none"], "none/v1/decisions: no history of version 1 there"),
-        (["--out", "{}/new", "--history", "{}/none"], "none/v1/decisions: no history of version 1 there"),
-        (["--out", "{}/new", "--history", "{}", "--master", "nonsense"], "--master nonsense: no Spark session"),
-    ],
-    ids=["out is there", "out is no place", "out was left by a kill", "no history", "no master"],
-)
-def test_what_is_wrong_is_told(tmp_path: Path, words: Sequence[str], told: str):
-    """In one line, with exit 2; a directory is left only where something is in it."""
-    (tmp_path / "file").touch()
-    (tmp_path / "empty").mkdir()
-    done = lbd("calibrate", "--master", "local[1]", *(word.format(tmp_path) for word in words))
-
-    one_line(done, told)
-    assert not (tmp_path / "new").exists()
-
-
-def one_line(done: subprocess.CompletedProcess[str], told: str) -> None:
-    """One error, the last line, and no trace."""
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    assert told in done.stderr.splitlines()[-1]
-    assert sum(line.startswith("Error: ") for line in done.stderr.splitlines()) == 1
-    assert "Traceback" not in done.stderr

@@ -23,7 +23,6 @@ from tests.learn.histories import CALM, settled, simulated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.spark
 PATIENCE_SECONDS = 300
 SUBMIT = Path(__file__).parents[2] / "examples" / "spark-k8s" / "submit.sh"
 IMAGE = "registry.example/lbd-learn:0.1.0"
@@ -104,6 +103,8 @@ def submitted(folder: Path, *words: str, **environ: str) -> Iterator[Path]:
         process.wait(PATIENCE_SECONDS)
 
 
+@pytest.mark.spark
+@pytest.mark.soak
 def test_executors_are_pods_that_kubernetes_takes(tmp_path: Path):
     """Of the image and in the namespace that were named, as many as were asked for, and told where the driver is."""
     simulated(tmp_path / "history", settled(**CALM), hours=2)

@@ -12,8 +12,9 @@ from lbd.learn.quality import QualityCheck, ReadCounts, file_checks, refuse_bad,
 
 PAGE = Path(__file__).parents[2] / "docs" / "calibrate.md"
 CLEAN = ReadCounts(
-    samples_read=1000, samples_missing=0, samples_negative=0, samples_kept=1000, samples_doubted=0, rounds_read=200,
-    rounds_kept=200, rounds_overtaken=0, gaps=0, seconds_seen=12_000.0, seconds_silent=0.0,
+    samples_read=1000, samples_missing=0, samples_negative=0, samples_not_finite=0, samples_kept=1000,
+    samples_doubted=0, rounds_read=200, rounds_kept=200, rounds_overtaken=0, gaps=0, seconds_seen=12_000.0,
+    seconds_silent=0.0,
 )  # fmt: skip
 HALF = "(50.0 % of the {}), at most 10 %"
 NOTHING = ReadCounts(**dict.fromkeys(vars(CLEAN), 0))
@@ -32,10 +33,11 @@ def found(checks: tuple[QualityCheck, ...]) -> dict[str, tuple[int, float]]:
         ({"rounds_kept": 190, "rounds_overtaken": 10}, {"clock-set-back": (10, 0.05)}),
         ({"samples_missing": 30}, {"missing-number": (30, 0.03)}),
         ({"samples_negative": 101}, {"negative-number": (101, 0.101)}),
+        ({"samples_not_finite": 5}, {"not-a-number": (5, 0.005)}),
         ({"samples_kept": 800, "samples_doubted": 80}, {"untrusted-sample": (80, 0.1)}),
         ({"gaps": 2, "seconds_silent": 4_000.0}, {"silence": (2, 0.25)}),
     ],
-    ids=["clean", "read twice", "clock", "no number", "below zero", "not trusted", "silence"],
+    ids=["clean", "read twice", "clock", "no number", "below zero", "NaN or infinite", "not trusted", "silence"],
 )
 def test_rows_are_checked(counts: dict[str, float], expected: dict[str, tuple[int, float]]):
     """Each check counts its own kind alone, as a share of what it looked at."""
@@ -44,9 +46,10 @@ def test_rows_are_checked(counts: dict[str, float], expected: dict[str, tuple[in
 
 def test_files_are_checked():
     """By what is wrong with them, as a share of all."""
-    assert found(file_checks(20, ["unreadable-file", "wrong-checksum", "unreadable-file"])) == {
+    assert found(file_checks(20, ["unreadable-file", "unreadable-page", "unreadable-file", "other-columns"])) == {
         "unreadable-file": (2, 0.1),
-        "wrong-checksum": (1, 0.05),
+        "unreadable-page": (1, 0.05),
+        "other-columns": (1, 0.05),
     }
 
 

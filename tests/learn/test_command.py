@@ -1,0 +1,148 @@
+"""``lbd calibrate`` as a person runs it, and what it says before Spark is started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from lbd.cli import main
+from tests.learn.test_job import SMALL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def lbd(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person would."""
+    command = [sys.executable, "-m", "lbd", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environ}, check=False, timeout=300
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+def test_the_command(history: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """From history to files that lbd accepts, with what is recommended, or that nothing is, in the last line; Java says
+    nothing. In this process, whose Java the other tests of Spark use, too.
+    """
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("no java on the PATH")
+    out = tmp_path / "calibration"
+    small = [word for key, value in SMALL.items() for word in ("--conf", f"{key}={value}")]
+    words = ("--history", str(history), "--out", str(out), "--master", "local[1]", "--candidates", "3", "--explain")
+    done = CliRunner().invoke(main, ["calibrate", *words, *small])
+    stdout, stderr = done.stdout, done.stderr
+
+    assert done.exit_code == 0, stderr
+    assert capfd.readouterr() == ("", "")
+    assert stdout.splitlines()[0].startswith("0.2 days of history in windows of ")
+    assert stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
+    assert {path.name for path in out.iterdir()} == {
+        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet", "summary.json",
+    }  # fmt: skip
+    assert "replaying 2 settings over 1 window" in stderr
+    main(
+        ["config", "check", "--config", str(out / "proposal.yaml"), "--admin-url", "http://127.0.0.1:8080"],
+        standalone_mode=False,
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+def test_sigterm_leaves_nothing_behind(history: Path, tmp_path: Path):
+    """As of a unit that is stopped: no word of Java's, no directory, and no process."""
+    out = tmp_path / "calibration"
+    words = ("calibrate", "--history", str(history), "--out", str(out), "--master", "local[1]")
+    with subprocess.Popen([sys.executable, "-m", "lbd", *words], stderr=subprocess.PIPE, text=True) as begun:
+        assert begun.stderr is not None
+        for line in begun.stderr:
+            if line.startswith("replaying"):
+                begun.terminate()
+                break
+        told = begun.stderr.read()  # until Java, which has it, too, is gone
+
+    assert begun.returncode == -signal.SIGTERM
+    assert told == ""
+    assert not out.exists()
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A directory for programs, alone on the PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return folder
+
+
+def old_java(tools: Path) -> None:
+    java = tools / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+
+
+def no_pyspark(tools: Path) -> None:
+    (tools / "pyspark").mkdir()
+    (tools / "pyspark" / "__init__.py").write_text("raise ImportError('no pyspark')\n")
+    java = shutil.which("java")
+    assert java is not None
+    (tools / "java").symlink_to(java)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda _: None, "no java on the PATH; Spark needs Java 17 or newer"),
+        (old_java, "is Java 8; Spark needs Java 17 or newer, for instance: apt-get install default-jre-headless"),
+        (no_pyspark, "PySpark is missing: in a checkout of lbd, pip install '.[learn]'"),
+    ],
+    ids=["no Java", "Java too old", "no PySpark"],
+)
+def test_what_is_missing_is_told(tools: Path, tmp_path: Path, make: Any, told: str):
+    """In one line, with exit 2, and nothing is left behind."""
+    make(tools)
+    out = tmp_path / "calibration"
+    found = os.pathsep.join((str(tools), os.environ.get("PYTHONPATH", "")))
+    done = lbd("calibrate", "--out", str(out), PATH=str(tools), PYTHONPATH=found, JAVA_HOME="")
+
+    one_line(done, told)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--out", "{}"], "exists already and is not empty; name a new directory"),
+        (["--out", "{}/file/calibration"], "cannot be written: Not a directory"),
+        (["--out", "{}/empty", "--history", "{}/none"], "none/v1/decisions: no history of version 1 there"),
+        (["--out", "{}/new", "--history", "{}/none"], "none/v1/decisions: no history of version 1 there"),
+        (["--out", "{}/new", "--history", "{}", "--master", "nonsense"], "--master nonsense: no Spark session"),
+    ],
+    ids=["out is there", "out is no place", "out was left by a kill", "no history", "no master"],
+)
+def test_what_is_wrong_is_told(tmp_path: Path, words: Sequence[str], told: str):
+    """In one line, with exit 2; a directory is left only where something is in it."""
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    done = lbd("calibrate", "--master", "local[1]", *(word.format(tmp_path) for word in words))
+
+    one_line(done, told)
+    assert not (tmp_path / "new").exists()
+
+
+def one_line(done: subprocess.CompletedProcess[str], told: str) -> None:
+    """One error, the last line, and no trace."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert told in done.stderr.splitlines()[-1]
+    assert sum(line.startswith("Error: ") for line in done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
