@@ -311,12 +311,14 @@ class Pool:
     """Brokers among which some bundles may move, as isolation policies make them.
 
     ``brokers`` is bool (B,), ``bundles`` bool (N,). Each bundle is in one pool at most, a broker may be in several. The
-    pool of the namespaces without a policy has no name.
+    pool of the namespaces without a policy has no name. ``nobody`` says why no active broker may have these bundles;
+    empty where one may.
     """
 
     name: str
     brokers: BoolArray
     bundles: BoolArray
+    nobody: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -900,7 +900,7 @@ class TestBarredFirst:
         pulsar.own(pulsar.ids[0], {TWO_NAMES: 1500.0})
         record = once(settings(pulsar, tmp_path))
         assert record.error is None
-        assert record.counts[Reason.POLICY_UNKNOWN.label] == 1
+        assert record.counts[Reason.NAME_WITH_CLUSTER.label] == 1
         assert pulsar.owners[TWO_NAMES] == pulsar.ids[0]
         assert {one.result for one in record.outcomes} == {Result.LANDED}
 

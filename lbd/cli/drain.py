@@ -133,10 +133,13 @@ def drain_sentence(plan: DrainPlan, broker: str, now: float) -> str:
         return f"{drained}Refused: {plan.hold.reason}: {plan.hold.detail}."
     top = max(plan.brokers, key=lambda one: one.predicted)
     holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
-    stay = f"; {counted(len(plan.stay), 'bundle')} would stay" if plan.stay else ""
+    if plan.stay:
+        first = plan.stay[0]
+        why = f"{first.bundle}: {first.reason}{first.detail and f': {first.detail}'}"
+        holds = f"{broker} would not be empty: {counted(len(plan.stay), 'bundle')} would stay; the first: {why}"
     never = f"{counted(len(plan.last), 'bundle')} last that turns never move (guardrails.topic_costs)"
     last = f"; {never}" if plan.last else ""
-    return f"{drained}{holds}{stay}{last}. {pace_text(plan)}"
+    return f"{drained}{holds}{last}. {pace_text(plan)}"
 
 
 def fill_sentence(plan: DrainPlan, broker: str) -> str:

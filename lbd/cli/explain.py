@@ -231,6 +231,7 @@ def _show_namespace(out: Console, answer: NamespaceAnswer, now: float, end: str)
         ("namespace", summary, "bold"),
         ("owners", owners, ""),
         ("reasons", reasons or "none of them is barred", ""),
+        *(("because" if not number else "", text, "bold") for number, text in enumerate(answer.because)),
     ]
     _print(out, lines, end)
     rows = table(("bundle", "left"), ("broker", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))

@@ -49,14 +49,16 @@ class ByHand:
         if self.bundle in snapshot.bundles:
             at = snapshot.bundles.index(self.bundle)
             if permission.barred[at]:
-                return self._barred(snapshot, at, Reason.of(int(permission.barred[at])))
+                return self._barred(snapshot, at, permission)
         wanted = wanted_unload(self.bundle, snapshot, averages)
         if isinstance(wanted, Unload) and wanted.source == self.destination:
             return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{wanted.source} has it already")
         return wanted if isinstance(wanted, Skip) else replace(wanted, destination=self.destination, reason=self.reason)
 
-    def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
+    def _barred(self, snapshot: Snapshot, at: int, permission: Permission) -> Skip:
+        reason = Reason.of(int(permission.barred[at]))
         details = {
+            Reason.ISOLATION_POLICY: next((pool.nobody for pool in permission.pools if pool.bundles[at]), ""),
             Reason.COOL_DOWN: f"it was moved, or tried, {self._rest(snapshot.taken_at)}{self.remedy}",
             Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
             Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",

@@ -111,7 +111,7 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
     facts = answers[0][1].facts
     pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.facts.pairs)
     unloads = tuple(unload for _, answer in answers for unload in answer.unloads)
-    ordered = sorted(answers, key=lambda each: not each[1].facts.pairs)
+    ordered = sorted(answers, key=lambda each: (not each[1].facts.pairs, not each[0].nobody))
     skips = tuple(_named(skip, pool) for pool, answer in ordered for skip in answer.skips)
     memory = Memory(hits, loads, unloaded_at)
     plans = "; ".join(
@@ -121,7 +121,9 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
 
 
 def _named(skip: Skip, pool: Pool) -> Skip:
-    """What is said of the cluster is said of a pool."""
+    """What is said of the cluster is said of a pool; one that no broker may be in has a reason of its own."""
+    if pool.nobody and skip.reason is Reason.TOO_FEW_BROKERS:
+        skip = replace(skip, reason=Reason.ISOLATION_POLICY, detail=pool.nobody)
     if skip.what != "cluster" or not pool.name:
         return skip
     return replace(skip, what=f"pool {pool.name}")

@@ -13,7 +13,7 @@ from lbd.doctor.survey import LIVE_CPU, OBSERVING, ROLES, SUPERUSER
 from lbd.errors import UsageError
 from lbd.model import RESOURCES, bundle_namespace
 from lbd.observe.reports import MOST_MINUTES
-from lbd.permit.eligibility import broker_bundles
+from lbd.permit.eligibility import broker_bundles, homeless, pools
 from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
 from lbd.permit.slow import judged_round
 from lbd.permit.topic_costs import dear_kinds, topic_costs
@@ -582,15 +582,42 @@ NOTES = Check("leader-notes", "Pulsar follows a destination that its leader stil
 
 
 def check_policies(survey: Survey) -> Iterator[Finding]:
-    """Whether the isolation policies are known."""
+    """Whether the isolation policies are known, and leave each namespace a broker that is active."""
     if not survey.isolation.known:
         todo = (
             "give lbd a superuser's token; see that the pattern is one that lbd can run (docs/decisions/0006-pools.md)"
         )
         yield POLICIES.problem(survey.isolation.problem, todo)
     else:
+        nowhere = _homeless(survey)
+        todo = (
+            "correct the patterns (pulsar-admin ns-isolation-policy set) or start such a broker; until then brokers "
+            "answer 503 for these topics, and lbd moves none of them"
+        )
+        for message in nowhere:
+            yield POLICIES.problem(message, todo)
         number = len(survey.isolation.policies)
-        yield POLICIES.ok(f"{number} known" if number else "none")
+        if not nowhere:
+            yield POLICIES.ok(f"{number} known, each with an active broker" if number else "none")
+
+
+def _homeless(survey: Survey) -> list[str]:
+    """Policies, and namespaces of the round, to which isolation leaves no active broker."""
+    empty = survey.isolation.empty_policies(survey.active)
+    if survey.observation is None:
+        return list(empty.values())
+    snapshot = survey.observation.snapshot
+    without = homeless(pools(survey.isolation, snapshot, survey.active), snapshot)
+    others = {name: why for name, why in without.items() if why not in empty.values()}
+    return [*empty.values(), *(f"{named(names)}: {why}" for why, names in _grouped(others).items())]
+
+
+def _grouped(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names that have each reason."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(name)
+    return names
 
 
 def check_properties(survey: Survey) -> Iterator[Finding]:

@@ -19,10 +19,10 @@ from lbd.permit.settings import MOST_COST, covers, move_cost
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from lbd.bundles import Namespaces
-    from lbd.model import CodeArray, FloatArray, Snapshot
+    from lbd.model import CodeArray, FloatArray, Pool, Snapshot
     from lbd.permit.evidence import Evidence
     from lbd.permit.settings import Canary, Guardrails
     from lbd.permit.slow import Health
@@ -120,6 +120,26 @@ def broker_bundles(snapshot: Snapshot) -> CodeArray:
     own = [at for at in np.flatnonzero(may).tolist() if BROKER_BUNDLE.match(snapshot.bundles[at])]
     barred[own] = Reason.BROKER_BUNDLE.code
     return barred
+
+
+def pools(isolation: Isolation, snapshot: Snapshot, active: Sequence[str]) -> tuple[Pool, ...]:
+    """The pools of :meth:`~lbd.permit.policies.Isolation.pools`; one of brokers' own bundles alone wants no broker."""
+    others = broker_bundles(snapshot) == 0
+    return tuple(
+        pool if (pool.bundles & others).any() else replace(pool, nobody="")
+        for pool in isolation.pools(snapshot, active)
+    )
+
+
+def homeless(known: Iterable[Pool], snapshot: Snapshot) -> dict[str, str]:
+    """Namespaces whose bundles no active broker may have, and why."""
+    others, spaces = broker_bundles(snapshot) == 0, snapshot.namespaces
+    return {
+        spaces.names[at]: pool.nobody
+        for pool in known
+        if pool.nobody
+        for at in np.unique(spaces.of[pool.bundles & others]).tolist()
+    }
 
 
 def barred(

@@ -169,6 +169,19 @@ class Isolation:
         """Those of the active brokers on which a namespace may be."""
         return self._allowed(self.of(namespace), tuple(active)) if self.known else frozenset()
 
+    def nobody(self, namespace: str, active: Sequence[str]) -> str:
+        """Why no active broker may have the bundles of a namespace; empty where one may, or that is not known."""
+        if not self.known:
+            return ""
+        policies = self.of(namespace)
+        return "" if self._allowed(policies, tuple(active)) else _nobody(policies, tuple(active))
+
+    def empty_policies(self, active: Sequence[str]) -> dict[str, str]:
+        """Policies that match no active broker: by name why their namespaces have none."""
+        brokers = tuple(active)
+        empty = [policy for policy in self.policies if not policy.allows(brokers).any()]
+        return {policy.name: _nobody((policy,), brokers) for policy in empty}
+
     def _of_each(self, namespaces: tuple[str, ...]) -> list[tuple[Policy, ...]]:
         covered = [(policy, policy.covers(namespaces)) for policy in self.policies]
         return [tuple(policy for policy, covers in covered if covers[at]) for at in range(len(namespaces))]
@@ -199,9 +212,26 @@ class Isolation:
                 label[allowed],
                 np.array([broker in allowed for broker in snapshot.brokers.ids], dtype=np.bool_),
                 own == at,
+                "" if allowed else _nobody(next(one for one in brokers if not brokers[one]), tuple(active)),
             )
             for at, allowed in enumerate(ordered)
         )
+
+
+PATTERNS_SHOWN = 3
+
+
+def _nobody(policies: Sequence[Policy], active: tuple[str, ...]) -> str:
+    """What to say of namespaces that no active broker may have: these policies bind them."""
+    empty = next((policy for policy in policies if not policy.allows(active).any()), None)
+    if empty is not None:
+        patterns = [shown(pattern.text) for pattern in (*empty.primaries, *empty.secondaries)]
+        named = ", ".join(patterns[:PATTERNS_SHOWN]) + (", ..." if patterns[PATTERNS_SHOWN:] else "")
+        compared = "patterns are compared with a broker's host, without its port"
+        return f"isolation policy {empty.name} matches no active broker ({named or 'it has no pattern'}; {compared})"
+    if policies:
+        return f"isolation policies {', '.join(policy.name for policy in policies)} have no active broker in common"
+    return "every active broker is primary of an isolation policy for others"
 
 
 def _joined(label: str | None, policies: tuple[Policy, ...]) -> str:
@@ -325,6 +355,8 @@ class Policies:
             return None
         if broker in self.drained:
             return Reason.DRAINED, f"{broker} is being drained"
+        if nobody := self.isolation.nobody(namespace, self.active):
+            return Reason.ISOLATION_POLICY, nobody
         bound = ", ".join(policy.name for policy in self.isolation.of(namespace))
         if bound:
             return Reason.ISOLATION_POLICY, f"{namespace} may not be on {broker}: isolation policy {bound}"

@@ -172,6 +172,7 @@ class NamespaceAnswer(msgspec.Struct, frozen=True):
     """One namespace, as brokers reported it at ``at``: how many bundles, messages/s and bytes/s.
 
     ``owners`` and ``reasons`` count bundles by their broker and by why they stayed; ``bundles`` are the largest.
+    ``because`` is what holds for all of them, in sentences.
     """
 
     namespace: str
@@ -184,6 +185,7 @@ class NamespaceAnswer(msgspec.Struct, frozen=True):
     bundles: list[CandidateLine]
     moves: list[MoveStory]
     splits: list[SplitStory]
+    because: list[str] = []
 
 
 Answer = TurnAnswer | BrokerAnswer | BundleAnswer | NamespaceAnswer
@@ -623,7 +625,8 @@ class Explainer:
 
     def namespace(self, name: str) -> NamespaceAnswer:
         """One namespace: where its bundles are, why they stayed, and its moves."""
-        self._newest()
+        newest = self._newest()
+        last = next((turn for turn in self._back() if turn.brokers), newest)
         reports = load_bundles(self._state_dir / TURNS_FOLDER)
         reported = reports.of_namespace(name) if reports is not None else []
         if reports is None or not reported:
@@ -646,6 +649,7 @@ class Explainer:
             ],
             [story.answer() for story in stories],
             splits[: self._last],
+            [f"{skip.reason}: {skip.detail}" for skip in last.skips if skip.what == name],
         )
 
     def _remaining_cool_down(self, moves: Sequence[MoveRecord]) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 from lbd.act.executor import touched_brokers
 from lbd.errors import LbdError, as_lbd_error
 from lbd.load.scoring import scores
-from lbd.model import CLUSTER, Permission, bundle_namespace, counter_broker, counter_key
+from lbd.model import CLUSTER, Permission, Skip, bundle_namespace, counter_broker, counter_key
 from lbd.permit import eligibility
 from lbd.permit import evidence as judging
 from lbd.permit.blocks import block
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from lbd.act.executor import FinishedMoves
-    from lbd.model import Averages, Decision, Hits, Memory, Pair, Skip, Snapshot, Unload
+    from lbd.model import Averages, Decision, Hits, Memory, Pair, Snapshot, Unload
     from lbd.permit.budget import Budget, Used
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Ledger, Permitted
@@ -273,6 +273,8 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     to_send = () if parts.approval else permitted.unloads
     remaining = rest if hold is not None else _rest(parts, snapshot, decision, permitted, ledger, rest, used, cold)
     memory = _memory(parts, assessment, permission, decision, permitted, canary, remaining)
+    homeless = eligibility.homeless(permission.pools, snapshot)
+    nowhere = (Skip(name, Reason.ISOLATION_POLICY, why) for name, why in homeless.items())
     _save(parts, assessment, decision, to_send, ledger, memory)
     parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, snapshot), ledger)
@@ -281,7 +283,10 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         decision=decision,
         unloads=permitted.unloads,
         skips=_skips(
-            parts, assessment, holds, (*decision.skips, *permitted.skips, *_kept(snapshot, policies, permitted))
+            parts,
+            assessment,
+            holds,
+            (*decision.skips, *permitted.skips, *_kept(snapshot, policies, permitted), *nowhere),
         ),
         hold=hold,
         turn_memory=assessment.before,
@@ -428,7 +433,9 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
     if policies.consents is not None and policies.consents.bars:
         codes = bar_more(codes, snapshot, policies.consents.bars)
     codes = outside_canary(codes, snapshot, parts.guardrails.canary)
-    pools = policies.isolation.pools(snapshot, policies.active)
+    pools = eligibility.pools(policies.isolation, snapshot, policies.active)
+    if homeless := eligibility.homeless(pools, snapshot):
+        codes = bar_more(codes, snapshot, dict.fromkeys(homeless, Reason.ISOLATION_POLICY))
     return replace(
         evidence.permission(codes),
         hold=hold[0] if hold is not None else None,

@@ -174,3 +174,58 @@ class TestNamesWithACluster:
         lbd("run", "--once", "--observe", "--config", config)
         said = " ".join(lbd("explain", self.BUNDLE, "--config", config).stdout.split())
         assert f"name-with-cluster: {WITH_CLUSTER}" in said
+
+
+class TestAPolicyThatMatchesNobody:
+    """``host:port`` written for ``host`` (apache/pulsar#15795, #20886): brokers answer 503 for its namespaces."""
+
+    @pytest.fixture(autouse=True)
+    def _policy(self, pulsar: FakePulsar) -> None:
+        parameters = {"min_limit": "1", "usage_threshold": "80"}
+        pulsar.policies.isolation = {
+            "reporting": {
+                "namespaces": ["t/n"],
+                "primary": [pulsar.ids[1]],
+                "secondary": [pulsar.ids[2]],
+                "auto_failover_policy": {"policy_type": "min_available", "parameters": parameters},
+            }
+        }
+
+    def why(self, pulsar: FakePulsar) -> str:
+        """The same sentence from every command."""
+        patterns = f"'{pulsar.ids[1]}', '{pulsar.ids[2]}'; patterns are compared with a broker's host, without its port"
+        return f"isolation policy reporting matches no active broker ({patterns})"
+
+    def test_the_doctor_calls_it_a_problem(self, pulsar: FakePulsar, config: Path) -> None:
+        """And exits with 4."""
+        finding = findings(config)["isolation-policies"]
+        assert (finding["level"], finding["seen"]) == ("problem", self.why(pulsar))
+        assert lbd("doctor", "--config", config).exit_code == 4
+
+    def test_no_broker_without_one_is_a_problem_too(self, pulsar: FakePulsar, config: Path) -> None:
+        """Primaries of a policy are for its namespaces alone."""
+        pulsar.policies.isolation["reporting"] |= {"namespaces": ["t/other"], "primary": [r"127\.0\.0\.\d"]}
+        finding = findings(config)["isolation-policies"]
+        why = "every active broker is primary of an isolation policy for others"
+        assert (finding["level"], finding["seen"]) == ("problem", f"t/n: {why}")
+
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [(("dry-run",), 0), (("drain", "HOT"), 4), (("unload", HOT[0], "--to", "COLD"), 4), (("place", HOT[0]), 0)],
+    )
+    def test_commands_name_the_policy(
+        self, words: tuple[str, ...], code: int, pulsar: FakePulsar, config: Path
+    ) -> None:
+        """None of them takes the namespace for one that may go anywhere."""
+        names = {"HOT": pulsar.ids[0], "COLD": pulsar.ids[2]}
+        ended = lbd(*(names.get(word, word) for word in words), "--config", config)
+        assert self.why(pulsar) in " ".join(ended.output.split())
+        assert (ended.exit_code, "can do without" in ended.output) == (code, False)
+
+    def test_turns_and_explain_name_it(self, pulsar: FakePulsar, config: Path) -> None:
+        """For the namespace and for each bundle; the verdict is not that all is well."""
+        turn = lbd("run", "--once", "--observe", "--config", config)
+        assert f"No move: pool reporting: isolation-policy ({self.why(pulsar)})." in turn.output
+        for what in ("t/n", HOT[0]):
+            assert self.why(pulsar) in " ".join(lbd("explain", what, "--config", config).stdout.split())
+        assert "none of them is barred" not in lbd("explain", "t/n", "--config", config).stdout
