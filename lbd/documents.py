@@ -50,15 +50,23 @@ WANTED = {
 """What would be right, for pydantic's types of errors, whose own words are for those who wrote the class."""
 
 
-def text_of(path: Path) -> str:
+def content_of(path: Path) -> bytes:
     """A file that a person wrote. Raises :class:`UsageError` where it cannot be read, or is too long for such a one."""
     try:
         with path.open("rb") as file:
             content = file.read(LONGEST_DOCUMENT + 1)
-        if len(content) > LONGEST_DOCUMENT:
-            raise UsageError(f"{path}: longer than {LONGEST_DOCUMENT >> 10} KiB; is it the right file?")
-        return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {unread(error)}") from error
+    if len(content) > LONGEST_DOCUMENT:
+        raise UsageError(f"{path}: longer than {LONGEST_DOCUMENT >> 10} KiB; is it the right file?")
+    return content
+
+
+def text_of(path: Path) -> str:
+    """The same, as text. Raises :class:`UsageError` also where it is not in UTF-8."""
+    try:
+        return content_of(path).decode()
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: cannot be read: {unread(error)}") from error
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
 from lbd.files import At, decoded, put, sync
 from lbd.files import remove as remove_file
-from lbd.pulsar.paths import SHEDDING_ENABLED, sheds
+from lbd.pulsar.broker_configuration import SHEDDING_ENABLED, sheds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

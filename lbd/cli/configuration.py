@@ -14,10 +14,11 @@ from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import change_table, plain, yaml_text
 from lbd.cli.status_text import console
 from lbd.config import load
-from lbd.documents import flat, read_yaml, text_of
+from lbd.documents import content_of, flat, read_yaml, text_of
 from lbd.errors import UsageError
 from lbd.operations.from_broker import from_broker_conf
 from lbd.operations.parts import broker_addresses, broker_configuration
+from lbd.pulsar.broker_conf import read_broker_conf
 from lbd.text import counted
 
 if TYPE_CHECKING:
@@ -113,15 +114,25 @@ def _origin(dotted: str, origins: Mapping[str, str]) -> str:
 def from_broker(read: Read, broker_conf: Path | None) -> None:
     """Print settings that match a broker's own.
 
-    They are read from BROKER_CONF or else from a live broker. Comments name what lbd does differently. Settings that
-    are left out, and steps to take first, are also printed on stderr.
+    They are read from BROKER_CONF or else from a live broker. BROKER_CONF is a broker.conf, or the PULSAR_PREFIX_
+    environment of one; keys that are absent count with Pulsar's defaults. Comments name what lbd does differently.
+    Settings that are left out, and steps to take first, are also printed on stderr.
 
     \b
     Example: lbd config from-broker --admin-url http://127.0.0.1:8080 > lbd.yaml
     """
     reached: dict[str, Any] = {}
+    left_out: list[str] = []
+    notes: list[str] = []
+    values: Mapping[str, str]
     if broker_conf is not None:
-        values, source = _read(broker_conf), str(broker_conf)
+        content, source = content_of(broker_conf), str(broker_conf)
+        try:
+            file = read_broker_conf(content)
+        except UsageError as error:
+            raise UsageError(f"{source}: {error}") from None
+        values = file.values
+        left_out, notes = [f"left out: {line}" for line in file.left_out], [f"note: {line}" for line in file.notes]
     else:
         settings = read().settings
         values = broker_configuration(settings)
@@ -129,13 +140,13 @@ def from_broker(read: Read, broker_conf: Path | None) -> None:
         connection = settings.pulsar.model_dump(mode="json", exclude_unset=True)
         reached = {"pulsar": {**connection, "admin_urls": broker_addresses(settings)}}
     taken = from_broker_conf(values)
-    left_out = [f"left out: {one}" for one in taken.left_out]
-    todo = [f"to do: {one}" for one in taken.todo]
+    left_out.extend(f"left out: {line}" for line in taken.left_out)
+    todo = [f"to do: {line}" for line in taken.todo]
     click.echo(f"# Taken from {plain(source)}. What lbd does differently from these brokers:")
-    for line in _comments([*taken.differences, *left_out, *todo]):
+    for line in _comments([*taken.differences, *notes, *left_out, *todo]):
         click.echo(line)
     click.echo(yaml.safe_dump({**reached, **taken.settings}, sort_keys=False), nl=False)
-    for line in (*left_out, *todo):
+    for line in (*notes, *left_out, *todo):
         click.echo(plain(line), err=True)
 
 
@@ -146,15 +157,3 @@ def _comments(sentences: Sequence[str]) -> list[str]:
         for one in sentences
         for line in wrap(plain(one), 112, initial_indent="# - ", subsequent_indent="#   ", break_long_words=False)
     ]
-
-
-def _read(path: Path) -> dict[str, str]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: broker.conf cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
-    values = {key.strip(): value.strip() for key, _, value in pairs}
-    if not any(map(str.isidentifier, values)):
-        raise UsageError(f"{path}: no setting in it; wanted a broker.conf, lines of KEY=VALUE")
-    return values

@@ -21,7 +21,7 @@ from lbd.errors import as_lbd_error
 from lbd.load.scoring import Weights
 from lbd.model import Memory
 from lbd.operations.from_broker import from_broker_conf
-from lbd.pulsar.paths import shedder_class
+from lbd.pulsar.broker_configuration import minutes, shedder_class
 from lbd.reason import Group, Reason
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.turns import TURNS_FOLDER, Turns, save_bundles
@@ -30,7 +30,7 @@ from lbd.turn.strategy_config import effective
 from lbd.turn.watchdog import OwnShedder, WatchdogMemory, watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from lbd.config import Settings
     from lbd.model import Decision, Permission, Snapshot
@@ -64,7 +64,7 @@ def own_shedder(record: TurnResult) -> OwnShedder | None:
     allowed = _allowed(snapshot, decision, evidence)
     answer = build(settings.eager(), weights)(snapshot, averages, allowed, Memory())
     rounds = settings.hit_count_low + SPARE_ROUNDS
-    return OwnShedder(name, _sources(answer), rounds * 60.0 * _interval_minutes(observation.shedder))
+    return OwnShedder(name, _sources(answer), rounds * 60.0 * minutes(observation.shedder, INTERVAL_KEY))
 
 
 def _allowed(snapshot: Snapshot, decision: Decision, evidence: Evidence) -> Permission:
@@ -79,13 +79,6 @@ def _sources(answer: Decision) -> dict[str, str]:
     """The brokers that would give bundles, with how far they are from their partners."""
     apart = {pair.source: f"{pair.difference:.1f} points above {pair.destination}" for pair in answer.facts.pairs}
     return {unload.source: apart[unload.source] for unload in answer.unloads}
-
-
-def _interval_minutes(runtime: Mapping[str, str]) -> float:
-    try:
-        return float(max(1, int(runtime.get(INTERVAL_KEY, "1"))))
-    except (ValueError, OverflowError):
-        return 1.0
 
 
 # --- history, written in a thread of its own: no turn waits for a disk, and none fails because of one

@@ -18,19 +18,15 @@ from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
 from lbd.permit.slow import judged_round
 from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.pulsar.admin import MODULAR, unsupported_versions
+from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED, is_extensible, load_manager_class, sheds, splits
 from lbd.pulsar.paths import (
-    AUTO_SPLIT_ENABLED,
     NEWEST_KNOWN,
     fails_fast,
-    is_extensible,
     keys_destinations_by_range,
     knows_destinations,
-    load_manager_class,
     loses_avg_shedder,
     newest_known,
     parse_version,
-    sheds,
-    splits,
 )
 from lbd.reason import Reason
 from lbd.store.state import StateDir

@@ -19,9 +19,16 @@ from lbd.observe.segments import SCALABLE_TOPICS, SegmentWatch
 from lbd.observe.system_topics import system_topics
 from lbd.permit.topic_costs import SystemTopics
 from lbd.pulsar.admin import unsupported_versions
+from lbd.pulsar.broker_configuration import (
+    SAMPLE_MINUTES,
+    is_extensible,
+    load_manager_class,
+    minutes,
+    sheds,
+    splits,
+)
 from lbd.pulsar.broker_health import unresponsive_text
 from lbd.pulsar.http import url_address
-from lbd.pulsar.paths import is_extensible, load_manager_class, sheds, splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -171,7 +178,7 @@ class Observer:
             shedding_on=tuple(shedding),
             splitting_on=tuple(broker for broker, runtime in sorted(runtimes.items()) if splits(runtime)),
             shedder=_of_a_shedder(runtimes[shedding[0]]) if shedding else {},
-            sample_interval_seconds=max(_interval(answer.runtime) for answer in reports.values()),
+            sample_interval_seconds=60.0 * max(minutes(answer.runtime, SAMPLE_MINUTES) for answer in reports.values()),
             system_topics=system_topics(runtimes.values(), snapshot.brokers.versions, snapshot.namespaces.names),
             raw={broker: answer.raw for broker, answer in reports.items() if answer.raw is not None},
             runtime={broker: answer.runtime for broker, answer in reports.items()} if self._keep_raw else {},
@@ -264,13 +271,6 @@ def _of_a_shedder(runtime: Mapping[str, str]) -> dict[str, str]:
     """Of several hundred settings those that a shedder's rule reads."""
     prefixes = ("loadBalancer", "minUnload", "maxUnload", "loadManager")
     return {key: value for key, value in runtime.items() if key.startswith(prefixes)}
-
-
-def _interval(runtime: Mapping[str, str]) -> float:
-    try:
-        return 60.0 * max(1, int(runtime.get("loadBalancerHostUsageCheckIntervalMinutes", "1")))
-    except (ValueError, OverflowError):
-        return 60.0
 
 
 def _first(missing: Mapping[str, _Missing]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from lbd.errors import ObserveError, UnheardError
 from lbd.observe.parse import extensible_report, parse_broker_load, parse_report, parse_top_bundles, recordable
 from lbd.pulsar.admin import unsupported
+from lbd.pulsar.broker_configuration import is_extensible, load_manager_class, number
 from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES, LoadTopics
-from lbd.pulsar.paths import is_extensible, load_manager_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +93,7 @@ class TopicReports:
 
         Brokers that may be silent for longer than a minute are not waited for. ``say`` is called with the longest wait.
         """
-        intervals = (60.0 * _number(runtime, MOST_MINUTES, 15), _number(runtime, STATS_SECONDS, 60))
+        intervals = (60.0 * number(runtime, MOST_MINUTES), number(runtime, STATS_SECONDS))
         seconds = min(max(intervals), SILENT_SECONDS) + HEARD_SECONDS
         say(f"Listening for the brokers' load data, {seconds:.0f} s at most.")
         self._topics.wait(active, seconds)
@@ -104,7 +103,7 @@ class TopicReports:
         if not is_extensible(runtime):
             raise ObserveError(f"{broker} runs {load_manager_class(runtime)}, and others ExtensibleLoadManagerImpl")
         latest = self._load_data(broker, runtime)
-        limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
+        limit = 60.0 * number(runtime, MOST_MINUTES) + LATE_SECONDS
         if latest is None or not latest.value or self._topics.age_seconds(latest) > limit:
             raise self._silence(broker, latest, limit)
         load = parse_broker_load(latest.value, broker)
@@ -117,13 +116,13 @@ class TopicReports:
         latest = self._topics.of(BROKER_LOAD, broker)
         if latest is None or latest.value:
             return latest
-        soon = min(_number(runtime, LEAST_MILLISECONDS, 5000) / 1000, SOON_SECONDS) + AGAIN_SECONDS
+        soon = min(number(runtime, LEAST_MILLISECONDS) / 1000, SOON_SECONDS) + AGAIN_SECONDS
         return self._topics.again(BROKER_LOAD, broker, soon - self._topics.age_seconds(latest))
 
     def _bundles(self, broker: str, runtime: Mapping[str, str]) -> dict[str, BundleStats]:
         """Traffic of a broker's largest bundles; empty between a move and the broker's next statistics run."""
         latest = self._topics.of(TOP_BUNDLES, broker)
-        limit = STATS_MISSED * _number(runtime, STATS_SECONDS, 60)
+        limit = STATS_MISSED * number(runtime, STATS_SECONDS)
         if latest is None or not latest.value or self._topics.age_seconds(latest) > limit:
             return {}
         return parse_top_bundles(latest.value, broker)
@@ -155,12 +154,3 @@ def report_source(runtime: Mapping[str, str], admin: Admin) -> Reports:
     if not load_manager_class(runtime).endswith(MODULAR):
         raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", load_manager_class(runtime)))
     return AdminReports(admin)
-
-
-def _number(runtime: Mapping[str, str], key: str, default: float) -> float:
-    """A number of a broker's configuration, at least 0; the default if the value is no number."""
-    try:
-        number = float(runtime.get(key, default))
-    except ValueError:
-        return default
-    return max(number, 0.0) if math.isfinite(number) else default

@@ -16,7 +16,21 @@ from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
 from lbd.documents import complaint
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
-from lbd.pulsar.paths import is_extensible, load_manager_class, shedder_class
+from lbd.pulsar.broker_configuration import (
+    BALANCER_ENABLED,
+    MODULAR_MANAGER,
+    PLACES_WITH,
+    SAMPLE_MINUTES,
+    SHEDS_WITH,
+    bandwidth_weight,
+    is_extensible,
+    is_on,
+    load_manager_class,
+    minutes,
+    number,
+    shedder_class,
+    sheds,
+)
 from lbd.split.triggers import SplitSettings
 
 if TYPE_CHECKING:
@@ -33,8 +47,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "guardrails": Guardrails,
     "split": SplitSettings,
 }
-SHEDS_WITH = "loadBalancerLoadSheddingStrategy"
-PLACES_WITH = "loadBalancerLoadPlacementStrategy"
 
 OTHER_SHEDDERS: dict[str, tuple[str, type[StrategySettings]]] = {
     "ThresholdShedder": (
@@ -64,8 +76,8 @@ AVG_SHEDDER_KEYS = "loadBalancerAvgShedder"
 class ConvertedSettings:
     """``settings`` as a configuration file has them, and what to say beside them, a sentence each.
 
-    ``left_out`` are values that cannot be read (a broker keeps its default then, too), ``todo`` is what must be done
-    before lbd moves anything, ``differences`` what it will do otherwise than the brokers do today.
+    ``left_out`` are values that lbd does not take, ``todo`` is what must be done before lbd moves anything,
+    ``differences`` what it will do otherwise than the brokers do today.
     """
 
     settings: dict[str, Any]
@@ -75,7 +87,9 @@ class ConvertedSettings:
 
 
 def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> ConvertedSettings:
-    """What a broker runs with, under lbd's names. ``values`` is broker.conf, or ``configuration/runtime``.
+    """What a broker runs with, under lbd's names. ``values`` is its effective configuration.
+
+    It comes from a file (:func:`~lbd.pulsar.broker_conf.read_broker_conf`) or from ``configuration/runtime``.
 
     With ``stock`` values stay that Pulsar takes and lbd's own profile does not, for its rule as it is.
     """
@@ -84,12 +98,13 @@ def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> Conve
     left_out: list[str] = []
     for section, model in sections.items():
         for name, field in model.model_fields.items():
-            key = _broker_key(field, values)
-            if key is not None:
-                _take(taken[section], model, name, (key, values[key]), left_out)
+            key = _broker_key(field)
+            text = bandwidth_weight(values, key) if "Bandwidth" in key else values.get(key)
+            if text is not None:
+                _take(taken[section], model, name, (key, text), left_out)
     filled = {section: values for section, values in taken.items() if values}
     differences = tuple(_differences(values, _together(filled, left_out, stock=stock)))
-    return ConvertedSettings(filled, tuple(left_out), tuple(_todo(values)), differences)
+    return ConvertedSettings(filled, tuple(dict.fromkeys(left_out)), tuple(_todo(values)), differences)
 
 
 def _together(sections: dict[str, dict[str, Any]], left_out: list[str], *, stock: bool) -> Settings:
@@ -109,11 +124,10 @@ def _own_section(values: Mapping[str, str]) -> dict[str, type[BaseModel]]:
     return {strategy_section(known[1].name): known[1]} if known is not None else {}
 
 
-def _broker_key(field: FieldInfo, values: Mapping[str, str]) -> str | None:
-    """The key under which a broker has this field; before 4.0 (PIP-357) bandwidth was spelt Bandwith."""
+def _broker_key(field: FieldInfo) -> str:
+    """The key under which a broker has this field; empty where it has none."""
     extra = field.json_schema_extra
-    key = str(extra["broker_conf"]) if isinstance(extra, dict) else ""
-    return next((name for name in (key, key.replace("Bandwidth", "Bandwith")) if name and name in values), None)
+    return str(extra["broker_conf"]) if isinstance(extra, dict) else ""
 
 
 def _take(section: dict[str, Any], model: type[BaseModel], name: str, entry: tuple[str, str], notes: list[str]) -> None:
@@ -131,10 +145,13 @@ def _todo(values: Mapping[str, str]) -> Iterator[str]:
     manager = load_manager_class(values)
     if is_extensible(values):
         yield f"the brokers run {manager}, which sends its load data on topics; lbd needs pulsar.service_url"
-    elif manager != "ModularLoadManagerImpl":
-        balanced = "loadManagerClassName=ModularLoadManagerImpl or ExtensibleLoadManagerImpl"
+    elif manager != MODULAR_MANAGER:
+        balanced = f"loadManagerClassName={MODULAR_MANAGER} or ExtensibleLoadManagerImpl"
         yield f"the brokers run {manager}; lbd balances with {balanced} only"
-    if values.get("loadBalancerSheddingEnabled") == "true":
+    if not is_on(values, BALANCER_ENABLED):
+        off = f"{BALANCER_ENABLED}=false: the brokers publish no load reports"
+        yield f"{off}; lbd moves nothing until they run with {BALANCER_ENABLED}=true (restart)"
+    if sheds(values):
         yield "the brokers shed by themselves; lbd moves nothing until loadBalancerSheddingEnabled=false"
 
 
@@ -155,7 +172,7 @@ def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) 
         f"points apart for {chosen.hit_count_low} CPU samples, or {chosen.high_threshold:g} for {chosen.hit_count_high}"
     )
     if not strategy:
-        yield f"{SHEDS_WITH} is not told: brokers shed with ThresholdShedder before 5.0, with AvgShedder since; {rule}."
+        yield f"{SHEDS_WITH} is not set: brokers shed with ThresholdShedder before 5.0, with AvgShedder since; {rule}."
         return
     how, kind = OTHER_SHEDDERS.get(strategy, ("is none of the modular load manager's own", None))
     yield f"The brokers shed with {strategy}, which {how}; {rule.replace('half way', _way(settings))}."
@@ -189,7 +206,7 @@ def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator
         "A gap that level traffic would not close is left alone. If lbd is to decide as the brokers do in all of these "
         "points, set profile: stock."
     )
-    if values.get("loadBalancerDistributeBundlesEvenlyEnabled") == "true":
+    if is_on(values, "loadBalancerDistributeBundlesEvenlyEnabled"):
         yield (
             "Each bundle goes to the other broker of its pair; with loadBalancerDistributeBundlesEvenlyEnabled=true "
             "brokers drop that one for a random one where it has more bundles of the namespace."
@@ -200,20 +217,14 @@ def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator
 
 def _hits(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
     """A broker counts a hit a cycle, lbd one a new CPU sample: the same where both come once a minute."""
-    cycle = _number(values, "loadBalancerSheddingIntervalMinutes")
-    sample = _number(values, "loadBalancerHostUsageCheckIntervalMinutes")
+    cycle = minutes(values, "loadBalancerSheddingIntervalMinutes")
+    sample = minutes(values, SAMPLE_MINUTES)
     hits = settings.avg_shedder.hit_count_low
     if cycle != sample:
         yield (
             f"A hit is counted for each new CPU sample, every {sample:g} min; brokers count one each cycle of "
             f"{cycle:g} min, new sample or not: {hits} hits take {hits * sample:g} min here, {hits * cycle:g} there."
         )
-
-
-def _number(values: Mapping[str, str], key: str) -> float:
-    """Minutes, at least one, which is also the default."""
-    text = values.get(key, "1")
-    return max(float(text), 1.0) if text.isdecimal() else 1.0
 
 
 def _from_any(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
@@ -232,5 +243,5 @@ def _from_any(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
         "predicted after the move; brokers look at what it has now (guardrails.max_destination_score)."
     )
     yield "Each landing is proven by asking who owns the bundle; brokers take the end of an unload for success."
-    if values.get("loadBalancerMemoryResourceWeight", "0") not in {"0", "0.0"}:
+    if number(values, "loadBalancerMemoryResourceWeight"):
         yield "weights.memory is carried over and counts for nothing, as in brokers since 3.0."

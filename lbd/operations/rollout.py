@@ -22,7 +22,7 @@ from lbd.operations.drain_plan import Guide, plan_drain_now
 from lbd.operations.dry import Fixed, live_parts
 from lbd.operations.parts import preview_observer
 from lbd.permit.evidence import same
-from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, splits
+from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED, splits
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
 from lbd.store.rollouts import Rollout, Rollouts, SplittingBefore

@@ -16,6 +16,7 @@ from lbd.bundles import segment_name
 from lbd.errors import AdminError, ObserveError
 from lbd.model import ProcessCpu
 from lbd.pulsar import paths
+from lbd.pulsar.broker_configuration import is_extensible, is_on
 from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
 from lbd.pulsar.oauth2 import bearer_token
 from lbd.text import first_names
@@ -99,7 +100,7 @@ class AdminClient:
     def transfers(self) -> bool:
         """Whether brokers hand bundles over themselves (the extensible manager): no leader, no lookup places one."""
         if self._transfers is None:
-            self._transfers = paths.is_extensible(self.runtime_configuration())
+            self._transfers = is_extensible(self.runtime_configuration())
         return self._transfers
 
     @transfers.setter
@@ -665,7 +666,7 @@ class Admin(AdminClient):
 
     def failure_domains(self) -> dict[str, str]:
         """The failure domain of each broker that is in one; nothing where the brokers do not look at domains."""
-        if self.runtime_configuration().get("failureDomainsEnabled") != "true":
+        if not is_on(self.runtime_configuration(), "failureDomainsEnabled"):
             return {}
         domains = self._found(paths.failure_domains(self.cluster), dict[str, _FailureDomain]) or {}
         return {broker: name for name, domain in sorted(domains.items()) for broker in domain.brokers}

@@ -13,6 +13,7 @@ import msgspec
 from lbd.errors import ObserveError
 from lbd.pulsar import paths
 from lbd.pulsar.admin import AdminClient
+from lbd.pulsar.broker_configuration import is_on
 
 if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
@@ -89,7 +90,7 @@ class LeaderTopic(AdminClient):
     def producers_allowed(self) -> list[str] | None:
         """The roles that were granted to write the topic, beside superusers and admins; None where all may."""
         self.active_brokers()
-        if self.runtime_configuration().get("authorizationEnabled") != "true":
+        if not is_on(self.runtime_configuration(), "authorizationEnabled"):
             return None
         granted = self._json(self._any(paths.topic_permissions(self.topic)), dict[str, list[str]])
         return sorted(role for role, actions in granted.items() if "produce" in actions)

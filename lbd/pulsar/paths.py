@@ -7,16 +7,12 @@ import zlib
 from functools import cache, reduce
 from ipaddress import ip_address
 from operator import xor
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote, urlsplit
 
 from lbd.bundles import not_a_bundle, scalable_namespace
 from lbd.errors import UsageError
 from lbd.model import bundle_namespace, bundle_range
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 DIGITS = 12
@@ -32,8 +28,6 @@ RUNTIME_CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 DYNAMIC_CONFIGURATION = "/admin/v2/brokers/configuration/values"
 TOPIC_STATS = "/admin/v2/broker-stats/topics"
 MBEANS = "/admin/v2/broker-stats/mbeans"
-SHEDDING_ENABLED = "loadBalancerSheddingEnabled"
-AUTO_SPLIT_ENABLED = "loadBalancerAutoBundleSplitEnabled"
 
 
 HostPort: TypeAlias = tuple[str, int]
@@ -283,36 +277,6 @@ def newest_known(version: str) -> str | None:
         return f"{major}.{minor}.{NEWEST_KNOWN[newest]}"
     known = NEWEST_KNOWN.get((line[0], line[1]), patch)
     return f"{line[0]}.{line[1]}.{known}" if patch > known else None
-
-
-def sheds(runtime: Mapping[str, str]) -> bool:
-    """Whether a broker with this effective configuration moves bundles by itself, as its load manager decides it."""
-    return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", SHEDDING_ENABLED))
-
-
-def splits(runtime: Mapping[str, str]) -> bool:
-    """Whether a broker with this effective configuration has its leader split bundles by itself."""
-    return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", AUTO_SPLIT_ENABLED))
-
-
-def load_manager_class(runtime: Mapping[str, str]) -> str:
-    """The class name, without its package, of the load manager that a broker with this configuration runs."""
-    return runtime.get("loadManagerClassName", "ModularLoadManagerImpl").rpartition(".")[2]
-
-
-def is_extensible(runtime: Mapping[str, str]) -> bool:
-    """Whether it is the extensible one (PIP-192), which tells its load on topics, and hands bundles over by itself."""
-    return load_manager_class(runtime) == "ExtensibleLoadManagerImpl"
-
-
-def shedder_class(runtime: Mapping[str, str]) -> str:
-    """The class name, without its package, of what sheds there; empty where that is not told.
-
-    The extensible manager takes TransferShedder where the modular one's shedder is named (UnloadScheduler).
-    """
-    package, _, name = runtime.get("loadBalancerLoadSheddingStrategy", "").rpartition(".")
-    modulars = package in {"", "org.apache.pulsar.broker.loadbalance.impl"}
-    return "TransferShedder" if is_extensible(runtime) and modulars else name
 
 
 # --- the label of an admin request in metrics: its path without names

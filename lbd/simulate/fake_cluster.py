@@ -23,7 +23,8 @@ import numpy as np
 from lbd.model import bundle_namespace, bundle_range
 from lbd.permit.policies import parse_isolation
 from lbd.pulsar.admin import MODULAR
-from lbd.pulsar.paths import is_extensible, keys_destinations_by_range, parse_version
+from lbd.pulsar.broker_configuration import is_extensible
+from lbd.pulsar.paths import keys_destinations_by_range, parse_version
 from lbd.simulate.cluster import FIRST_CPU, moved, process_cpu, split, step, topics_in
 from lbd.simulate.faults import Fault, Faults
 from lbd.simulate.world import STEP_SECONDS, WARM_UP_SECONDS, BusyDay, ClusterState, Counted, World

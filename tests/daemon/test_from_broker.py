@@ -13,13 +13,15 @@ from pydantic import BaseModel
 
 from lbd.cli import main
 from lbd.config import Settings, load
-from lbd.operations.from_broker import PLACES_WITH, from_broker_conf
+from lbd.operations.from_broker import from_broker_conf
+from lbd.pulsar.broker_configuration import PLACES_WITH
 
 Section = dict[str, Any]
 IMPL = "org.apache.pulsar.broker.loadbalance.impl."
 SHEDS_WITH = "loadBalancerLoadSheddingStrategy"
 RUNTIME = Path(__file__).parents[1] / "data" / "configuration" / "runtime-4.0.8.json"
 AVG_SHEDDER = {SHEDS_WITH: IMPL + "AvgShedder"}
+OFF = {"loadBalancerSheddingEnabled": "false"}
 
 
 class TestValues:
@@ -63,7 +65,7 @@ class TestValues:
 
     @pytest.mark.parametrize("text", ["many", "", "-3", "NaN"])
     def test_an_unreadable_value_is_left_out_and_said(self, text: str) -> None:
-        """A broker keeps its default then, too."""
+        """One line a value, also where two sections have it."""
         key = "loadBalancerAvgShedderHitCountLowThreshold"
         taken = from_broker_conf({key: text, "minUnloadMessage": "5"})
         assert taken.settings == {"avg_shedder": {"min_unload_message": 5.0}}
@@ -115,6 +117,7 @@ class TestValues:
 
 
 HITS = "A hit is counted for each new CPU sample"
+EVENLY = "loadBalancerDistributeBundlesEvenlyEnabled"
 RANDOM = "a random one where it has more bundles"
 SOLE, BYTES, GAP = "A broker's only bundle stays", "bytes are levelled", "A gap that level traffic would not close"
 EXCLUDED, OWN = "Excluded namespaces are left out before", "set strategy"
@@ -127,15 +130,16 @@ class TestDifferences:
     @pytest.mark.parametrize(
         ("values", "said", "not_said"),
         [
-            ({}, ["is not told"], [SOLE, HITS, OWN]),
+            ({}, ["is not set"], [SOLE, HITS, OWN]),
             (
-                AVG_SHEDDER,
+                {**AVG_SHEDDER, EVENLY: "false"},
                 [SOLE, BYTES, GAP, "profile: stock"],
-                [HITS, RANDOM, EXCLUDED, OWN, NEVER, "is not told"],
+                [HITS, RANDOM, EXCLUDED, OWN, NEVER, "is not set"],
             ),
             ({**AVG_SHEDDER, "loadBalancerSheddingIntervalMinutes": "5"}, ["8 hits take 8 min here, 40 there"], []),
             ({**AVG_SHEDDER, "loadBalancerHostUsageCheckIntervalMinutes": "5"}, ["40 min here, 8 there"], []),
-            ({**AVG_SHEDDER, "loadBalancerDistributeBundlesEvenlyEnabled": "true"}, [RANDOM], []),
+            ({**AVG_SHEDDER, EVENLY: "true"}, [RANDOM], []),
+            (AVG_SHEDDER, [RANDOM], []),
             ({**AVG_SHEDDER, "loadBalancerSheddingExcludedNamespaces": "t/n"}, [EXCLUDED], []),
             (
                 {
@@ -178,14 +182,19 @@ class TestDifferences:
     @pytest.mark.parametrize(
         ("values", "todo"),
         [
-            ({}, ()),
-            ({"loadBalancerSheddingEnabled": "false"}, ()),
-            ({"loadBalancerSheddingEnabled": "true"}, ("the brokers shed by themselves",)),
+            ({}, ("the brokers shed by themselves",)),
+            (OFF, ()),
+            ({"loadBalancerSheddingEnabled": "True"}, ("the brokers shed by themselves",)),
+            ({"loadBalancerEnabled": "false"}, ("loadBalancerEnabled=false: the brokers publish no load reports",)),
             (
-                {"loadManagerClassName": "org.x.ExtensibleLoadManagerImpl"},
+                {**OFF, "loadManagerClassName": "org.x.ExtensibleLoadManagerImpl"},
                 ("the brokers run ExtensibleLoadManagerImpl, which sends its load data on topics; lbd needs",),
             ),
-            ({"loadManagerClassName": "org.x.SimpleLoadManagerImpl"}, ("the brokers run SimpleLoadManagerImpl",)),
+            (
+                {**OFF, "loadManagerClassName": "org.x.Own"},
+                ("the brokers run Own; lbd balances with",),
+            ),
+            ({**OFF, "loadManagerClassName": ""}, ("the brokers run SimpleLoadManagerImpl",)),
         ],
     )
     def test_what_must_be_done_first(self, values: dict[str, str], todo: tuple[str, ...]) -> None:
@@ -213,10 +222,45 @@ def test_the_output_is_yaml_with_comments(tmp_path: Path):
     conf = tmp_path / "broker.conf"
     conf.write_text("loadBalancerSheddingEnabled=true\nminUnloadMessage=few\nmaxUnloadPercentage=0.3\n")
     done = CliRunner().invoke(main, ["config", "from-broker", str(conf)])
-    assert yaml.safe_load(done.stdout) == {"avg_shedder": {"max_unload_percentage": 0.3}}
+    assert yaml.safe_load(done.stdout)["avg_shedder"]["max_unload_percentage"] == 0.3
     comments = [line for line in done.stdout.splitlines() if line.startswith("#")]
     assert comments[0] == f"# Taken from {conf}. What lbd does differently from these brokers:"
     assert all(line.startswith(("# - ", "#   ")) and len(line) <= 120 for line in comments[1:])
     for words in ("left out: minUnloadMessage=few: ", "to do: the brokers shed by themselves"):
         assert words in done.stderr
         assert f"# - {words}" in done.stdout
+
+
+SHEDDER = f"{SHEDS_WITH}={IMPL}AvgShedder\n"
+BY_THEMSELVES = "to do: the brokers shed by themselves"
+OFF_IN_FILE = "loadBalancerEnabled=false\nloadBalancerSheddingEnabled=true\n"
+BLANK_IN_FILE = "loadManagerClassName=\nloadBalancerSheddingEnabled=false\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "printed", "said", "not_said"),
+    [
+        (f"clusterName=shop\n{SHEDDER}", "low_threshold: 15", [BY_THEMSELVES], []),
+        (OFF_IN_FILE, "", ["publish no load reports"], [BY_THEMSELVES]),
+        (BLANK_IN_FILE, "", ["left out: loadManagerClassName=: blank; brokers keep their default"], ["to do"]),
+        (f"loadBalancerEnabled=TRUE\nloadBalancerSheddingEnabled=True\n{SHEDDER}", "", [BY_THEMSELVES], []),
+        ("# \xb8\xba\xd4\xd8\nloadBalancerAvgShedderLowThreshold=20\n", "low_threshold: 20", [], []),
+        ("PULSAR_PREFIX_loadBalancerAvgShedderLowThreshold=25\n", "low_threshold: 25", [BY_THEMSELVES], []),
+        ("maxUnloadPercentage=0.5f\n", "max_unload_percentage: 0.5", [], ["left out"]),
+    ],
+)
+def test_files_of_operators(content: str, printed: str, said: list[str], not_said: list[str], tmp_path: Path) -> None:
+    """Forms that public files have: absent keys, blanks, True, other encodings, an environment, Java's numbers."""
+    (tmp_path / "broker.conf").write_bytes(content.encode("latin-1"))
+    done = CliRunner().invoke(main, ["config", "from-broker", str(tmp_path / "broker.conf")])
+    assert done.exit_code == 0
+    assert printed in done.stdout
+    assert [words for words in said if words not in done.stderr] == []
+    assert [words for words in not_said if words in done.stderr] == []
+
+
+def test_a_value_of_two_sections_is_left_out_once(tmp_path: Path) -> None:
+    """One line of stderr a value."""
+    (tmp_path / "broker.conf").write_text("loadBalancerBrokerOverloadedThresholdPercentage=85%\n")
+    done = CliRunner().invoke(main, ["config", "from-broker", str(tmp_path / "broker.conf")])
+    assert done.stderr.count("85%") == 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbd.pulsar import paths
+from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.pulsar.leader_topic import EARLIEST
 from tests.e2e import placing, settings
 from tests.e2e.landing import admin_of
@@ -37,7 +38,7 @@ def test_every_request_is_answered_as_the_page_says(cluster: Cluster) -> None:
     names = {
         "{cluster}": settings.CLUSTER,
         "{broker}": cluster.brokers[1],
-        "{setting}": paths.SHEDDING_ENABLED,
+        "{setting}": SHEDDING_ENABLED,
         "{value}": "false",
         "{group}": "apart",
         "{tenant}/{namespace}/{bundle}": bundle,
