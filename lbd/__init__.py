@@ -10,7 +10,7 @@
 ``turn/turn.py`` runs these steps once; ``turn/holds.py`` says what stops it, and ``turn/verdict.py`` what it came to.
 ``daemon/service.py`` is the process, ``daemon/engine.py`` one turn after the other, ``daemon/wiring.py`` the one place
 where real parts are put together, and ``daemon/election.py`` decides which of several lbds moves. ``operations/``
-holds what people order (``drain.py``, ``split.py``, ``place.py``), ``store/control.py`` the pause; ``api/`` and
+holds what people order (``drain.py``, ``split.py``, ``place.py``), ``store/order.py`` the orders in force; ``api/`` and
 ``cli/`` take their orders.
 ``config.py`` reads the settings, of which each section's class stands beside its user; ``doctor/`` checks the cluster,
 and ``notify/`` tells people by a webhook.

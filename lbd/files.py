@@ -295,24 +295,6 @@ def replace(path: Path, content: bytes | memoryview, *, durable: bool = True) ->
         file.write(content)
 
 
-def put_order(state_dir: Path, path: Path, value: object) -> None:
-    """:func:`put` below a state directory, in folders that are made where they are missing. Raises as that does."""
-    require_directory(state_dir)
-    for folder in reversed(path.relative_to(state_dir).parents[:-1]):
-        with as_usage_error(state_dir / folder):
-            make_directory(state_dir / folder)
-    put(path, value)
-
-
-def remove_order(path: Path) -> bool:
-    """Remove a file for good: a power cut does not bring it back. Whether it was there. Raises :class:`UsageError`."""
-    with as_usage_error(path):
-        was_there = remove(path)
-        if was_there:
-            sync(path.parent)
-    return was_there
-
-
 def put(path: Path, value: object, *, durable: bool = True) -> None:
     """Replace a file with a value as JSON. Raises :class:`UsageError` that names who may write here."""
     try:

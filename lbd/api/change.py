@@ -250,7 +250,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
             now = backend.now()
             until = now + body.for_seconds if body.for_seconds is not None else None
             wanted = Pause(now, until, body.reason, body.owner)
-            replaced = Control(backend.state_dir).pause(wanted)
+            replaced = Control(backend.state_dir, backend.orders).pause(wanted)
             document = Paused(wanted, replaced, os.getpid())
             backend.board.events.tell("pause", document)
             lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
@@ -264,7 +264,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
         body = signed(request, body)
 
         def change() -> tuple[str, Response]:
-            control = Control(backend.state_dir)
+            control = Control(backend.state_dir, backend.orders)
             ended_pause = control.paused(backend.now())
             control.go_on(backend.now())
             document = Resumed(ended_pause, os.getpid())
@@ -552,7 +552,7 @@ def _drain_status(backend: Backend) -> DrainsResponse:
 
 
 def _released(backend: Backend, broker: str) -> tuple[str, Response]:
-    drain = Drains(backend.state_dir).release(broker)
+    drain = Drains(backend.state_dir, backend.orders).release(broker)
     backend.board.events.tell("drain", Drained(broker, None, drain))
     words = f"released {broker}" if drain is not None else f"{broker} is not drained"
     return words, answer(Released(drain))

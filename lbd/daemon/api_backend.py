@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.split.plan import Algorithm, DueSplitsDocument, SplitDocument
     from lbd.store.control import Request, RequestResult
+    from lbd.store.orders import Orders
     from lbd.store.proposal import Proposal
     from lbd.store.status import Status
     from lbd.turn.parts import TurnResult
@@ -387,6 +388,11 @@ class Serving:
     def state_dir(self) -> Path:
         """What is kept."""
         return self.settings.state_dir
+
+    @property
+    def orders(self) -> Orders:
+        """What people have ordered, and is in force."""
+        return self._engine.orders
 
     def now(self) -> float:
         """Epoch seconds, by the daemon's clock."""

@@ -23,7 +23,9 @@ from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.reason import Reason
 from lbd.store.journal import Journal
-from lbd.store.shared import Leads, Ordered, SharedJournal, SharedOrders, decoded, leads
+from lbd.store.order import FORMAT, OrderList
+from lbd.store.orders import Orders
+from lbd.store.shared import Leads, NewerOrders, SharedJournal, SharedOrders, decoded, leads
 from lbd.text import DAY_SECONDS, utc
 
 if TYPE_CHECKING:
@@ -73,12 +75,14 @@ def own_name() -> str:
 class _TopicState:
     """What the topic and the tries to have it came to. ``leader`` is the last one that began.
 
+    ``newer`` is the format of the last orders where this lbd cannot read it, else 0.
     ``writers`` are the names of those that were connected at the last look, ``stayed`` who was at the one before, too.
     """
 
     leader: Leads | None = None
     trouble: str = ""
     unread: int = 0
+    newer: int = 0
     early_loss: str = ""
     writers: frozenset[str] = frozenset()
     stayed: tuple[Writer, ...] = ()
@@ -105,8 +109,8 @@ class Leadership:
         journal: SharedJournal,
         now: Callable[[], float],
         connect: Callable[[], Log],
+        orders: SharedOrders,
         tidy: Callable[[], None] = lambda: None,
-        orders: SharedOrders | None = None,
         writers: Callable[[], Sequence[Writer]] = tuple,
         early_loss: Callable[[], str] = str,
     ) -> None:
@@ -115,7 +119,8 @@ class Leadership:
         ``early_loss`` says how lines are lost before their time. All of these raise :class:`LbdError`.
         """
         self._writers, self._early_loss = writers, early_loss
-        self.name, self.journal, self._orders = name, journal, orders
+        self.name, self.journal, self.orders = name, journal, orders
+        orders.elsewhere = self._other
         self._now, self._connect, self._tidy = now, connect, tidy
         self.on_gain: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda _: None
@@ -147,7 +152,7 @@ class Leadership:
     def stop(self) -> None:
         """Leave the topic to others, at once where its broker answers."""
         self._stopping.set()
-        self.journal.resign()
+        self._resign()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
 
@@ -171,6 +176,8 @@ class Leadership:
         leader, trouble = self._seen.leader, self._seen.trouble
         if self.leading and leader is not None:
             return f"this lbd leads since {utc(leader.at)}"
+        if self._seen.newer:
+            return f"this lbd stands by: {self._newer}"
         if trouble:
             return f"who leads is not known: {trouble}"
         if strangers := self._seen.strangers:
@@ -180,6 +187,20 @@ class Leadership:
         return f"this lbd stands by, {leader.name} leads since {utc(leader.at)}"
 
     @property
+    def _newer(self) -> str:
+        older = f"the orders in leader.topic are of a newer lbd, format {self._seen.newer}; this one reads {FORMAT}"
+        return f"{older}: upgrade it, or let the newer one lead"
+
+    def _other(self) -> str | None:
+        """Who leads instead of this lbd, as far as is known."""
+        leader = self._seen.leader
+        return self.words if self._seen.newer or (leader is not None and leader.name != self.name) else None
+
+    def _resign(self) -> None:
+        self.orders.resign()
+        self.journal.resign()
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of it."""
         log_state = self._seen
@@ -187,6 +208,7 @@ class Leadership:
         forgets = "an lbd that was away for longer knows neither cool-downs nor budgets of before"
         texts = (
             unread if log_state.unread else "",
+            self._newer if log_state.newer else "",
             f"leader.topic: {log_state.early_loss}: {forgets}" if log_state.early_loss else "",
             f"leader.topic: no lbd can lead, it is written by {log_state.strangers}" if log_state.strangers else "",
         )
@@ -219,6 +241,7 @@ class Leadership:
         """Until the topic, or the right to write it, is lost; then all begins anew, from its first line."""
         log = self._connect()
         before, self._seen.unread = self._seen.leader, 0
+        self._seen.newer = 0
         try:
             while self._take(log.read(READ_SECONDS)):
                 pass  # what was written before this lbd came
@@ -231,7 +254,7 @@ class Leadership:
                 self._heard(before)
                 self._spoken()
         finally:
-            self.journal.resign()
+            self._resign()
             log.close()
 
     def _tried(self, log: Log) -> bool:
@@ -239,10 +262,10 @@ class Leadership:
         self._look_for_losses()
         if self._leads.is_set():
             tidied = self._tidied()
-            if self._orders is not None and self.journal.leading:
-                self._orders.publish(log.publish, everything=tidied)
+            if self.journal.leading:
+                self.orders.publish(everything=tidied)
             return self.journal.leading and not log.lost()
-        if time.monotonic() >= self._elect_at:
+        if time.monotonic() >= self._elect_at and not self._seen.newer:
             self._elect_at = time.monotonic() + ELECT_EVERY_SECONDS
             if log.elect():
                 self._seen.writers, self._seen.stayed = frozenset(), ()
@@ -279,8 +302,7 @@ class Leadership:
             if boot_seconds() > deadline:
                 raise ObserveError("the leader topic cannot be read to its end")
             self._take(log.read(READ_SECONDS))
-        if self._orders is not None:
-            self._orders.publish(log.publish, everything=True)
+        self.orders.lead(log.publish)
         self.journal.lead(log.publish)
         self.on_gain()
         self._leads.set()
@@ -299,11 +321,14 @@ class Leadership:
 
     def _take(self, lines: Sequence[bytes]) -> bool:
         entries = [decoded(line) for line in lines]
-        known: list[Shared] = [entry for entry in entries if entry is not None]
+        known: list[Shared] = [entry for entry in entries if entry is not None and not isinstance(entry, NewerOrders)]
         self.journal.take(known)
-        for words in self._orders.take(one for one in known if isinstance(one, Ordered)) if self._orders else ():
+        for words in self.orders.take(entry for entry in known if isinstance(entry, OrderList)):
             self.on_change(words)
-        self._seen.unread += len(entries) - len(known)
+        self._seen.unread += sum(entry is None for entry in entries)
+        for entry in entries:
+            if isinstance(entry, OrderList | NewerOrders):
+                self._seen.newer = entry.format if isinstance(entry, NewerOrders) else 0
         self._seen.leader = next((one for one in reversed(known) if isinstance(one, Leads)), self._seen.leader)
         return bool(lines)
 
@@ -311,7 +336,7 @@ class Leadership:
         """Another one that began after this lbd has taken its place."""
         now = self._seen.leader
         if now is not None and now != before and now.name != self.name:
-            self.journal.resign()
+            self._resign()
             self.on_change(f"{now.name} leads")
 
 
@@ -330,8 +355,8 @@ def leadership(settings: Settings, journal: SharedJournal, now: Callable[[], flo
         journal,
         now,
         connect,
-        lambda: admin.forget(KEPT_SECONDS),
         orders,
+        lambda: admin.forget(KEPT_SECONDS),
         admin.writers,
         lambda: admin.early_loss(KEPT_SECONDS),
     )
@@ -353,6 +378,8 @@ class Role(Protocol):
     on_words: Callable[[], None]
 
     @property
+    def orders(self) -> Orders: ...
+    @property
     def leading(self) -> bool: ...
     @property
     def words(self) -> str: ...
@@ -370,7 +397,9 @@ class Alone:
 
     leading, words, warnings = True, "", ()
 
-    def __init__(self) -> None:
+    def __init__(self, orders: Orders) -> None:
+        """``orders`` are those of its state directory."""
+        self.orders = orders
         self.on_change: Callable[[str], None] = lambda _: None
         self.on_words: Callable[[], None] = lambda: None
 
@@ -399,7 +428,9 @@ def open_role(settings: Settings, state: StateDir, timebase: Timebase) -> tuple[
     """
     now, boot = timebase.now, timebase.boot
     if settings.mode == "observe" or not settings.leader.enabled:
-        return Journal(state.journal, now, state_lost=lambda: state.lost, boot=boot), Alone()
+        return Journal(state.journal, now, state_lost=lambda: state.lost, boot=boot), Alone(
+            Orders(settings.state_dir, now)
+        )
     journal = SharedJournal(state.journal, now, state_lost=lambda: state.lost, boot=boot)
     return journal, leadership(settings, journal, now)
 

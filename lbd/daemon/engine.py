@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.store.control import Request
     from lbd.store.journal import Journal
+    from lbd.store.orders import Orders
     from lbd.store.proposal import Proposal
     from lbd.turn.parts import Parts
     from lbd.turn.watchdog import Alarm
@@ -110,6 +111,11 @@ class Engine:
     def leading(self) -> Role:
         """Whether this lbd may move, where several share a cluster."""
         return self._real.leading
+
+    @property
+    def orders(self) -> Orders:
+        """What people have ordered, and is in force."""
+        return self._real.orders
 
     @property
     def looking(self) -> Observer:

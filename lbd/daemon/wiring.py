@@ -142,7 +142,8 @@ class Assembled:
         self.proposals = Proposals()
         self.memory = Remembered(state)
         self.executor = Executor(journal, timebase.now, on_end)
-        self.control = Control(settings.state_dir)
+        self.orders = self.leading.orders
+        self.control = Control(settings.state_dir, self.orders)
         self.silences = BrokerHealth()
         self.looking = self._look(settings)
         self.observer = self._observed(settings)
@@ -154,9 +155,8 @@ class Assembled:
         self.placing = LivePicker(journal, on_end)
         self.learned = Learned(settings, timebase.now())
         self.peaks = PeakKeeper(settings, timebase.now())
-        self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
-        folder, sent = settings.state_dir, lambda: self.journal.sent
-        self.rolling = Rolling(folder, self.draining, timebase.now, self.ordered, sent)
+        self.draining = Draining(self.orders, self.executor, timebase.now, self.ordered)
+        self.rolling = Rolling(self.orders, self.draining, timebase.now, self.ordered, lambda: self.journal.sent)
         self.proof = ServiceProof(
             journal,
             lambda: self.observer.admin,

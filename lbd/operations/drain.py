@@ -20,7 +20,7 @@ from lbd.act.ownership import Ownership
 from lbd.act.unload import judged
 from lbd.api.shapes import DrainPlan, Held, Predicted, WouldMove
 from lbd.decide.drain import EXPIRES_SECONDS, UNLOAD_SPACING_SECONDS, eta_seconds, most_per_hour
-from lbd.errors import AdminError, LbdError, RefusedError, UsageError
+from lbd.errors import AdminError, LbdError, RefusedError
 from lbd.load.estimate import Carried
 from lbd.model import Outcome, Result, Skip
 from lbd.operations.drain_plan import (
@@ -47,7 +47,6 @@ from lbd.text import HOUR_SECONDS, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from lbd.act.executor import Executor
     from lbd.act.unload import Unloader
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observer
     from lbd.permit.budget import Sent
     from lbd.pulsar.admin import Admin
+    from lbd.store.orders import Orders as StoredOrders
     from lbd.turn.parts import Hold, Parts, TurnResult
 
 
@@ -467,7 +467,7 @@ def release_expired(drains: Drains, record: TurnResult, now: float) -> None:
     """Release what is over. Raises :class:`~lbd.errors.UsageError` for an order that cannot be removed."""
     for drain in drains.all():
         if (drain.until is not None and drain.until <= now) or _restarted(drain, record):
-            drains.release(drain.broker)
+            drains.release(drain.broker, only=drain)
 
 
 def _restarted(drain: Drain, record: TurnResult) -> bool:
@@ -520,9 +520,14 @@ def _present_outcome(one: Outcome, ownership: Ownership) -> Outcome:
 
 STEP_SECONDS = 0.2
 
+AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
+"""Holds under which another lbd goes on with an order, or nobody can: nothing is changed of it here."""
+
 LOOK_AGAIN_SECONDS = 5.0
 """How long is waited where nothing may move now, or the cluster cannot be seen."""
 
+ENDED = "the drain was ended before it had come to its end"
+CUT_SHORT = "another lbd may have led since the fill was planned; ask for it again"
 _GONE = "it is no active broker any more; the drain stands until it is started again or released, or expires"
 
 
@@ -534,10 +539,10 @@ class Draining:
     """
 
     def __init__(
-        self, state_dir: Path, executor: Executor, now: Callable[[], float], held: Callable[[], Hold | None]
+        self, orders: StoredOrders, executor: Executor, now: Callable[[], float], held: Callable[[], Hold | None]
     ) -> None:
-        self._drains, self._executor, self._now, self._held = Drains(state_dir), executor, now, held
-        self._control = Control(state_dir)
+        self._drains, self._executor, self._now, self._held = Drains(orders.state_dir, orders), executor, now, held
+        self._control = Control(orders.state_dir, orders)
         self._job: Job | None = None
         self._fill: DrainView | None = None
         self._requested: dict[str, str] = {}
@@ -611,7 +616,7 @@ class Draining:
         else:
             before, guide = self.in_force().get(request.broker), self._guide(request.rollout)
             drain, answer = order_drain(request, before, self._now(), tools, guide)
-            self._drains.begin(drain)
+            self._drains.begin(drain, request.id, instead_of=before)
             if job is None:
                 self._requested[drain.broker] = request.id
             else:
@@ -631,10 +636,12 @@ class Draining:
 
     def after(self, record: TurnResult) -> None:
         """After a turn: what has expired, or whose broker was started again, is over."""
+        if self._is_away:
+            return
         try:
             release_expired(self._drains, record, self._now())
             self._trouble["ending"] = ""
-        except UsageError as error:
+        except LbdError as error:
             self._trouble["ending"] = str(error)
 
     def step(self, tools: Callable[[], Tools]) -> None:
@@ -666,7 +673,7 @@ class Draining:
         for broker in self._requested.keys() - self.in_force().keys():
             now = self._now()
             job = Job("drain", broker, self._requested.pop(broker), now, Drain(broker, now, None, ""))
-            self._tell(job.end(now, None, (_over(broker),)))
+            self._tell(job.end(now, None, (Skip(broker, Reason.ROUND_STOPPED, ENDED),)))
 
     def _due(self, tools: Tools) -> Job | None:
         """The next drain that was asked for or was cut short, or that may look again for what has come back."""
@@ -692,10 +699,10 @@ class Draining:
         return self._now() >= max(ended_at + AGAIN_SECONDS, self._looked.get(broker, 0.0) + LOOK_AGAIN_SECONDS)
 
     def _step(self, job: Job, tools: Tools) -> None:
-        if job.kind == "drain" and job.broker not in self.in_force():
-            self._executor.halt(Reason.ROUND_STOPPED, f"not asked for: the drain of {job.broker} is over")
+        if (over := self._over(job)) is not None:
+            self._executor.halt(Reason.ROUND_STOPPED, f"not asked for: {over}")
             if not self._executor.unfinished:
-                self._finish(job, None, (_over(job.broker),))
+                self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, over),))
         elif not self._executor.unfinished and not 0 < job.look_again_at - self._now() <= LOOK_AGAIN_SECONDS:
             step = self._empty if job.kind == "drain" else self._give
             step(job, tools)
@@ -721,7 +728,9 @@ class Draining:
             return
         job.looked(look, tools.paced(look))
         if carried_then(drain) is None and look.owned:
-            self._drains.begin(msgspec.structs.replace(drain, carried=look.carried))
+            carries = msgspec.structs.replace(drain, carried=look.carried)
+            if not self._drains.amend(drain, carries):  # released, or ordered anew, since this look began
+                return
         job.carried = look.carried
         part, beyond = within(look.plan.unloads, look, job, tools, self._now())
         if part and not job.barren:
@@ -730,6 +739,26 @@ class Draining:
             job.amend(looked_for_again(job.doubtful, tools.admin))
             stay = (*look.plan.stay, *beyond, *job.not_sent(unload.bundle for unload in part))
             self._finish(job, look.owned, stay, look.alone)
+
+    def _stands(self, job: Job) -> Hold | None:
+        """What keeps the next move of a job from being requested: no move is made of an order that has ended."""
+        over = self._over(job)
+        return self._ordered(job) if over is None else (Reason.ROUND_STOPPED, f"not asked for: {over}")
+
+    def _over(self, job: Job) -> str | None:
+        """Why the order of a job is over; None while it is in force.
+
+        A fill is in no list of orders, so no other lbd knows of it: it ends with the leadership in which it began.
+        """
+        if job.kind == "fill":
+            return CUT_SHORT if self._is_away else None
+        drain = self.in_force().get(job.broker)
+        return ENDED if drain is None or drain.ordered_at != job.ordered_at else None
+
+    @property
+    def _is_away(self) -> bool:
+        hold = self._held()
+        return hold is not None and hold[0] in AWAY
 
     def _ordered(self, job: Job) -> Hold | None:
         """What people have ordered, unless the job's reason passes it: to know it, no broker need be asked.
@@ -775,7 +804,7 @@ class Draining:
 
     def _start(self, job: Job, part: Sequence[Unload], look: DrainView, tools: Tools) -> None:
         job.hand(one.bundle for one in part)
-        orders = drain_orders(job, tools.paced(look), tools, partial(self._ordered, job))
+        orders = drain_orders(job, tools.paced(look), tools, partial(self._stands, job))
         moves = with_clients(part, look.observation.snapshot)
         plan = [replace(move, reason=job.reason, order=job.kind) for move in moves]
         self._executor.start(plan, look.limits, orders)
@@ -804,10 +833,6 @@ class Draining:
         if self._untold:
             self._drains.save(works)
             self._untold = False
-
-
-def _over(broker: str) -> Skip:
-    return Skip(broker, Reason.ROUND_STOPPED, "the drain was ended before it had come to its end")
 
 
 # --- plan only: neither the cluster nor the state directory is changed

@@ -17,7 +17,7 @@ from msgspec.structs import replace as changed
 from lbd.api.shapes import RolloutPlan, RolloutStep
 from lbd.errors import AdminError, LbdError, RefusedError, UsageError
 from lbd.load import scoring
-from lbd.operations.drain import LOOK_AGAIN_SECONDS, HeldError, Pacing, cannot_spare, estimate, first_pass
+from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, HeldError, Pacing, cannot_spare, estimate, first_pass
 from lbd.operations.drain_plan import Guide, plan_drain_now
 from lbd.operations.dry import Fixed, live_parts
 from lbd.operations.parts import preview_observer
@@ -30,7 +30,6 @@ from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from lbd.config import Settings
     from lbd.model import Brokers
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from lbd.pulsar.admin import Admin
     from lbd.store.control import RolloutRequest
     from lbd.store.drains import Drain, Work
+    from lbd.store.orders import Orders
     from lbd.turn.parts import Hold, Parts, TurnResult
 
 
@@ -222,9 +222,6 @@ def _stopped(rollout: Rollout) -> str:
 
 # --- the rollout of a live lbd
 
-AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
-"""Holds under which another lbd goes on with it, or nobody can."""
-
 
 class Rolling:
     """Goes on with the rollout on disk, if there is one, by what each turn sees; used by one thread.
@@ -234,13 +231,13 @@ class Rolling:
 
     def __init__(
         self,
-        state_dir: Path,
+        orders: Orders,
         draining: Draining,
         now: Callable[[], float],
         held: Callable[[], Hold | None],
         sent: Callable[[], Collection[Sent]],
     ) -> None:
-        self._rollouts, self._draining, self._now, self._held = Rollouts(state_dir), draining, now, held
+        self._rollouts, self._draining, self._now, self._held = Rollouts(orders.state_dir, orders), draining, now, held
         self._sent = sent
         self._record: TurnResult | None = None
         self._health: tuple[TurnResult | None, str] = (None, "")
@@ -274,20 +271,20 @@ class Rolling:
 
     def begin(self, request: RolloutRequest, tools: Tools) -> RequestResult:
         """Begin or stop one. Raises :class:`LbdError` for what is refused; then nothing is changed."""
-        rollout = self._rollouts.under_way()
         if request.stop:
-            return self._stop(request, rollout)
+            return self._stop(request)
+        rollout = self._rollouts.under_way()
         if rollout is not None:
             if request.brokers and set(request.brokers) != set(rollout.brokers):
                 raise RefusedError(f"{rollout.summary}; lbd rollout --stop ends it")
             return RequestResult(0, f"It goes on: {self._look_again(rollout, tools).summary}.")
         rollout = order_rollout(request, self._draining.in_force(), self._now(), tools)
         rollout = changed(rollout, splitting=splitting_before(tools.admin))
-        self._rollouts.save(rollout)
+        self._rollouts.begin(rollout)
         try:
             stop_splitting(rollout, tools.admin)
         except LbdError:
-            self._rollouts.forget()
+            self._rollouts.withdraw(self._now())
             raise
         self.on_change(rollout)
         order = f"{counted(len(rollout.brokers), 'broker')}, {rollout.broker} first"
@@ -302,18 +299,24 @@ class Rolling:
         started = start_times(observation.snapshot.brokers)
         facts = RolloutInput(self._now(), frozenset(observation.active), started=started)
         after = changed(rollout, gone_at=facts.now) if _has_left(rollout, facts) else rollout
-        self._save(rollout, after)
+        if not self._save(rollout, after):
+            raise RefusedError("the rollout has changed meanwhile; repeat the command")
         return after
 
-    def _stop(self, request: RolloutRequest, rollout: Rollout | None) -> RequestResult:
-        if rollout is None:
-            raise RefusedError("no rollout is under way")
+    def _stop(self, request: RolloutRequest) -> RequestResult:
         hold = self._held()
         if hold is not None and hold[0] in AWAY:
             raise HeldError(hold)
+        try:
+            rollout = self._rollouts.under_way()
+        except UsageError as error:
+            self._rollouts.withdraw(self._now())
+            return RequestResult(0, f"The rollout is over, as it could not be read: {error}.")
         why = f"by {request.by}{request.reason and f': {request.reason}'}"
-        self._rollouts.save(changed(rollout, stopping=why))
-        return RequestResult(0, f"The rollout is being stopped: {_so_far(rollout)}.")
+        stopped = self._rollouts.stop(rollout.id, why, self._now()) if rollout is not None else None
+        if stopped is None:
+            raise RefusedError("no rollout is under way")
+        return RequestResult(0, f"The rollout is being stopped: {_so_far(stopped)}.")
 
     def after(self, record: TurnResult) -> None:
         """A turn has seen the cluster."""
@@ -344,13 +347,13 @@ class Rolling:
             return  # only a turn sees more, and somebody may take hours
         self._judged = self._record
         after = advance(rollout, self._state(rollout, tools()))
+        if not self._save(rollout, after):
+            return  # a person has stopped it since this step began: the next one goes by that
         if after.phase == "ended":
-            self._save(rollout, after)
             self._release(after)
             give_splitting_back(after, tools().admin)
-            self._rollouts.end(after)
+            self._rollouts.end(after, self._now())
         else:
-            self._save(rollout, after)
             self._act(after, tools)
 
     def _wait(self, rollout: Rollout, reason: Reason, detail: str) -> None:
@@ -358,10 +361,13 @@ class Rolling:
         if not rollout.waits.startswith(reason.label):
             self._save(rollout, changed(rollout, waits=reason.message(detail)))
 
-    def _save(self, before: Rollout, after: Rollout) -> None:
+    def _save(self, before: Rollout, after: Rollout) -> bool:
+        """Write the progress; False where the rollout is not as it was ``before`` any more."""
         if after != before:
-            self._rollouts.save(after)
+            if not self._rollouts.amend(before, after):
+                return False
             self.on_change(after)
+        return True
 
     def _act(self, rollout: Rollout, tools: Callable[[], Tools]) -> None:
         """Order what is due; a hold makes it wait, and what is refused otherwise ends the rollout."""

@@ -1,8 +1,9 @@
 """Orders of people: the typed commands that a running lbd executes, and the pause, which survives a restart.
 
-Orders that must survive a restart are files: ``control/pause.json`` here, drains in ``store/drains.py``. The command on
-the same machine writes the pause itself, and the API for others. All other commands reach the running lbd over the API,
-on the same machine through the socket in the state directory; it holds them in memory (``operations/requests.py``).
+Orders that must survive a restart stand in one file (``store/orders.py``): the pause, drains and rollouts. The command
+on the same machine writes the pause itself, and the API for others. All other commands reach the running lbd over the
+API, on the same machine through the socket in the state directory; it holds them in memory
+(``operations/requests.py``).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from lbd.errors import UsageError
-from lbd.files import At, decoded, put_order, remove_order
+from lbd.files import At
 from lbd.model import Result
 from lbd.split.plan import Algorithm
+from lbd.store.order import PAUSE, Body, Order
+from lbd.store.orders import Orders, body_of, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,7 +195,7 @@ class RequestResult(msgspec.Struct, frozen=True):
 class Pause(msgspec.Struct, frozen=True):
     """lbd observes and counts, and moves nothing. Times are epoch seconds; ``until`` None: until ``lbd resume``.
 
-    ``since`` is 0 (unknown) where a pause file cannot be read.
+    ``since`` is 0 (unknown) where the file of orders cannot be read.
     """
 
     since: At
@@ -201,49 +204,47 @@ class Pause(msgspec.Struct, frozen=True):
     by: str
 
 
-class _Resumed(msgspec.Struct, frozen=True):
-    """When a person last resumed lbd, epoch seconds."""
-
-    at: At
-
-
 class Control:
     """The pause of a state directory, and when a person last resumed lbd.
 
-    Every method raises :class:`UsageError`, and nothing else, where a file cannot be read or written.
+    ``orders`` are those of a running lbd; without them the file is changed as for one that is alone. Every method
+    raises :class:`UsageError` where a file cannot be read or written, and :class:`RefusedError` where only another lbd
+    may change it.
     """
 
-    def __init__(self, state_dir: Path) -> None:
-        self._state_dir = state_dir
-        root = state_dir / "control"
-        self._pause, self._resumed = root / "pause.json", root / "resumed.json"
+    def __init__(self, state_dir: Path, orders: Orders | None = None) -> None:
+        self._orders = Orders(state_dir) if orders is None else orders
 
     def pause(self, pause: Pause) -> Pause | None:
         """Write the pause, which survives restarts; returns the pause that it replaces."""
-        replaced = self.paused(pause.since)
-        put_order(self._state_dir, self._pause, pause)
+        replaced, order = self.paused(pause.since), Order(new_id()[0], PAUSE, body_of(pause))
+        self._orders.change(lambda orders: orders.give(order, pause.since))
         return replaced
 
     def go_on(self, now: float) -> Pause | None:
         """Resume: end the pause, and the hold for moves that are not served at ``now`` (epoch seconds)."""
-        pause = self.resume()
-        if self._state_dir.is_dir():
-            put_order(self._state_dir, self._resumed, _Resumed(now))
-        return pause
+        return self._end(now, {} if self._orders.state_dir.is_dir() else None)
 
     @property
     def resumed_at(self) -> float:
         """When a person last resumed lbd, epoch seconds; 0: never, or not known."""
         try:
-            resumed = decoded(self._resumed, _Resumed)
+            resumed = self._orders.read().results.get(PAUSE)
         except UsageError:
             return 0.0
-        return resumed.at if resumed is not None else 0.0
+        return resumed.time if resumed is not None else 0.0
 
     def resume(self) -> Pause | None:
         """End the pause; returns it, even if it had expired."""
+        return self._end(time.time())
+
+    def _end(self, now: float, result: Body | None = None) -> Pause | None:
         pause = self._read_pause()
-        remove_order(self._pause)
+        try:
+            self._orders.read()
+        except UsageError:
+            self._orders.reset()
+        self._orders.change(lambda orders: orders.end(PAUSE, now, result))
         return pause
 
     def paused(self, now: float) -> Pause | None:
@@ -253,9 +254,9 @@ class Control:
 
     def _read_pause(self) -> Pause | None:
         try:
-            return decoded(self._pause, Pause)
+            return value_of(self._orders.read().of(PAUSE), Pause)
         except UsageError as error:
-            return Pause(_modified_at(self._pause), None, f"{error}; lbd resume removes it", "unknown")
+            return Pause(_modified_at(self._orders.path), None, str(error), "unknown")
 
 
 def _modified_at(path: Path) -> float:

@@ -1,24 +1,25 @@
-"""The drains in force, as control files, and their progress: what must survive a kill -9.
+"""The drains in force, as orders, and how far their moves are: what must survive a kill -9.
 
-::
-
-    control/drains/<broker>.json   the broker is drained until it is released, the drain expires, or the broker restarts
-    drains.json                    progress of the moves of each drain, and of the last fill
-
-The first are orders, like a pause: written when a drain starts, removed when it ends, by whichever process ends it. The
-second is written by the lbd that moves, and may be missing.
+A broker is drained until it is released, the drain expires, or the broker restarts. That is an order, like a pause
+(``store/orders.py``). ``drains.json`` has the progress of the moves of each drain, and of the last fill; the lbd that
+moves writes it, and it may be missing.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import quote, unquote
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from lbd.errors import UsageError
-from lbd.files import At, as_usage_error, decoded, put, put_order, remove_order
+from lbd.errors import RefusedError, UsageError
+from lbd.files import At, decoded, put
 from lbd.load.estimate import Carried
+from lbd.store.control import new_id
+from lbd.store.order import DRAIN, Order, OrderList
+from lbd.store.orders import Orders, body_of, value_of
+from lbd.store.rollouts import goes_on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ class Drain(msgspec.Struct, frozen=True):
     not tell (2.11). ``carried`` is what it carried when the drain began, nothing where its report does not show that
     yet. ``override`` is why holds may be passed, those that stood ``ordered_at``: when it was ordered last.
     ``respect_rest``: bundles that rest stay. ``rollout`` is the id of the rollout that it is a part of. ``since`` is 0
-    (unknown) where the file cannot be read.
+    (unknown) where the order cannot be read.
     """
 
     broker: str
@@ -119,29 +120,67 @@ class Works(msgspec.Struct, frozen=True):
 
 
 class Drains:
-    """The drains of a state directory. Every method raises :class:`UsageError` for files that cannot be used."""
+    """The drains of a state directory. Every method raises :class:`UsageError` for files that cannot be used.
 
-    def __init__(self, state_dir: Path) -> None:
-        self._state_dir = state_dir
-        self._orders, self._works = state_dir / "control" / "drains", state_dir / "drains.json"
+    ``orders`` are those of a running lbd; without them the file is changed as for one that is alone. What changes an
+    order raises :class:`RefusedError` where only another lbd may.
+    """
 
-    def begin(self, drain: Drain) -> None:
-        """Write the order, which survives restarts of lbd."""
-        put_order(self._state_dir, self._file(drain.broker), drain)
+    def __init__(self, state_dir: Path, orders: Orders | None = None) -> None:
+        self._orders = Orders(state_dir) if orders is None else orders
+        self._works = state_dir / "drains.json"
 
-    def release(self, broker: str) -> Drain | None:
-        """End a drain; returns its order, even if expired. Moved bundles stay where they are."""
-        path = self._file(broker)
-        drain = self._read(path)
-        if drain is not None:
-            remove_order(path)
-        return drain
+    def begin(self, drain: Drain, name: str = "", instead_of: Drain | UnsetType | None = UNSET) -> None:
+        """Write the order, which survives restarts of lbd; ``name`` is its id, if it has one.
+
+        Raises :class:`RefusedError` where the drain that it was judged by (``instead_of``) is not in force any more, or
+        the rollout that it is a part of.
+        """
+        order = Order(name or new_id()[0], DRAIN + drain.broker, body_of(drain))
+
+        def edit(orders: OrderList) -> OrderList:
+            before = orders.of(order.key)
+            stands = before is not None and before.until > drain.ordered_at
+            if instead_of is not UNSET and (_value(before) if stands else None) != instead_of:
+                raise RefusedError(f"the drain of {drain.broker} was ended or ordered meanwhile; order it again")
+            if drain.rollout and not goes_on(orders, drain.rollout):
+                raise RefusedError("the rollout was stopped meanwhile")
+            return orders.give(order, drain.ordered_at or drain.since)
+
+        self._orders.change(edit)
+
+    def amend(self, before: Drain, after: Drain) -> bool:
+        """Note what was learned of a drain; whether it is in force as it was ``before``, so that this was done."""
+
+        def edit(orders: OrderList) -> OrderList:
+            order = orders.of(DRAIN + before.broker)
+            return orders if order is None or order.body != body_of(before) else orders.amend(order, body_of(after))
+
+        order = self._orders.change(edit).of(DRAIN + before.broker)
+        return order is not None and order.body == body_of(after)
+
+    def release(self, broker: str, only: Drain | None = None) -> Drain | None:
+        """End a drain, or ``only`` this one; returns its order, even if expired. Moved bundles stay where they are."""
+        key, released = DRAIN + broker, list[Drain | None]()
+
+        def edit(orders: OrderList) -> OrderList:
+            drain = _value(orders.of(key))
+            released[:] = [] if only is not None and drain != only else [drain]
+            return orders.end(key, time.time()) if released else orders
+
+        self._orders.change(edit)
+        return released[0] if released else None
 
     def all(self) -> list[Drain]:
-        """All orders, those that have expired among them. When in doubt a broker is drained: files may be broken."""
-        with as_usage_error(self._orders):
-            paths = sorted(self._orders.glob("*.json")) if self._orders.is_dir() else []
-        return [drain for drain in map(self._read, paths) if drain is not None]
+        """All orders, those that have expired among them. In doubt a broker is drained: an order may be damaged.
+
+        Of a file that cannot be read nothing is known: it is a pause, too, and nothing moves.
+        """
+        try:
+            orders = self._orders.read()
+        except UsageError:
+            return []
+        return [drain for order in orders.keyed(DRAIN).values() if (drain := _value(order)) is not None]
 
     def in_force(self, now: float) -> dict[str, Drain]:
         """The drains that have not expired, by broker."""
@@ -159,15 +198,14 @@ class Drains:
         """Replace the saved progress at once or not at all; only the holder of the state directory may."""
         put(self._works, works)
 
-    def _file(self, broker: str) -> Path:
-        return self._orders / f"{quote(broker, safe=':')}.json"
 
-    @staticmethod
-    def _read(path: Path) -> Drain | None:
-        try:
-            return decoded(path, Drain)
-        except UsageError as error:
-            return Drain(unquote(path.stem), 0.0, None, "unknown", f"{error}; lbd drain --release removes it")
+def _value(order: Order | None) -> Drain | None:
+    try:
+        return value_of(order, Drain)
+    except UsageError as error:
+        assert order is not None
+        broker = order.key.removeprefix(DRAIN)
+        return Drain(broker, 0.0, None, "unknown", f"{error}; lbd drain --release ends it")
 
 
 def drains_in_force(state_dir: Path, now: float) -> list[tuple[Drain, Work | None]]:

@@ -1,11 +1,7 @@
-"""The rollout under way, as a control file, and the last one that ended: what must survive a kill -9.
+"""The rollout under way, as an order, and the last one that ended: what must survive a kill -9.
 
-::
-
-    control/rollout.json   brokers are restarted one after the other: how far that is, from the order to its end
-    rollout.json           the result of the last one
-
-The first is an order, like a drain: the lbd that leads goes on with it, whichever that is, and removes it at the end.
+Brokers are restarted one after the other. How far that is stands in the order (``store/orders.py``), from its beginning
+to its end: the lbd that leads goes on with it, whichever that is.
 """
 
 from __future__ import annotations
@@ -14,8 +10,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from lbd.errors import UsageError
-from lbd.files import At, decoded, put, put_order, remove_order
+from lbd.errors import RefusedError, UsageError
+from lbd.files import At
+from lbd.store.order import DRAIN, ROLLOUT, Order, OrderList
+from lbd.store.orders import Orders, body_of, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,34 +81,94 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rollouts:
-    """The rollout of a state directory. Every method raises :class:`~lbd.errors.UsageError` for files without use."""
+    """The rollout of a state directory. Every method raises :class:`UsageError` for a file or an order without use.
 
-    def __init__(self, state_dir: Path) -> None:
-        self._state_dir = state_dir
-        self._order, self._last = state_dir / "control" / "rollout.json", state_dir / "rollout.json"
+    ``orders`` are those of a running lbd; without them the file is changed as for one that is alone. What changes an
+    order raises :class:`RefusedError` where only another lbd may.
+    """
+
+    def __init__(self, state_dir: Path, orders: Orders | None = None) -> None:
+        self._orders = Orders(state_dir) if orders is None else orders
 
     def under_way(self) -> Rollout | None:
         """The rollout under way."""
-        try:
-            return decoded(self._order, Rollout)
-        except UsageError as error:
-            raise UsageError(
-                f"{error}; remove it, and the rollout is over: release its drain, if there is one"
-            ) from error
+        return _rollout(self._orders.read())
 
     def last(self) -> Rollout | None:
-        """The rollout under way, else the last one that ended here."""
-        return self.under_way() or decoded(self._last, Rollout)
+        """The rollout under way, else the last one that ended."""
+        orders = self._orders.read()
+        result = orders.results.get(ROLLOUT)
+        ended = None if result is None else value_of(Order("", ROLLOUT, result.body), Rollout)
+        return _rollout(orders) or ended
 
-    def save(self, rollout: Rollout) -> None:
-        """Write the order with its progress, which survives restarts of lbd."""
-        put_order(self._state_dir, self._order, rollout)
+    def begin(self, rollout: Rollout) -> None:
+        """Write the order, which survives restarts of lbd. Raises :class:`RefusedError` where one is under way."""
 
-    def end(self, rollout: Rollout) -> None:
-        """End the rollout, and save its result."""
-        put(self._last, rollout)
-        self.forget()
+        def edit(orders: OrderList) -> OrderList:
+            if (other := _rollout(orders)) is not None:
+                raise RefusedError(other.summary)
+            return orders.give(Order(rollout.id, ROLLOUT, body_of(rollout)), rollout.begun_at)
 
-    def forget(self) -> None:
-        """Remove the order: no rollout is under way."""
-        remove_order(self._order)
+        self._orders.change(edit)
+
+    def amend(self, before: Rollout, after: Rollout) -> bool:
+        """Write the progress of a rollout; whether it stood as ``before``, so that this was done.
+
+        It does not where a person has stopped it since ``before`` was read, or another lbd has gone on with it.
+        """
+
+        def edit(orders: OrderList) -> OrderList:
+            order = orders.of(ROLLOUT)
+            return orders if order is None or order.body != body_of(before) else orders.amend(order, body_of(after))
+
+        order = self._orders.change(edit).of(ROLLOUT)
+        return order is not None and order.body == body_of(after)
+
+    def stop(self, name: str, why: str, now: float) -> Rollout | None:
+        """Note why a rollout is to be stopped, and end its drains in the same step; None where it is not under way."""
+
+        def edit(orders: OrderList) -> OrderList:
+            order = orders.of(ROLLOUT)
+            if order is None or order.id != name:
+                return orders
+            stopped = orders.amend(order, {**order.body, "stopping": why})
+            return _without_drains(stopped, name, now)
+
+        rollout = _rollout(self._orders.change(edit))
+        return rollout if rollout is not None and rollout.id == name else None
+
+    def end(self, rollout: Rollout, now: float) -> None:
+        """End a rollout with its drains, and keep its result."""
+
+        def edit(orders: OrderList) -> OrderList:
+            order = orders.of(ROLLOUT)
+            if order is None or order.id != rollout.id:
+                return orders
+            return _without_drains(orders, rollout.id, now).end(ROLLOUT, now, body_of(rollout))
+
+        self._orders.change(edit)
+
+    def withdraw(self, now: float) -> None:
+        """End a rollout that came to nothing, or cannot be read: nobody hears of it."""
+        self._orders.change(lambda orders: orders.end(ROLLOUT, now))
+
+
+def goes_on(orders: OrderList, name: str) -> bool:
+    """Whether the rollout of that id is under way, and nobody has stopped it."""
+    order = orders.of(ROLLOUT)
+    return order is not None and order.id == name and not order.body.get("stopping")
+
+
+def _rollout(orders: OrderList) -> Rollout | None:
+    try:
+        return value_of(orders.of(ROLLOUT), Rollout)
+    except UsageError as error:
+        raise UsageError(f"{error}; lbd rollout --stop ends it; release its drain, if there is one") from error
+
+
+def _without_drains(orders: OrderList, name: str, now: float) -> OrderList:
+    """The list without the drains of a rollout."""
+    for key, order in orders.keyed(DRAIN).items():
+        if order.body.get("rollout") == name:
+            orders = orders.end(key, now)
+    return orders

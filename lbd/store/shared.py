@@ -1,8 +1,9 @@
-"""Pause, drains and journal that several lbds share, through the topic that only the leader may write.
+"""Orders and journal that several lbds share, through the topic that only the leader may write.
 
-Each lbd obeys its own control files. The leader writes changes of its own files to the topic; the others apply them, so
-that the next leader neither moves in a pause nor sends a bundle to a drained broker. ``control/shared.json`` has the
-last written or applied state of each order: a control file that differs from it was ordered here since.
+The leader publishes the list of all orders in force (``store/order.py``) before a change of it counts, so an answer
+to a person is true wherever the next leader runs. The others merge each list with what their files have: one of them
+may have been away for weeks. An order that was given while none of them led is published by the lbd that has it, once
+it leads.
 
 The leader's journal lines are in the topic, too: an intent before its move is requested, an outcome after it. The
 others append what they read there, so that each knows cool-downs, budgets and open moves when it becomes the leader.
@@ -10,7 +11,6 @@ others append what they read there, so that each knows cool-downs, budgets and o
 
 from __future__ import annotations
 
-import math
 import threading
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,12 +18,9 @@ import msgspec
 
 from lbd.clock import boot_seconds
 from lbd.errors import LbdError, RefusedError, UsageError
-from lbd.files import At, as_usage_error, directory, put_order
-from lbd.files import decoded as files_decoded
+from lbd.files import At, put
 from lbd.model import Unload
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
-from lbd.store.control import Control, Pause
-from lbd.store.drains import Drain, Drains
 from lbd.store.journal import Journal
 from lbd.store.journal_lines import (
     Entry,
@@ -36,7 +33,8 @@ from lbd.store.journal_lines import (
     SplitIntent,
     encoded,
 )
-from lbd.store.rollouts import Rollout, Rollouts
+from lbd.store.order import DRAIN, FORMAT, Order, OrderList, next_number
+from lbd.store.orders import Orders
 from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
@@ -48,196 +46,115 @@ if TYPE_CHECKING:
     from lbd.split.plan import Cut, CutOutcome
 
 
-FORMAT = 1
-PAUSE, DRAIN, ROLLOUT = "pause", "drain ", "rollout"
-ENDS_ARE_KEPT_SECONDS = 4 * 86_400.0
-"""Twice as long as the topic keeps a line: one that is read again after its order has ended is known to be old."""
+class SharedOrders(Orders):
+    """The orders of one lbd beside those of the topic; thread-safe.
 
-TICK_SECONDS = 0.001
-
-Order: TypeAlias = Pause | Drain | Rollout
-
-
-class Ordered(msgspec.Struct, frozen=True, tag="ordered", tag_field="event", omit_defaults=True):
-    """The new state of one order, ``pause``, ``drain BROKER`` or ``rollout``; without a value the order has ended.
-
-    ``at`` (epoch seconds) grows from line to line of an order, whatever the clocks of the writers show.
-    """
-
-    at: At
-    order: str
-    pause: Pause | None = None
-    drain: Drain | None = None
-    rollout: Rollout | None = None
-
-    @property
-    def value(self) -> Order | None:
-        """The order itself, None where it has ended."""
-        return self.pause or self.drain or self.rollout
-
-
-class _KnownOrders(msgspec.Struct, frozen=True):
-    """The last lines of the topic. Those of orders ``aside`` are not obeyed: another order was made here before."""
-
-    format: int = FORMAT
-    orders: dict[str, Ordered] = {}
-    aside: set[str] = set()
-
-
-class SharedOrders:
-    """The orders of one lbd beside those of the topic; used by one thread.
-
-    Every method raises :class:`UsageError` where a file cannot be read or written.
+    A change is published before it is written, and refused where this lbd does not lead. ``elsewhere`` says who does;
+    None while nobody is known to: then a pause may be given here, which this lbd publishes once it leads.
     """
 
     def __init__(self, state_dir: Path, now: Callable[[], float]) -> None:
-        self._state_dir, self._now = state_dir, now
-        self._control, self._drains, self._rollouts = Control(state_dir), Drains(state_dir), Rollouts(state_dir)
-        self._path = state_dir / "control" / "shared.json"
-        self._read: _KnownOrders | None = None
+        """As :class:`Orders`; nobody leads yet."""
+        super().__init__(state_dir, now, shared=True)
+        self._topic = OrderList({})
+        self._publish: Callable[[bytes], None] | None = None
+        self.elsewhere: Callable[[], str | None] = lambda: None
 
-    def take(self, lines: Iterable[Ordered]) -> list[str]:
-        """Apply lines of the topic to the control files, in their order; returns the changes as texts.
+    def read(self) -> OrderList:
+        """As :meth:`Orders.read`, with what the topic has: a file that was lost has ended nothing."""
+        return super().read().merge(self._topic)
 
-        An order that a person made here and that the topic does not know stays until it is ended here, or until this
-        lbd leads: then the order that lasts longer holds. An end in the topic ends only the order that it belongs to.
-        When in doubt lbd does not move.
+    def take(self, lists: Iterable[OrderList]) -> list[str]:
+        """Merge lists of the topic, in any order; returns what has changed here as texts."""
+        topic = self._topic
+        for orders in lists:
+            topic = topic.merge(orders)
+        if topic == self._topic:
+            return []
+        with self._locked():
+            before = self._readable()
+            self._topic = topic
+            after = self._readable()
+            self._keep(after)
+        return _changes(before, after)
+
+    def lead(self, publish: Callable[[bytes], None]) -> None:
+        """Publish all orders, and each change from now on, with ``publish``, which returns when a line is stored.
+
+        It raises :class:`~lbd.errors.LbdError` where that failed, and so does this.
         """
-        fresh = [line for line in lines if line.at > self._last_at(line.order)]
-        texts = [self._apply(line) for line in fresh]
-        if fresh:
-            self._save()
-        return [text for text in texts if text]
+        self._publish = publish
+        self.publish(everything=True)
 
-    def publish(self, publish: Callable[[bytes], None], *, everything: bool = False) -> None:
-        """As the leader: publish what has changed here, or ``everything`` in force, for instances that are new.
+    def resign(self) -> None:
+        """Publish nothing more; waits for no line that is on its way."""
+        self._publish = None
 
-        ``publish`` returns when a line is stored, and raises :class:`~lbd.errors.LbdError` where that failed.
-        """
-        aside = sorted(self._known.aside & self._orders.keys())
-        for key in aside:
-            self._bring_back(key)
-        local = self._local()
-        keys = local.keys() | self._orders.keys()
-        changed = [line for key in sorted(keys) if (line := self._change(key, local)) is not None]
-        standing = [line for line in self._orders.values() if line.value is not None] if everything else []
-        again = {line.order for line in changed}
-        for line in (*changed, *(one for one in standing if one.order not in again)):
-            publish(msgspec.json.encode(line))
-            self._orders[line.order] = line
-        if changed or aside:
-            self._known.aside.clear()
-            self._save()
+    def publish(self, *, everything: bool = False) -> None:
+        """Publish what was given here before this lbd led; ``everything``: for lbds that are new, and lost files."""
+        if not everything and all(order.born for order in self._readable().orders.values()):
+            return
+        with self._locked():
+            before = self._readable()
+            self._keep(self._commit(before, before))
 
-    def _bring_back(self, key: str) -> None:
-        """Obey the topic's order again, unless the order made here lasts at least as long."""
-        line, order = self._orders[key], self._local().get(key)
-        ends = _ends(line.value)
-        if ends > max(self._now(), _ends(order)):
-            self._obey(line)
+    def change(self, edit: Callable[[OrderList], OrderList]) -> OrderList:
+        """As :meth:`Orders.change`; refused also where there is nothing to change, as who leads may know better."""
+        self._refuse_beside_a_leader()
+        return super().change(edit)
 
-    def _change(self, key: str, local: dict[str, Order]) -> Ordered | None:
-        known, order = self._orders.get(key), local.get(key)
-        if order == (known.value if known is not None else None):
-            return None
-        return _line(max(self._now(), self._last_at(key) + TICK_SECONDS), key, order)
+    def _refuse_beside_a_leader(self) -> None:
+        if self._publish is None and self.elsewhere() is not None:
+            raise RefusedError(self._refusal)
 
-    def _apply(self, line: Ordered) -> str:
-        """Obey a line, unless another order was made here or the line has expired; returns the change as text.
-
-        A line is known only after it was obeyed: after an error it is applied again, and no leader publishes the end of
-        an order that never began.
-        """
-        order, known = self._local().get(line.order), self._orders.get(line.order)
-        ordered_here = order is not None and (known is None or order != known.value)
-        run_out = order is None and _ends(line.value) <= self._now()
-        news = order != line.value and not ordered_here and not run_out
-        if news:
-            self._obey(line)
-        self._orders[line.order] = line
-        if ordered_here and line.value not in {None, order}:
-            self._known.aside.add(line.order)
-        else:
-            self._known.aside.discard(line.order)
-        return _order_text(line) if news and not _alike(line, order) else ""
-
-    def _obey(self, line: Ordered) -> None:
-        if line.pause is not None:
-            self._control.pause(line.pause)
-        elif line.drain is not None:
-            self._drains.begin(line.drain)
-        elif line.rollout is not None:
-            self._rollouts.save(line.rollout)
-        elif line.order == PAUSE:
-            self._control.resume()
-        elif line.order == ROLLOUT:
-            self._rollouts.forget()
-        else:
-            self._drains.release(line.order.removeprefix(DRAIN))
-
-    def _local(self) -> dict[str, Order]:
-        """The orders in force here. Raises if the directory is gone or replaced: its orders have not ended."""
-        with as_usage_error(self._state_dir), directory(self._state_dir):
-            now = self._now()
-        orders: dict[str, Order] = {DRAIN + broker: one for broker, one in self._drains.in_force(now).items()}
-        others = {PAUSE: self._control.paused(now), ROLLOUT: self._rollouts.under_way()}
-        return {**orders, **{key: one for key, one in others.items() if one is not None}}
-
-    def _last_at(self, key: str) -> float:
-        known = self._orders.get(key)
-        return known.at if known is not None else -1.0
+    def _commit(self, before: OrderList, after: OrderList) -> OrderList:
+        publish = self._publish
+        if publish is None:
+            self._refuse_beside_a_leader()
+            return super()._commit(before, after)
+        now = self._now()
+        after = after.published(next_number(before, now), now)
+        try:
+            publish(msgspec.json.encode(after))
+        except LbdError as error:
+            raise RefusedError(f"the change could not be published to the other lbds, and may hold: {error}") from error
+        self._topic = after
+        return after
 
     @property
-    def _known(self) -> _KnownOrders:
-        """The lines last published or applied; none if the file cannot be read: all orders are published again then."""
-        if self._read is None:
-            try:
-                known = files_decoded(self._path, _KnownOrders)
-            except UsageError:
-                known = None
-            self._read = known if known is not None and known.format == FORMAT else _KnownOrders()
-        return self._read
+    def _refusal(self) -> str:
+        return self.elsewhere() or "no lbd leads now, so none moves anything; try again"
 
-    @property
-    def _orders(self) -> dict[str, Ordered]:
-        return self._known.orders
+    def _readable(self) -> OrderList:
+        """What the file has, where it can be read, and the topic."""
+        try:
+            return self.read()
+        except UsageError:
+            return self._topic
 
-    def _save(self) -> None:
-        since = self._now() - ENDS_ARE_KEPT_SECONDS
-        orders = {key: line for key, line in self._orders.items() if line.value is not None or line.at > since}
-        known = _KnownOrders(orders=orders, aside=self._known.aside & orders.keys())
-        put_order(self._state_dir, self._path, known)
-        self._read = known
+    def _keep(self, orders: OrderList) -> None:
+        """Write the orders, but never over a file that cannot be read: that is a pause until a person resumes."""
+        try:
+            known = super().read()
+        except UsageError:
+            return
+        if known != orders:
+            put(self.path, orders)
 
 
-def _line(at: float, key: str, order: Order | None) -> Ordered:
-    if isinstance(order, Pause):
-        return Ordered(at, key, pause=order)
-    if isinstance(order, Rollout):
-        return Ordered(at, key, rollout=order)
-    return Ordered(at, key, drain=order)
+def _changes(before: OrderList, after: OrderList) -> list[str]:
+    """Orders that have come or gone, as texts; that lbd has gone on with one is no news."""
+    keys = sorted(before.keyed("").keys() | after.keyed("").keys())
+    pairs = [(key, before.of(key), after.of(key)) for key in keys]
+    return [_order_text(key, new) for key, old, new in pairs if (old and old.id) != (new and new.id)]
 
 
-def _ends(order: Order | None) -> float:
-    """Epoch seconds."""
+def _order_text(key: str, order: Order | None) -> str:
     if order is None:
-        return 0.0
-    return math.inf if isinstance(order, Rollout) or order.until is None else order.until
-
-
-def _alike(line: Ordered, order: Order | None) -> bool:
-    """Whether a line has the same text as the order here: the same order, for longer."""
-    return order is not None and _order_text(line) == _order_text(_line(line.at, line.order, order))
-
-
-def _order_text(line: Ordered) -> str:
-    if line.pause is not None:
-        return f"paused, as the leader was told, by {line.pause.by}: {line.pause.reason or 'no reason was given'}"
-    if line.drain is not None:
-        return f"{line.drain.broker} is drained, as the leader was told, by {line.drain.by}"
-    if line.rollout is not None:
-        return f"a rollout is under way, as the leader was told, by {line.rollout.by}"
-    return f"over, as the leader was told: {line.order}"
+        return f"over, as the leader was told: {key}"
+    by, reason = order.body.get("by"), order.body.get("reason") or "no reason was given"
+    what = f"{key.removeprefix(DRAIN)} is drained" if key.startswith(DRAIN) else f"{key} is in force"
+    return f"{what}, as the leader was told, by {by}: {reason}"
 
 
 # --- the shared journal
@@ -251,14 +168,25 @@ class Leads(msgspec.Struct, frozen=True, tag="leads", tag_field="event"):
     term: str
 
 
-Shared: TypeAlias = Entry | Leads | Ordered
+class NewerOrders(msgspec.Struct, frozen=True):
+    """Orders of a newer lbd, which this one cannot obey; ``format`` is theirs."""
+
+    event: str = ""
+    format: int = 0
+
+
+Shared: TypeAlias = Entry | Leads | OrderList
 
 _DECODER: msgspec.json.Decoder[Shared] = msgspec.json.Decoder(Shared)
 
 
-def decoded(line: bytes) -> Shared | None:
+def decoded(line: bytes) -> Shared | NewerOrders | None:
     """A line of the topic; None for one that cannot be read."""
     try:
+        if b'"orders"' in line:
+            header = msgspec.json.decode(line, type=NewerOrders)
+            if header.event == "orders" and header.format > FORMAT:
+                return header
         return _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
@@ -417,7 +345,7 @@ class SharedJournal(Journal):
         noted: dict[str, str | None] = {}
         fresh: list[Entry] = []
         for entry in lines:
-            if isinstance(entry, Leads | Ordered) or self._known(entry, (intended, concluded), noted, since):
+            if isinstance(entry, Leads | OrderList) or self._known(entry, (intended, concluded), noted, since):
                 continue
             if isinstance(entry, Noted) or (isinstance(entry, OutcomeLine) and not entry.amended):
                 noted[entry.bundle] = entry.noted

@@ -475,7 +475,7 @@ def test_a_rollout_is_shown_as_it_goes(browser: Chrome, api: Api):
     now, brokers = time.time(), ("127.0.0.8:8080", "127.0.0.9:8080")
     order = {"id": "r", "brokers": brokers, "members": brokers, "by": "ann", "begun_at": now, "phase_at": now}
     found = Rollout(**order, broker=brokers[1], timeout_seconds=900, reason="4.0.14", done=brokers[:1])
-    Rollouts(api.engine.settings.state_dir).save(found)
+    Rollouts(api.engine.settings.state_dir).begin(found)
     opened(browser, api)
     assert "by ann: 4.0.14" in reads(browser, "works", "1 of 2 brokers restarted: 127.0.0.9:8080 is being drained")
     bar = browser.find_element(By.CSS_SELECTOR, "#works progress")

@@ -61,11 +61,11 @@ class TestLastTurn:
             def hold(self) -> Hold:  # type: ignore[override]
                 return Reason.NOT_LEADER, self.words
 
-        api.engine._real.leading = Standby()
+        api.engine._real.leading = Standby(api.engine.orders)
         api.serving.led()
         told = api.get("/v1/status").json()
         assert (told["leader"], told["hold"]) == (Standby.words, "not-leader")
-        api.engine._real.leading = Alone()
+        api.engine._real.leading = Alone(api.engine.orders)
         api.serving.led()
         told = api.get("/v1/status").json()
         assert (told["leader"], told["hold"], told["turns"]) == (None, None, 1)

@@ -164,18 +164,34 @@ def test_every_command_ends_in_words(data: st.DataObject, pulsar: FakePulsar, wh
         run(command, state, pulsar)
 
 
+def order(key: str, body: bytes) -> bytes:
+    """A file with one order."""
+    return b'{"format": 1, "orders": {"i": {"id": "i", "key": "%s", "body": %s}}}' % (key.encode(), body)
+
+
 @pytest.mark.parametrize("command", [*LOOKING, *ACTING], ids=" ".join)
 @pytest.mark.parametrize(
     ("name", "content"),
     [
         ("memory.json", NESTED[0]),
         ("memory.json", NESTED[1]),
-        ("control/pause.json", b'{"since": 0, "until": 1e15, "reason": "", "by": "ann"}'),
-        ("control/pause.json", b'{"since": 1e15, "until": null, "reason": "", "by": "ann"}'),
-        ("control/drains/a.json", b'{"broker": "a", "since": -1e15, "until": 1e300, "by": "ann"}'),
+        ("control/orders.json", order("pause", b'{"since": 0, "until": 1e15, "reason": "", "by": "ann"}')),
+        ("control/orders.json", order("pause", b'{"since": 1e15, "until": null, "reason": "", "by": "ann"}')),
+        ("control/orders.json", order("drain a", b'{"broker": "a", "since": -1e15, "until": 1e300, "by": "ann"}')),
+        ("control/orders.json", order("rollout", b'{"id": "r"}')),
+        ("control/orders.json", b'{"orders": {}, "number": -1, "ended": {"a": 1e300}}'),
         ("take-over.json", b'{"cluster": "c", "phase": "taken", "before": null, "ran": {}, "at": 1e15, "asked_at": 0}'),
     ],
-    ids=["nested lists", "nested objects", "a late end", "a late begin", "a drain out of time", "a late take-over"],
+    ids=[
+        "nested lists",
+        "nested objects",
+        "a late end",
+        "a late begin",
+        "a drain out of time",
+        "half a rollout",
+        "a late order",
+        "a late take-over",
+    ],
 )
 def test_what_was_a_bug(command: list[str], name: str, content: bytes, pulsar: FakePulsar, whole: Path, tmp_path: Path):
     """Found by hand."""

@@ -268,7 +268,7 @@ class TestStatus:
         """Exit 0, 2 or 3, whatever stands in the files."""
         with tempfile.TemporaryDirectory() as name, StateDir(Path(name)).locked():
             (Path(name) / "control").mkdir()
-            for path in ("status.json", "control/pause.json"):
+            for path in ("status.json", "control/orders.json"):
                 (Path(name) / path).write_bytes(content)
             found = CliRunner().invoke(main, ["status"], env={"LBD_STATE_DIR": name}, catch_exceptions=False)
             assert found.exit_code in {0, 2, 3}
@@ -392,10 +392,10 @@ class TestResume:
     def test_junk_is_cleared(self, daemon: Path) -> None:
         """What counted as a pause counts no more."""
         Control(daemon).pause(Pause(1.0, None, "", "bob"))
-        (daemon / "control" / "pause.json").write_bytes(b"\xff")
+        (daemon / "control" / "orders.json").write_bytes(b"\xff")
         found = lbd("resume")
         assert found.exit_code == 0
-        assert "pause.json: cannot be read" in found.stdout
+        assert "orders.json: cannot be read" in found.stdout
         assert Control(daemon).paused(time.time()) is None
 
     def test_json_without_a_daemon(self, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from lbd.api.client import LocalClient
 from lbd.doctor.own_state import drains as doctors_drains
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.config import Settings
+    from lbd.operations.drain_plan import DrainView
     from lbd.store.drains import Work
     from tests.simulate.fakes import Run
 
@@ -206,6 +208,26 @@ class TestDrain:
         work = lbd.engine.draining.works.of("r1")
         assert work is not None
         assert (work.exit_code, work.owned, work.sentence[:12]) == (4, None, "The drain of")
+
+    @pytest.mark.parametrize("shown", [True, False], ids=["goes on", "its reports show the broker only now"])
+    def test_a_release_while_lbd_looks_at_the_cluster_stands(
+        self, lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shown: bool
+    ):
+        """The order was read before the look: it is not written back after it, and no move of it is requested."""
+        target, drains, look = cluster.brokers[0], Drains(tmp_path), draining.plan_drain_now
+        lbd.engine.draining.begin(asked(target), lbd.engine._real.tools(lbd.engine._real.parts()))
+        if not shown:
+            drains.begin(replace(drains.all()[0], carried=draining.NOT_SHOWN))
+
+        def released_meanwhile(*arguments: Any) -> DrainView:
+            view = look(*arguments)
+            drains.release(target)
+            return view
+
+        monkeypatch.setattr(draining, "plan_drain_now", released_meanwhile)
+        self.go_on(lbd)
+        assert (len(owned(cluster, target)), drains.all()) == (14, [])
+        assert lbd.engine.draining.works.drains[target].exit_code == 4
 
     def test_a_pause_holds_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
         """Refused before it begins; and a reason passes it."""

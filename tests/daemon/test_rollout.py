@@ -12,12 +12,14 @@ from lbd.errors import RefusedError, UsageError
 from lbd.load import scoring
 from lbd.load.scoring import Weights
 from lbd.model import Result
+from lbd.operations import rollout as rolling
 from lbd.operations.rollout import RolloutInput, advance, next_broker
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load
+from lbd.store import orders
 from lbd.store.control import Control, Pause, RolloutRequest
 from lbd.store.drains import Drains, Work
 from lbd.store.rollouts import Rollout, Rollouts
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from lbd.store.order import OrderList
     from tests.simulate.fakes import Run
 
 BROKERS = ("a:1", "b:1", "c:1")
@@ -306,6 +309,25 @@ class TestLive:
         assert Operator(lbd).to_the_end(5).exit_code == 4
         assert splitting(cluster) == after
 
+    def test_a_stop_while_lbd_looks_at_the_cluster_stands(
+        self, lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """What the step found was judged by the order of before: it is not written over the stop."""
+        state, before = rolling.cluster_state, cluster.owners()
+
+        def stopped_meanwhile(*arguments: Any) -> RolloutInput:
+            if not stopped:
+                stopped.append(begin(lbd, asked(stop=True)))
+            return state(*arguments)
+
+        stopped: list[str] = []
+        monkeypatch.setattr(rolling, "cluster_state", stopped_meanwhile)
+        begin(lbd, asked(cluster.brokers[1]))
+        found = Operator(lbd).to_the_end(5)
+        assert (found.exit_code, found.done) == (4, ())
+        assert found.sentence.startswith("The rollout was stopped: by ann")
+        assert (cluster.owners(), Drains(tmp_path).all()) == (before, [])
+
     def test_a_pause_holds_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
         """And says so; afterwards it goes on."""
         begin(lbd, asked(cluster.brokers[1]))
@@ -397,23 +419,26 @@ class TestHandedOver:
     def test_each_step_may_be_the_last_of_a_process(
         self, how: str, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        """lbd is gone right before or after each write of the rollout's file, once; the next process goes on."""
+        """lbd is gone right before or after each write of its orders, once; the next process goes on."""
         died = set[bytes]()
-        save = Rollouts.save
+        put = orders.put
 
         class KilledError(BaseException):
             """As kill -9: nothing that follows is done."""
 
-        def deadly(self: Rollouts, found: Rollout) -> None:
-            step = msgspec.json.encode((found.phase, found.broker, found.begun, found.gone_at is None, found.tries))
+        def deadly(path: Path, found: OrderList) -> None:
+            state = found.of("rollout")
+            body = {} if state is None else state.body
+            facts = [body.get(name) for name in ("phase", "broker", "begun", "gone_at", "tries")]
+            step = msgspec.json.encode((facts[:3], facts[3] is None, facts[4], sorted(found.keyed("drain "))))
             kill = step not in died
             died.add(step)
             if not kill or how == "after":
-                save(self, found)
+                put(path, found)
             if kill:
                 raise KilledError
 
-        monkeypatch.setattr(Rollouts, "save", deadly)
+        monkeypatch.setattr(orders, "put", deadly)
         restarted: list[str] = []
         names = cluster.brokers[:3]
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
@@ -475,19 +500,24 @@ class TestHandedOver:
     def test_a_file_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
         """With what to do; lbd goes on balancing, and restarts nothing."""
         begin(lbd, asked())
-        (tmp_path / "control" / "rollout.json").write_text("{")
+        path = tmp_path / "control" / "orders.json"
+        path.write_bytes(path.read_bytes().replace(b'"phase":"drain"', b'"phase":"dance"'))
         lbd.turn()
         lbd.engine.go_on()
-        assert "remove it, and the rollout is over" in lbd.engine.rolling.trouble
+        assert "lbd rollout --stop ends it" in lbd.engine.rolling.trouble
         assert lbd.engine.rolling.trouble in lbd.engine.warnings
         assert lbd.engine.rolling.hold() is None
+        assert begin(lbd, asked(stop=True)).startswith("The rollout is over, as it could not be read: ")
+        assert Rollouts(tmp_path).under_way() is None
 
     def test_what_is_on_disk_is_what_another_version_reads(self, tmp_path: Path):
         """Fields of a later version are passed over."""
         rollouts = Rollouts(tmp_path)
-        rollouts.save(rollout())
-        path = tmp_path / "control" / "rollout.json"
-        path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "later": 1}))
+        rollouts.begin(rollout())
+        path = tmp_path / "control" / "orders.json"
+        orders = msgspec.json.decode(path.read_bytes())
+        orders["orders"][rollout().id]["body"]["later"] = 1
+        path.write_bytes(msgspec.json.encode({**orders, "later": 1}))
         assert rollouts.under_way() == rollout()
-        rollouts.end(rollout(ended_at=1.0, sentence="Over."))
+        rollouts.end(rollout(ended_at=1.0, sentence="Over."), 1.0)
         assert (rollouts.under_way(), (rollouts.last() or rollout()).summary) == (None, "Over.")

@@ -109,7 +109,7 @@ def test_the_next_leader_holds_what_was_ordered_before_it(pulsar: FakePulsar, tm
         Control(one.settings.state_dir).pause(Pause(now, None, "upgrade", "ann"))
         Drains(one.settings.state_dir).begin(Drain(pulsar.ids[2], now, now + 3600, "ann"))
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while sum(b'"ordered"' in line for line in topic.lines) < 2:
+        while not all(sum(key in line for line in topic.lines) for key in (b'"key":"pause"', b'"key":"drain ')):
             assert time.monotonic() < deadline
             time.sleep(0.01)
     with lbd(pulsar, tmp_path / "two") as two:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -236,13 +235,13 @@ class Killer:
 
     def _step(self) -> tuple[str, int]:
         """The step in words, and how many brokers were restarted before; empty while no rollout is under way."""
-        with suppress(FileNotFoundError, ValueError):
-            rollout = json.loads((self._daemon.state / "control" / "rollout.json").read_text())
-            words = [rollout["broker"], rollout["phase"]]
-            words += ["begun"] if rollout["phase"] == "drain" and rollout["begun"] else []
-            words += ["away"] if rollout["phase"] == "restart" and rollout["gone_at"] is not None else []
-            return " ".join(words), len(rollout["done"])
-        return "", 0
+        rollout = Rollouts(self._daemon.state).under_way()
+        if rollout is None:
+            return "", 0
+        words = [rollout.broker, rollout.phase]
+        words += ["begun"] if rollout.phase == "drain" and rollout.begun else []
+        words += ["away"] if rollout.phase == "restart" and rollout.gone_at is not None else []
+        return " ".join(words), len(rollout.done)
 
     def _written(self) -> int:
         return sum(file.stat().st_size for file in self._daemon.state.glob("journal*.jsonl"))

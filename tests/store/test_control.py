@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -117,15 +118,19 @@ class TestPause:
         assert control.resume() is None
 
     def test_a_pause_that_was_ended_stays_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Also after a power cut: that the file is gone is on disk when it is told."""
-        synced = []
+        """Also after a power cut: the file without it, and its name, are on disk when its end is told."""
+        synced: list[str] = []
         control = Control(tmp_path)
         control.pause(a_pause())
-        monkeypatch.setattr("lbd.files.sync", lambda folder: synced.append((folder, list(folder.iterdir()))))
+        fsync = os.fsync
+
+        def noted(descriptor: int) -> None:
+            synced.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", noted)
         control.resume()
-        assert [(folder.name, "pause.json" in [one.name for one in left]) for folder, left in synced] == [
-            ("control", False)
-        ]
+        assert synced == ["file", "folder"]
 
     @pytest.mark.parametrize(
         "content",
@@ -136,23 +141,23 @@ class TestPause:
         """When in doubt lbd does not move, and says why; resuming clears it."""
         control = Control(tmp_path)
         control.pause(a_pause())
-        (tmp_path / "control" / "pause.json").write_bytes(content)
+        (tmp_path / "control" / "orders.json").write_bytes(content)
         found = control.paused(NOW + 1e9)
         assert found is not None
         assert found.until is None
-        assert "pause.json: cannot be read" in found.reason
+        assert "orders.json: cannot be read" in found.reason
         assert "\n" not in found.reason
         assert control.resume() is not None
         assert control.paused(NOW) is None
 
     def test_a_directory_in_its_place(self, tmp_path: Path) -> None:
         """Is junk as well, and cannot be removed as a file: told in one line."""
-        (tmp_path / "control" / "pause.json").mkdir(parents=True)
+        (tmp_path / "control" / "orders.json").mkdir(parents=True)
         assert Control(tmp_path).paused(NOW) is not None
         for steer in (Control(tmp_path).resume, lambda: Control(tmp_path).pause(a_pause())):
-            with pytest.raises(UsageError, match=r"pause.json: cannot be written"):
+            with pytest.raises(UsageError, match=r"orders.json: cannot be (read|written)"):
                 steer()
-        assert names(tmp_path / "control") == ["pause.json"]
+        assert names(tmp_path / "control") == ["lock", "orders.json"]
 
     def test_everyone_may_read(self, tmp_path: Path) -> None:
         """Whatever the umask of whoever paused."""
@@ -162,8 +167,8 @@ class TestPause:
             write(tmp_path, a_status())
         finally:
             os.umask(before)
-        files = [path for path in tmp_path.rglob("*") if path.is_file()]
-        assert {path.name for path in files} == {"pause.json", "status.json"}
+        files = [path for path in tmp_path.rglob("*.json") if path.is_file()]
+        assert {path.name for path in files} == {"orders.json", "status.json"}
         assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
         assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()} == {0o755}
 
@@ -318,7 +323,7 @@ class TestOtherUsers:
         """In one line."""
         Control(folder).pause(a_pause())
         told = self._as_nobody(folder, "Control(folder).resume()")
-        assert told.startswith(f"{folder}/control/pause.json: cannot be written: Permission denied; this is user ")
+        assert told.startswith(f"{folder}/control/orders.json: cannot be written: Permission denied; this is user ")
         assert told.endswith("do it as root")
         (folder / "lock").touch(0o600)
         assert "lock: cannot be read: Permission denied" in self._as_nobody(folder, "running(folder)")
@@ -356,7 +361,7 @@ def test_junk_raises_nothing_but_usage_errors(content: bytes) -> None:
         folder = Path(name)
         control = Control(folder)
         (folder / "control").mkdir()
-        for path in ("control/pause.json", "status.json", "lock"):
+        for path in ("control/orders.json", "status.json", "lock"):
             (folder / path).write_bytes(content)
         pause = control.paused(NOW)
         assert pause is None or isinstance(pause, Pause)

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from lbd.errors import UsageError
+from lbd.errors import RefusedError, UsageError
 from lbd.load.estimate import Carried
+from lbd.store.control import Control
 from lbd.store.drains import Drain, Drains, Work, Works, drains_in_force
+from lbd.store.rollouts import Rollout, Rollouts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 DRAIN = Drain("b-1:8080", 100.0, 200.0, "ann", "disk", None, 50.0, Carried(40.0, 1000.0, 1e6, 12))
+ROLLOUT = Rollout(
+    id="r",
+    brokers=("b-1:8080",),
+    members=("b-1:8080", "other:80"),
+    by="ann",
+    begun_at=100.0,
+    phase_at=100.0,
+    broker="b-1:8080",
+    timeout_seconds=900.0,
+)
 WORK = Work(kind="drain", broker="b-1:8080", request="r1", begun_at=100.0, total=12, landed=3)
 
 
@@ -36,31 +49,83 @@ def test_it_is_released_once(tmp_path: Path):
 
 
 def test_an_order_that_cannot_be_read_is_a_drain(tmp_path: Path):
-    """When in doubt nothing goes to that broker; a release removes it."""
+    """When in doubt nothing goes to that broker; a release ends it."""
     drains = Drains(tmp_path)
     drains.begin(DRAIN)
-    (tmp_path / "control" / "drains" / "b-1:8080.json").write_text("{")
+    path = tmp_path / "control" / "orders.json"
+    path.write_bytes(path.read_bytes().replace(b'"since":100.0', b'"since":-1e15'))
     found = drains.in_force(1e9)["b-1:8080"]
     assert (found.since, found.until, found.by) == (0.0, None, "unknown")
-    assert "lbd drain --release removes it" in found.reason
+    assert "lbd drain --release ends it" in found.reason
     assert drains.release("b-1:8080") is not None
     assert drains.in_force(1e9) == {}
 
 
-def test_a_name_that_no_file_can_have_is_told(tmp_path: Path):
-    """The API takes 300 characters, and once anything is drained the file system has its say."""
+def test_a_file_that_cannot_be_read_is_a_pause(tmp_path: Path):
+    """Nothing is known of drains; no order is written over it, and what is said names who ends that."""
     drains = Drains(tmp_path)
     drains.begin(DRAIN)
-    with pytest.raises(UsageError, match="File name too long"):
-        drains.release("b" * 300)
+    (tmp_path / "control" / "orders.json").write_text("{")
+    assert drains.all() == []
+    with pytest.raises(UsageError, match="lbd resume removes it, with the drains and the rollout in it"):
+        drains.begin(DRAIN)
+    assert Control(tmp_path).paused(1e9) is not None
+    Control(tmp_path).resume()
+    drains.begin(DRAIN)
+    assert (drains.all(), Control(tmp_path).paused(1e9)) == ([DRAIN], None)
 
 
-def test_names_of_brokers_are_no_paths(tmp_path: Path):
-    """Whatever a broker is called, its file stays in its folder."""
+@pytest.mark.parametrize("name", ["../../x:1", "b" * 300])
+def test_names_of_brokers_are_no_paths(name: str, tmp_path: Path):
+    """Whatever a broker is called, its order stays in the one file."""
     drains = Drains(tmp_path)
-    drains.begin(Drain("../../x:1", 1.0, None, "ann"))
-    assert list(drains.in_force(2.0)) == ["../../x:1"]
-    assert [path.parent.name for path in tmp_path.rglob("*.json")] == ["drains"]
+    drains.begin(Drain(name, 1.0, None, "ann"))
+    assert list(drains.in_force(2.0)) == [name]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["lock", "orders.json"]
+
+
+def test_what_was_read_before_a_release_is_not_written_back(tmp_path: Path):
+    """lbd looks at the cluster between reading a drain and noting what the broker carried."""
+    drains, carries = Drains(tmp_path), msgspec.structs.replace(DRAIN, carried=Carried(1.0, 1.0, 1.0, 1))
+    drains.begin(DRAIN)
+    drains.release("b-1:8080")
+    assert not drains.amend(DRAIN, carries)
+    assert drains.all() == []
+    drains.begin(DRAIN)
+    assert drains.amend(DRAIN, carries)
+    assert not drains.amend(DRAIN, DRAIN)
+    assert drains.release("b-1:8080", only=DRAIN) is None
+    assert drains.all() == [carries]
+
+
+@pytest.mark.parametrize("meanwhile", ["released", "ordered by another person"])
+def test_a_drain_is_not_ordered_by_a_look_at_another_one(meanwhile: str, tmp_path: Path):
+    """Whoever ends or replaces it while the cluster is looked at is not overruled."""
+    drains, again = Drains(tmp_path), msgspec.structs.replace(DRAIN, ordered_at=150.0)
+    drains.begin(DRAIN)
+    if meanwhile == "released":
+        drains.release("b-1:8080")
+    else:
+        drains.begin(msgspec.structs.replace(DRAIN, by="bob"))
+    before = drains.all()
+    with pytest.raises(RefusedError, match="was ended or ordered meanwhile"):
+        drains.begin(again, instead_of=DRAIN)
+    assert drains.all() == before
+
+
+def test_no_drain_begins_for_a_rollout_that_was_stopped(tmp_path: Path):
+    """Its end ends its drains in one step; other drains stay."""
+    drains, rollouts = Drains(tmp_path), Rollouts(tmp_path)
+    part = msgspec.structs.replace(DRAIN, rollout="r")
+    with pytest.raises(RefusedError, match="the rollout was stopped meanwhile"):
+        drains.begin(part)
+    rollouts.begin(ROLLOUT)
+    drains.begin(part)
+    drains.begin(Drain("other:80", 1.0, None, "bob"))
+    assert rollouts.stop("r", "by ann", 120.0) is not None
+    assert [drain.broker for drain in drains.all()] == ["other:80"]
+    with pytest.raises(RefusedError, match="the rollout was stopped meanwhile"):
+        drains.begin(part)
 
 
 def test_what_is_told_of_each(tmp_path: Path):

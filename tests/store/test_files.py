@@ -89,8 +89,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "take-over.json": lambda state: broker_shedding.save(
         state / "take-over.json", broker_shedding.TakeOverNote("c", "taken", None, {}, NOW, NOW)
     ),
-    "control/pause.json": lambda state: Control(state).pause(Pause(NOW, None, "", "me")),
-    "control/drains/b:80.json": lambda state: Drains(state).begin(Drain("b:80", NOW, None, "me")),
+    "control/orders.json": lambda state: Control(state).pause(Pause(NOW, None, "", "me")),
+    "control/lock": lambda state: Drains(state).begin(Drain("b:80", NOW, None, "me")),
     "turns/000000000001.jsonl": tail,
     "turns/bundles.npz": bundles,
     "history/v1/decisions/day=2027-01-15/part-1800000000000.parquet": lambda state: Folder(state / "history").put(
@@ -99,7 +99,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 """Every file that lbd keeps below a state directory, and who writes it."""
 
-GROWING = {"journal.jsonl", "lock", "turns/000000000001.jsonl"}
+GROWING = {"journal.jsonl", "lock", "control/lock", "turns/000000000001.jsonl"}
 
 
 @pytest.fixture
@@ -214,8 +214,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "capacity.json": load_peaks,
     "drains.json": lambda state: drains_in_force(state, NOW),
     "take-over.json": lambda state: broker_shedding.load(state / "take-over.json"),
-    "control/pause.json": lambda state: Control(state).paused(NOW),
-    "control/drains/b:80.json": lambda state: Drains(state).all(),
+    "control/orders.json": lambda state: Control(state).paused(NOW),
     "turns/bundles.npz": lambda state: load_bundles(state / "turns"),
     "turns/000000000001.jsonl": lambda state: list(KeptTurns(state / "turns")),
     "turns/000000000001.jsonl.gz": lambda state: list(KeptTurns(state / "turns")),
