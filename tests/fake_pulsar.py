@@ -76,6 +76,7 @@ class FakePulsar(FakeBrokers):
         self.affinity: dict[str, str] = {}
         self.steals: dict[str, list[str]] = {}
         self.closing: set[str] = set()
+        self.barred: dict[tuple[str, str], frozenset[str]] = {}
         self.policies = FakePolicies()
         self.leader: str | None = self.ids[min(1, count - 1)]
         self.configuration = Configuration(CLUSTER, self.version_of, {}, lambda broker: self.broker(broker).runtime)
@@ -229,8 +230,10 @@ class FakePulsar(FakeBrokers):
         self.affinity[bundle] = destination
 
     def place(self, bundle: str) -> str:
-        """Where it was noted to go, or else to the last broker."""
-        return self.affinity.pop(bundle, self.ids[-1])
+        """Where it was noted to go, or else to the last broker that the leader takes for able; empty if none is."""
+        barred = self.barred.get((self.leader or "", bundle), frozenset())
+        able = [broker for broker in self.ids if broker not in barred]
+        return self.affinity.pop(bundle, able[-1] if able else "")
 
     def acquire(self, bundle: str, broker: str) -> None:
         """Who comes first has it."""

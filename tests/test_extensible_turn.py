@@ -129,7 +129,7 @@ def test_a_hot_broker_is_relieved(brokers: Brokers, tmp_path: Path):
     assert {(one.result, one.owner, one.noted) for one in record.outcomes} == {(Result.LANDED, pulsar.ids[2], None)}
     assert {bundle for bundle, owner in pulsar.owners.items() if owner == pulsar.ids[2]} >= moved
     assert moved < told
-    assert pulsar.asked("/lookup/") == []
+    assert pulsar.asked("/schemas/") == []
 
 
 def test_what_is_not_told_of_is_named_and_stays(brokers: Brokers, tmp_path: Path):

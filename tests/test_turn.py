@@ -73,7 +73,7 @@ def held_by(record: TurnResult) -> Reason | None:
 
 def unmoved(pulsar: FakePulsar, record: TurnResult, told: str = "No move") -> None:
     """Nothing was asked of any broker that changes something, and the turn said so in one sentence."""
-    assert [one for one in pulsar.requests if one.method != "GET" or "/lookup/" in one.path] == []
+    assert [one for one in pulsar.requests if one.method != "GET" or "/schemas/" in one.path] == []
     assert record.outcomes == ()
     assert record.sentence.startswith(told)
     assert record.sentence.count("\n") == 0
@@ -683,7 +683,7 @@ class TestDryRun:
         owners = dict(pulsar.owners)
         dry_run(settings(pulsar, tmp_path))
         assert {one.method for one in pulsar.requests} == {"GET"}
-        assert pulsar.asked("/lookup/") == []
+        assert pulsar.asked("/schemas/") == []
         assert pulsar.owners == owners
         assert list(tmp_path.iterdir()) == []
 

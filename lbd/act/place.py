@@ -1,8 +1,8 @@
 """Place an unowned bundle on a given broker, and verify it.
 
-An authoritative lookup of a made-up topic, sent to a broker, makes that broker acquire the bundle without asking the
-leader. If the bundle is owned already, the response names its owner and nothing moves (2.11.0 to 5.0.0-M1, modular
-manager).
+An authoritative request for a topic of the bundle makes the broker that it is sent to acquire the bundle without asking
+the leader (:meth:`~lbd.pulsar.admin.Admin.assign`). If the bundle is owned already, nothing moves (2.11.0 to 5.0.0-M1,
+modular manager).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lbd.act.ownership import ActClock, Ownership
 from lbd.act.unload import NUDGE_WAIT_SECONDS, PROOF_SECONDS, missing_reason
 from lbd.errors import AdminError, LbdError
 from lbd.model import Outcome, Result, Skip, Unload
+from lbd.pulsar.admin import ASSIGNED
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -53,11 +54,12 @@ class Placer:
         fence = Fence(clock=self._clock.boot, held=self._held)
         try:
             refused = self._refused(wanted)
+            topic = "" if refused is not None else self.admin.topic_in(bundle, self.admin.base(broker))
         except LbdError as error:
             return Skip(bundle, Reason.NOT_CHECKED, f"{error}; not asked for")
         if refused is not None:
             return refused
-        return replace(self._place(wanted, fence), seconds=self._clock.monotonic() - started)
+        return replace(self._place(wanted, topic, fence), seconds=self._clock.monotonic() - started)
 
     def _refused(self, wanted: Unload) -> Skip | None:
         """The last check: the bundle still has no owner, and the broker is active, ready and allowed."""
@@ -71,9 +73,9 @@ class Placer:
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is not ready; not asked for")
         return self._forbids(wanted, planned=True)
 
-    def _place(self, wanted: Unload, fence: Fence) -> Outcome:
-        """Send the lookup. Its response does not count; the owner of the bundle after it does."""
-        why = self._look_up(wanted, fence)
+    def _place(self, wanted: Unload, topic: str, fence: Fence) -> Outcome:
+        """Have the broker take it. Its response does not count; the owner of the bundle after it does."""
+        why = self._assign(wanted, topic, fence)
         try:
             owner = self._ownership.owner_within(wanted.bundle, PROOF_SECONDS)
         except LbdError as error:
@@ -88,12 +90,12 @@ class Placer:
         elsewhere = f"a client's lookup was faster: {owner} has it, wanted {wanted.destination}"
         return Outcome(wanted, Result.ELSEWHERE, owner, elsewhere)
 
-    def _look_up(self, wanted: Unload, fence: Fence) -> str:
-        """Why the lookup may have failed; empty when it succeeded."""
+    def _assign(self, wanted: Unload, topic: str, fence: Fence) -> str:
+        """Why the broker may not have taken it; empty when it has."""
         try:
             base = self.admin.base(wanted.destination or "")
             fence.pass_on()
-            answer = self.admin.look_up(wanted.bundle, base, authoritative=True, deadline=fence.until)
+            answer = self.admin.assign(topic, base, authoritative=True, deadline=fence.until)
         except AdminError as error:
             return str(error)
-        return "" if answer.status == 200 else f"the lookup was answered HTTP {answer.status}"
+        return "" if answer.status in ASSIGNED else f"the request to take it was answered HTTP {answer.status}"

@@ -7,8 +7,6 @@ the owner. Every request that changes something passes a fence (``fence.py``).
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -19,15 +17,14 @@ from lbd.act.ownership import ActClock, Ownership
 from lbd.errors import AdminError, LbdError
 from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace, bundle_range
 from lbd.pulsar import paths
-from lbd.pulsar.admin import error_reason
-from lbd.pulsar.http import timed_out
+from lbd.pulsar.admin import ASSIGNED, error_reason
+from lbd.pulsar.http import MAX_HOPS, Response, timed_out
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping
 
     from lbd.pulsar.admin import Admin, Leader
-    from lbd.pulsar.http import Response
 
 
 Nudge = Literal["leader", "destination", "none"]
@@ -49,10 +46,7 @@ PROOF_SECONDS = 5.0
 POLICIES_HOLD_SECONDS = 1.0
 """Policies read within this time need not be read again: clients reconnect within it."""
 
-POLICIES_EVERY_SECONDS = 2.0
-"""How often policies are read while a source closes topics, which takes up to a minute, usually 0.02 s."""
-
-OK, RANGE_IS_NO_BUNDLE = 200, 412
+RANGE_IS_NO_BUNDLE = 412
 OPEN_AFTER_RESTART = "found open after a restart"
 
 
@@ -62,7 +56,8 @@ class ReadyMove:
 
     ``transferred``: brokers hand the bundle over themselves, so that no leader notes anything, and no lookup helps.
     ``checked_at`` is when its checks began, by the boot clock; ``planned``: by this very process. ``may_stay``: whether
-    another broker may have the bundle instead; asking changes nothing.
+    another broker may have the bundle instead; asking changes nothing. ``topics`` are made-up topics of the bundle, by
+    base URL of the broker that puts each into it.
     """
 
     move: Unload
@@ -73,6 +68,7 @@ class ReadyMove:
     planned: bool = True
     fence: Fence | None = None
     may_stay: Callable[[str], bool] = lambda _: False
+    topics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def destination(self) -> str | None:
@@ -93,7 +89,7 @@ class _Flight:
     fence: Fence
     noted: str | None
     policies_at: float = float("-inf")
-    note_lock: threading.Lock = field(default_factory=threading.Lock)
+    topics: dict[str, str] = field(default_factory=dict)
 
     @property
     def move(self) -> Unload:
@@ -121,15 +117,17 @@ class Unloader:
         started = self._clock.boot()
         try:
             ready = self._refused(move) or self._leader_for(move)
+            if isinstance(ready, ReadyMove):
+                ready = replace(ready, checked_at=started, topics=self._topics(ready))
         except LbdError as error:
             return Skip(move.bundle, Reason.NOT_CHECKED, f"{error}; not sent")
-        return replace(ready, checked_at=started) if isinstance(ready, ReadyMove) else ready
+        return ready
 
     def send(self, ready: ReadyMove) -> Outcome:
         """Try once. A broker's failure is an outcome with its reason as text, never an error."""
         started = self._clock.monotonic()
         flight = self._flight(ready, None)
-        outcome = self._cleared(flight, self._send(flight))
+        outcome = unproven(self._send(flight))
         leader = ready.leader.broker if outcome.noted is None else self._leads_now()
         return replace(outcome, seconds=self._clock.monotonic() - started, leader=leader)
 
@@ -161,7 +159,8 @@ class Unloader:
         return self._judged(move, self._ownership.owner_within(move.bundle, 0.0))
 
     def _flight(self, ready: ReadyMove, noted: str | None) -> _Flight:
-        return _Flight(ready, ready.fence or Fence(ready.checked_at, self._clock.boot), noted)
+        fence = ready.fence or Fence(ready.checked_at, self._clock.boot)
+        return _Flight(ready, fence, noted, topics=dict(ready.topics))
 
     def _may_note(self, move: Unload) -> str | None:
         """The destination that a leader may have noted for the move; None where brokers hand bundles over."""
@@ -177,7 +176,7 @@ class Unloader:
             outcome = replace(self._place(flight), detail=OPEN_AFTER_RESTART)
         else:
             outcome = self._judged(ready.move, owner, OPEN_AFTER_RESTART, ready.notes)
-        return replace(self._cleared(flight, outcome), leader=ready.leader.broker)
+        return replace(unproven(outcome), leader=ready.leader.broker)
 
     def _finish_stranded(
         self, move: Unload, owner: str | None, wrong: Skip | None, ready: ReadyMove | Skip, *, waits: bool
@@ -188,12 +187,11 @@ class Unloader:
         policy = wrong is not None and wrong.reason is not Reason.DESTINATION_FORBIDDEN
         if flight is not None and wrong is not None and owner is None and policy and not gone:
             outcome = self._place_elsewhere(flight, wrong)
-            return self._cleared(flight, replace(outcome, detail=f"{OPEN_AFTER_RESTART}; {outcome.detail}"))
+            return unproven(replace(outcome, detail=f"{OPEN_AFTER_RESTART}; {outcome.detail}"))
         if owner is None and waits and not gone:
             return None
         why = wrong.detail if wrong is not None else ready.detail if isinstance(ready, Skip) else ""
-        outcome = self._judged(move, owner, f"{OPEN_AFTER_RESTART}; {why}", self._may_note(move))
-        return self._cleared(flight, outcome) if flight is not None else unproven(outcome)
+        return unproven(self._judged(move, owner, f"{OPEN_AFTER_RESTART}; {why}", self._may_note(move)))
 
     def _refused(self, move: Unload) -> Skip | None:
         if move.destination is None:
@@ -202,7 +200,6 @@ class Unloader:
         if owner != move.source:
             message = f"{owner or 'nobody'} owns it, not {move.source}; not sent"
             return Skip(move.bundle, Reason.OWNER_CHANGED, message)
-        paths.topic_in(move.bundle)  # raises for a bundle that could not be looked up once it is unloaded
         return self._missing(move, planned=True)
 
     def _missing(self, move: Unload, *, planned: bool) -> Skip | None:
@@ -255,14 +252,22 @@ class Unloader:
             return self._judged(ready.move, owner, message, flight.noted)
         return self._in_doubt(flight, message, NUDGE_WAIT_SECONDS if reason else self._closing(started))
 
+    def _topics(self, ready: ReadyMove) -> dict[str, str]:
+        """A topic of the bundle for each broker that is to place it. Raises :class:`LbdError` where one has none.
+
+        What no broker could be made to take is not unloaded.
+        """
+        if ready.transferred:
+            return {}
+        bases = [ready.leader.base] * ready.named + [self._admin.base(ready.move.destination or "")]
+        return {base: self._admin.topic_in(ready.move.bundle, base) for base in dict.fromkeys(bases)}
+
     def _request(self, flight: _Flight) -> Response:
         """The unload itself, under one deadline over all brokers that it is sent on to."""
         ready = flight.ready
-        with self._policies_watched(flight):
-            where = ready.destination, ready.leader.base
-            return self._admin.unload(
-                ready.move.bundle, *where, begin_by=flight.fence.until, before_hop=partial(self._check_again, flight)
-            )
+        where = ready.destination, ready.leader.base
+        again = partial(self._check_again, flight)
+        return self._admin.unload(ready.move.bundle, *where, begin_by=flight.fence.until, before_hop=again)
 
     def _check_again(self, flight: _Flight, base: str) -> None:
         """Check again before the request is sent on to another broker. Raises :class:`AdminError`."""
@@ -272,43 +277,6 @@ class Unloader:
             raise AdminError(f"{refusal.reason.message(refusal.detail)}, on its way to {base}", sent=False)
         flight.policies_at = self._clock.boot()
         flight.fence.pass_on()
-
-    @contextmanager
-    def _policies_watched(self, flight: _Flight) -> Iterator[None]:
-        """Read policies while the source closes topics: a destination that they forbid must not stay noted."""
-        done = threading.Event()
-        threading.Thread(target=self._watch_policies, args=(flight, done), name="lbd-policies", daemon=True).start()
-        try:
-            yield
-        finally:
-            done.set()
-            with flight.note_lock:
-                pass  # waits for a note that is being changed; joining a thread that only sleeps would delay the nudge
-
-    def _watch_policies(self, flight: _Flight, done: threading.Event) -> None:
-        move, leader = flight.move, flight.ready.leader
-        if flight.ready.notes is None or leader.broker in {None, move.source}:
-            return
-        while flight.noted != move.source and not done.wait(POLICIES_EVERY_SECONDS):
-            try:
-                forbidden = self._forbids(move, planned=flight.ready.planned) is not None
-                with flight.note_lock:
-                    if forbidden and not done.is_set():
-                        self._note(flight, move.source)
-            except LbdError:
-                continue  # policies are read again, at the latest before the bundle is placed
-
-    def _note(self, flight: _Flight, broker: str) -> bool:
-        """Have the leader note another broker; returns whether it did. Not for a leader that owns the bundle.
-
-        Raises :class:`AdminError`.
-        """
-        flight.fence.renew()
-        where = flight.move.bundle, broker, flight.ready.leader.base
-        noted = self._admin.note(*where, deadline=flight.fence.until)
-        if noted:
-            flight.noted = broker
-        return noted
 
     @property
     def _patience_seconds(self) -> float:
@@ -335,13 +303,14 @@ class Unloader:
         if refusal is not None:
             return self._place_elsewhere(flight, refusal)
         ready, move, owner, consumed = flight.ready, flight.move, None, False
-        answer: int | AdminError = OK
+        answer: Response | AdminError | None = None
         nudge = "none" if ready.transferred else self._nudge
         if nudge == "leader" and ready.named:
-            consumed = self._look_up(flight, ready.leader.base, authoritative=False) == OK
+            looked_up = self._assign(flight, ready.leader.base, authoritative=False)
+            consumed = isinstance(looked_up, Response) and looked_up.status in ASSIGNED
             owner = self._soon(move)
         if owner is None and nudge != "none":
-            answer = self._look_up(flight, self._admin.base(move.destination or ""), authoritative=True)
+            answer = self._assign(flight, self._admin.base(move.destination or ""), authoritative=True)
         if owner is None:
             owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)
         if owner is None and isinstance(answer, AdminError):
@@ -361,13 +330,14 @@ class Unloader:
     def _place_elsewhere(self, flight: _Flight, refusal: Skip) -> Outcome:
         """Policies forbid the destination by now: place the bundle on its source, or on another allowed broker.
 
-        These brokers take it without asking the leader, whose note is changed to the owner then.
+        These brokers take it without asking the leader, whose note is used up first.
         """
         move, why = flight.move, f"{refusal.reason.message(refusal.detail)}, after it was sent"
+        self._use_up_note(flight)
         owner = self._soon(move)
         for broker in self._others(move) if owner is None else ():
             if self._may_have(flight, broker):
-                self._look_up(flight, self._admin.base(broker), authoritative=True)
+                self._assign(flight, self._admin.base(broker), authoritative=True)
                 owner = self._soon(move)
             if owner is not None:
                 break
@@ -398,7 +368,7 @@ class Unloader:
         move = flight.move
         if timed_out(failure):
             self._admin.mistrust(move.destination or "")
-        self._look_up(flight, self._admin.base(move.source), authoritative=True)
+        self._assign(flight, self._admin.base(move.source), authoritative=True)
         return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
 
     def _soon(self, move: Unload) -> str | None:
@@ -408,15 +378,31 @@ class Unloader:
         except AdminError:
             return None
 
-    def _look_up(self, flight: _Flight, base: str, *, authoritative: bool) -> int | AdminError:
-        """The status of a lookup, or its error; its effect shows in the owner of the bundle."""
+    def _use_up_note(self, flight: _Flight) -> None:
+        """Have the leader forget the destination of a bundle that nobody owns: its redirect there is not followed.
+
+        A leader that is the destination would take the bundle itself, so it is not asked.
+        """
+        leader = flight.ready.leader
+        if flight.noted is None or leader.broker in {None, flight.move.destination}:
+            return
+        answer = self._assign(flight, leader.base, authoritative=False, hops=0)
+        if isinstance(answer, Response) and "authoritative=true" in (answer.location or ""):
+            flight.noted = None  # only a leader's redirect says so
+
+    def _assign(
+        self, flight: _Flight, base: str, *, authoritative: bool, hops: int = MAX_HOPS
+    ) -> Response | AdminError:
+        """The answer to a request that has the bundle assigned, or its error; the bundle's owner shows its effect."""
         try:
+            if base not in flight.topics:
+                flight.topics[base] = self._admin.topic_in(flight.move.bundle, base)
             flight.fence.renew()
-            until = flight.fence.until
-            answer = self._admin.look_up(flight.move.bundle, base, authoritative=authoritative, deadline=until)
+            return self._admin.assign(
+                flight.topics[base], base, authoritative=authoritative, hops=hops, deadline=flight.fence.until
+            )
         except AdminError as error:
             return error
-        return answer.status
 
     def _judged(self, move: Unload, owner: str | None, why: str = "", noted: str | None = None) -> Outcome:
         """The outcome of a move, with its result and detail; every outcome by an owner is made here."""
@@ -430,20 +416,6 @@ class Unloader:
         }
         result = judged(move, owner, gone=bool(gone))
         return Outcome(move, result, owner, "; ".join(filter(None, (why, words[result]))), noted=noted)
-
-    def _cleared(self, flight: _Flight, outcome: Outcome) -> Outcome:
-        """Change a note that remains to the present owner: whenever it is used, the bundle stays where it is.
-
-        Not if the leader owns the bundle: it would unload it instead of sending the request on.
-        """
-        owner, leader = outcome.owner, flight.ready.leader
-        if outcome.noted in {None, owner} or owner is None or leader.broker in {None, owner}:
-            return unproven(outcome)
-        try:
-            noted = self._note(flight, owner)
-        except LbdError:
-            return unproven(outcome)
-        return replace(outcome, noted=owner) if noted else unproven(outcome)
 
 
 def unproven(outcome: Outcome) -> Outcome:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbd.doctor import brokers, own_state, traffic
+from lbd.doctor.requests import check_requests
 from lbd.doctor.survey import survey
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _checks(survey: Survey) -> Iterator[Finding]:
     if survey.answered:
         yield from brokers.check_versions(survey)
         yield from brokers.check_configuration(survey)
+        yield from check_requests(survey)
         yield from brokers.check_overrides(survey)
         yield from brokers.check_policies(survey)
         yield from brokers.check_properties(survey)

@@ -14,10 +14,10 @@ import msgspec
 
 from lbd.bundles import segment_name
 from lbd.errors import AdminError, ObserveError
-from lbd.model import ProcessCpu
+from lbd.model import ProcessCpu, bundle_range
 from lbd.pulsar import paths
 from lbd.pulsar.broker_configuration import is_extensible, is_on
-from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
+from lbd.pulsar.http import MAX_HOPS, Http, Response, base_url, url_address, url_host
 from lbd.pulsar.oauth2 import bearer_token
 from lbd.text import first_names
 
@@ -369,6 +369,9 @@ def _advice(answer: Response, settings: PulsarSettings) -> str:
 
 OWNERSHIP_STATUSES = {200, 307, 404, 412}
 """What tells who owns a bundle: this broker, another one, nobody as there is no such bundle, nobody."""
+
+ASSIGNED = {200, 404}
+"""What :meth:`Admin.assign` is answered by the owner of the bundle: the schema, or that there is none."""
 
 UNREACHABLE_OWNER = b" URL configured for broker "
 """In a 412 of 5.0 and newer: somebody owns the bundle, but has no address for the scheme or listener of the request
@@ -743,19 +746,33 @@ class Admin(AdminClient):
         url = at + paths.split(bundle)
         return self.http.send("PUT", url, params=params, content=content, before_hop=before_hop, begin_by=begin_by)
 
-    def note(self, bundle: str, broker: str, at: str, *, deadline: float | None = None) -> bool:
-        """Have the leader at ``at`` note ``broker`` for a bundle that it does not own itself; nothing is unloaded.
+    def topic_in(self, bundle: str, at: str) -> str:
+        """The full name of a made-up topic that the broker at ``at`` puts into the bundle; nothing is assigned by it.
 
-        It notes the destination before it sends the request on to the owner, and here nobody follows it there. Never to
-        be asked of a leader that owns the bundle: it would unload.
+        The broker is asked, as the rule is a setting of its own. Raises :class:`AdminError` where none of the names
+        falls into the bundle.
         """
-        params = {"destinationBroker": broker}
-        return self.http.send("PUT", at + paths.unload(bundle), params=params, hops=0, deadline=deadline).status == 307
+        for topic in paths.made_up_topics(bundle):
+            answer = self._expected(self.http.send("GET", at + paths.bundle_of(topic), hops=0), None)
+            if answer.body.decode(errors="replace").strip().strip('"') == bundle_range(bundle):
+                return topic
+        raise AdminError(
+            f"{at} puts none of {paths.NAMES_TRIED} topics into {bundle} (topicBundleAssignmentStrategy of this "
+            "broker), so lbd could not have a broker take it"
+        )
 
-    def look_up(self, bundle: str, at: str, *, authoritative: bool, deadline: float | None = None) -> Response:
-        """Look up a made-up topic of the bundle: the leader assigns it, or, authoritative, who is asked takes it."""
+    def assign(
+        self, topic: str, at: str, *, authoritative: bool, hops: int = MAX_HOPS, deadline: float | None = None
+    ) -> Response:
+        """Have the topic's bundle assigned if nobody owns it: by the leader, or, authoritative, to the broker asked.
+
+        The request is for the schema of a persistent topic, which brokers look for only once they own its bundle: 404
+        (:data:`ASSIGNED`) says that it is done. It needs no topic to exist and loads none, whatever the brokers'
+        settings are. Without ``hops`` the leader uses up its note of a destination and nobody takes the bundle, unless
+        the leader itself does.
+        """
         params = {"authoritative": "true"} if authoritative else {}
-        return self.http.send("GET", at + paths.lookup(bundle), params=params, deadline=deadline)
+        return self.http.send("GET", at + paths.schema(topic), params=params, hops=hops, deadline=deadline)
 
 
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"

@@ -45,7 +45,8 @@ from lbd.deadline import DeadlineReader, connection
 from lbd.errors import AdminError, LbdError, UsageError, unread
 from lbd.pulsar import paths
 from lbd.pulsar.broker_health import BrokerHealth
-from lbd.pulsar.paths import endpoint, host_port
+from lbd.pulsar.paths import host_port
+from lbd.pulsar.request_table import endpoint
 from lbd.redaction import HIDDEN, remember
 
 if TYPE_CHECKING:

@@ -7,12 +7,16 @@ import zlib
 from functools import cache, reduce
 from ipaddress import ip_address
 from operator import xor
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from lbd.bundles import not_a_bundle, scalable_namespace
 from lbd.errors import UsageError
 from lbd.model import bundle_namespace, bundle_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 DIGITS = 12
@@ -171,30 +175,56 @@ def topic_hash_positions(bundle: str) -> str:
     return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/topicHashPositions"
 
 
-def lookup(bundle: str) -> str:
-    """Lookup of a made-up non-persistent topic that falls into the bundle: it leaves no topic behind."""
-    return f"/lookup/v2/topic/non-persistent/{quote(bundle_namespace(bundle))}/{topic_in(bundle)}"
+def bundle_of(topic: str) -> str:
+    """Which bundle a topic falls into by the broker's own rule, whether or not there is such a topic."""
+    return f"/lookup/v2/topic/{quote(topic.replace('://', '/'))}/bundle"
 
 
-def topic_in(bundle: str) -> str:
-    """A topic name that Pulsar hashes to the bundle's lower end, which is in it. The hash is CRC32 of the full name.
+def schema(topic: str) -> str:
+    """The schema of a persistent topic. The broker takes the topic's bundle before it looks for the schema, and never
+    looks for the topic.
+    """
+    return f"/admin/v2/schemas/{quote(topic.removeprefix('persistent://'))}/schema"
+
+
+NAMES_TRIED = 256
+"""Made-up topics for one bundle: enough to hit one of 50 bundles in 99 of 100 cases, whatever the brokers' rule is."""
+
+
+def made_up_topics(bundle: str) -> Iterator[str]:
+    """Full names of persistent topics that do not exist; by Pulsar's own rule the first falls into the bundle.
+
+    Never non-persistent ones: a broker that computes the bundle of such a name marks it as one with non-persistent
+    topics, and as leader places it only on brokers with ``enableNonPersistentTopics`` from then on
+    (``ConsistentHashingTopicBundleAssigner``, ``LoadManagerShared.applyNamespacePolicies``).
+    """
+    numbers = dict.fromkeys((_number_in(bundle), *range(NAMES_TRIED)))
+    return (_made_up(bundle, number) for number in list(numbers)[:NAMES_TRIED])
+
+
+def _number_in(bundle: str) -> int:
+    """The number of a name that Pulsar hashes to the bundle's lower end, which is in it: CRC32 of the full name.
 
     CRC32 is linear over GF(2): which bits of the octal digits are set decides, each for itself, which bits of the hash
     change. Hence the digits are computed, in the same time for a bundle of any width.
     """
-    change = bounds(bundle)[0] ^ zlib.crc32(f"non-persistent://{bundle_namespace(bundle)}/{_made_up(0)}".encode())
-    return _made_up(reduce(xor, (toggle for bit, toggle in enumerate(_toggles()) if change >> bit & 1), 0))
+    change = bounds(bundle)[0] ^ zlib.crc32(_made_up(bundle, 0).encode())
+    return reduce(xor, (toggle for bit, toggle in enumerate(_toggles()) if change >> bit & 1), 0)
 
 
-def _made_up(number: int) -> str:
+def _made_up(bundle: str, number: int) -> str:
+    return f"persistent://{bundle_namespace(bundle)}/{_local_name(number)}"
+
+
+def _local_name(number: int) -> str:
     return f"lbd-nudge-{number:0{DIGITS}o}"
 
 
 @cache
 def _toggles() -> list[int]:
     """For each of the 32 bits of the hash, the number whose bits in the name change this bit alone (Gauss-Jordan)."""
-    zero = zlib.crc32(_made_up(0).encode())
-    rows = [(zlib.crc32(_made_up(1 << bit).encode()) ^ zero, 1 << bit) for bit in range(3 * DIGITS)]
+    zero = zlib.crc32(_local_name(0).encode())
+    rows = [(zlib.crc32(_local_name(1 << bit).encode()) ^ zero, 1 << bit) for bit in range(3 * DIGITS)]
     for bit in range(32):
         pivot = next(at for at in range(bit, len(rows)) if rows[at][0] >> bit & 1)
         changed, number = rows[pivot]
@@ -277,66 +307,3 @@ def newest_known(version: str) -> str | None:
         return f"{major}.{minor}.{NEWEST_KNOWN[newest]}"
     known = NEWEST_KNOWN.get((line[0], line[1]), patch)
     return f"{line[0]}.{line[1]}.{known}" if patch > known else None
-
-
-# --- the label of an admin request in metrics: its path without names
-# There are as many labels as the table has lines, however many bundles a cluster has.
-
-OTHER = "other"
-ADMIN = "/admin/v2"
-
-TEMPLATES = (
-    "brokers/ready",
-    "brokers/health",
-    "brokers/version",
-    "brokers/leaderBroker",
-    "brokers/configuration/runtime",
-    "brokers/configuration/values",
-    "brokers/configuration/{setting}",
-    "brokers/configuration/{setting}/{value}",
-    "brokers/{cluster}",
-    "brokers/{cluster}/{broker}/ownedNamespaces",
-    "broker-stats/load-report",
-    "broker-stats/topics",
-    "broker-stats/mbeans",
-    "clusters",
-    "clusters/{cluster}/failureDomains",
-    "clusters/{cluster}/namespaceIsolationPolicies",
-    "namespaces/{cluster}/antiAffinity/{group}",
-    "namespaces/{tenant}/{namespace}",
-    "namespaces/{tenant}/{namespace}/antiAffinity",
-    "namespaces/{tenant}/{namespace}/bundles",
-    "namespaces/{tenant}/{namespace}/properties",
-    "namespaces/{tenant}/{namespace}/topics",
-    "namespaces/{tenant}/{cluster}/{namespace}/antiAffinity",
-    "namespaces/{tenant}/{namespace}/{bundle}/split",
-    "namespaces/{tenant}/{namespace}/{bundle}/topicHashPositions",
-    "namespaces/{tenant}/{namespace}/{bundle}/unload",
-    "persistent/{tenant}/{namespace}/{topic}",
-    "persistent/{tenant}/{namespace}/{topic}/messageTTL",
-    "persistent/{tenant}/{namespace}/{topic}/permissions",
-    "persistent/{tenant}/{namespace}/{topic}/stats",
-    "persistent/{tenant}/{namespace}/{topic}/subscription/{name}",
-    "persistent/{tenant}/{namespace}/{topic}/subscription/{name}/expireMessages/{seconds}",
-    "scalable/{tenant}/{namespace}",
-    "scalable/{tenant}/{namespace}/{topic}",
-)
-"""The first that fits is meant: a word stands before a name."""
-
-_BY_LENGTH: dict[int, list[tuple[str, list[str]]]] = {}
-for _template in TEMPLATES:
-    _BY_LENGTH.setdefault(_template.count("/"), []).append((f"{ADMIN}/{_template}", _template.split("/")))
-
-
-def endpoint(path: str) -> str:
-    """The template of a path, without its query; ``other`` for one that lbd does not know."""
-    path = path.partition("?")[0]
-    if path.startswith("/lookup/v2/topic/"):
-        return "/lookup/v2/topic"
-    if not path.startswith(f"{ADMIN}/"):
-        return OTHER
-    parts = path[len(ADMIN) + 1 :].split("/")
-    for name, wanted in _BY_LENGTH.get(len(parts) - 1, ()):
-        if all(word.startswith("{") or word == part for word, part in zip(wanted, parts, strict=True)):
-            return name
-    return OTHER

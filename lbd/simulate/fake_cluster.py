@@ -360,6 +360,7 @@ class Book:
         self.leader: str | None = None
         self.affinity: dict[str, str] = {}
         self.closing: set[str] = set()
+        self.barred: dict[tuple[str, str], frozenset[str]] = {}
         self.history = [OwnershipChange(self.seconds, bundle, self.owner(bundle)) for bundle in self.bundles]
         self.on_free: Callable[[str, bool], None] = lambda *_: None
         self._events: list[tuple[float, int, Callable[[], object]]] = []
@@ -459,7 +460,10 @@ class Book:
         self.at(self.seconds + day_seconds, partial(self.begin_day, day_seconds, peak, number + 1))
 
     def place(self, bundle: str) -> str:
-        """Where the leader wants a bundle that nobody owns: by its note, which is used up, or else at random."""
+        """Where the leader wants a bundle that nobody owns: by its note, which is used up, or else at random.
+
+        Empty where no broker may have it.
+        """
         noted = self._noted(self._key(bundle))
         if noted is None:
             return self._at_random(bundle)
@@ -473,10 +477,15 @@ class Book:
         return noted
 
     def _at_random(self, bundle: str, but: str = "") -> str:
-        """Among the brokers that isolation policies allow, if there are any."""
+        """Among the brokers that isolation policies allow, if there are any.
+
+        Without policies, not among those that a leader takes for unable: ``barred``, by leader and bundle
+        (``LoadManagerShared.applyNamespacePolicies``).
+        """
         listed = self.listed
         allowed = parse_isolation(self.policies.isolation).brokers(bundle_namespace(bundle), listed)
-        among = [broker for broker in listed if broker != but and (broker in allowed or not allowed)]
+        barred = self.barred.get((self.leader or "", bundle), frozenset()) if not self.policies.isolation else ()
+        among = [broker for broker in listed if broker not in {but, *barred} and (broker in allowed or not allowed)]
         return among[int(self.random.integers(len(among)))] if among else but
 
     def note(self, bundle: str, destination: str) -> None:

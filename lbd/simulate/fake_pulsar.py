@@ -239,6 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
 # Codes and redirects as on 4.0.8 under the modular load manager.
 
 NO_NAMESPACE = refused(404, "Namespace does not exist")
+NON_PERSISTENT = "enableNonPersistentTopics"
 
 
 class Closing(Exception):  # noqa: N818 - no error, an unload under way
@@ -255,6 +256,7 @@ class BrokerState(Protocol):
     leader: str | None
     affinity: dict[str, str]
     closing: set[str]
+    barred: dict[tuple[str, str], frozenset[str]]
     faults: Faults
     policies: FakePolicies
 
@@ -385,20 +387,59 @@ class FakeBundles:
 
     def look_up(self, request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Reply:
         """A bundle without an owner is placed by the leader, or taken by the broker of an authoritative request."""
-        bundle = self.bundle_of(f"{tenant}/{namespace}", f"{domain}://{tenant}/{namespace}/{topic}")
+        name = f"{domain}://{tenant}/{namespace}/{topic}"
+        bundle = self._bundle_of(request.broker, name)
+        if bundle is None:
+            return _not_found()
+        if domain == "persistent" and not self._may_be_created(request.broker, bundle, name):
+            return refused(404, f"Topic not found {name}")
+        if bundle in self._book.closing:
+            return crash(f"Namespace bundle {bundle} is being unloaded")
+        return self._placed(request, bundle, page(503)) or ok(_lookup_json(self._book.owner(bundle) or request.broker))
+
+    def bundle(self, request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Reply:
+        """Which bundle a topic falls into, whether or not there is such a topic."""
+        bundle = self._bundle_of(request.broker, f"{domain}://{tenant}/{namespace}/{topic}")
+        return _not_found() if bundle is None else text(bundle_range(bundle))
+
+    def schema(self, request: Request, tenant: str, namespace: str, topic: str) -> Reply:
+        """No topic here has one. The bundle is placed first, as by a lookup, and only its owner says so."""
+        name = f"persistent://{tenant}/{namespace}/{topic}"
+        bundle = self._bundle_of(request.broker, name)
         if bundle is None:
             return _not_found()
         if bundle in self._book.closing:
             return crash(f"Namespace bundle {bundle} is being unloaded")
+        placed = self._placed(request, bundle, refused(412, f"Failed to find ownership for topic:{name}"))
+        owner = self._book.owner(bundle)
+        if placed is not None or owner in {None, request.broker}:
+            return placed or refused(404, "Schema not found")
+        return self.to_owner(owner or "", request)
+
+    def _bundle_of(self, broker: str, topic: str) -> str | None:
+        """The bundle of a topic; a broker keeps in mind that there are non-persistent ones in it."""
+        bundle = self.bundle_of(bundle_namespace(topic.partition("://")[2]), topic)
+        if bundle is not None and topic.startswith("non-persistent:"):
+            book = self._book
+            off = {one for one in book.listed if self._configuration.running(one).get(NON_PERSISTENT) == "false"}
+            book.barred[broker, bundle] = frozenset(off)
+        return bundle
+
+    def _may_be_created(self, broker: str, bundle: str, topic: str) -> bool:
+        created = self._configuration.running(broker).get("allowAutoTopicCreation") != "false"
+        return created or any(known.name == topic for known in self._book.topics(bundle))
+
+    def _placed(self, request: Request, bundle: str, nowhere: Reply) -> Reply | None:
+        """None if somebody owns the bundle from now on; ``nowhere`` if no broker may have it."""
         if self._book.owner(bundle) is None:
-            chosen = self.chosen(request, bundle)
+            chosen = self.chosen(request, bundle, nowhere)
             if isinstance(chosen, Reply):
                 return chosen
             self._book.acquire(bundle, chosen)
-        return ok(_lookup_json(self._book.owner(bundle) or request.broker))
+        return None
 
-    def chosen(self, request: Request, bundle: str) -> str | Reply:
-        """The broker of the request if it may take the bundle; else a redirect."""
+    def chosen(self, request: Request, bundle: str, nowhere: Reply) -> str | Reply:
+        """The broker of the request if it may take the bundle; else a redirect, or ``nowhere``."""
         if self._configuration.extensible(request.broker):
             return self._book.place(bundle)
         if request.query.get("authoritative") == "true":
@@ -409,6 +450,8 @@ class FakeBundles:
         if request.broker != leader:
             return _elsewhere(leader, request, authoritative="false")
         chosen = self._book.place(bundle)
+        if not chosen:
+            return nowhere
         return chosen if chosen == leader else _elsewhere(chosen, request, authoritative="true")
 
     def unknown(self, bundle: str) -> Reply | None:
@@ -516,7 +559,7 @@ class FakeSplits:
     def _elsewhere(self, request: Request, bundle: str) -> Reply | None:
         """Redirects keep the whole query; a bundle without an owner is placed first, as by a lookup."""
         owner = self._book.owner(bundle)
-        owner_or_reply = self._bundles.chosen(request, bundle) if owner is None else owner
+        owner_or_reply = self._bundles.chosen(request, bundle, page(503)) if owner is None else owner
         if isinstance(owner_or_reply, Reply):
             return _keeping(request, owner_or_reply)
         if owner_or_reply != request.broker:
@@ -632,7 +675,9 @@ class FakeAdminApi:
         yield "GET", f"{bundle}/topicHashPositions", bundles.positions
         yield "PUT", f"{bundle}/split", self._splits.split
         yield "PUT", f"{bundle}/unload", bundles.unload
+        yield "GET", "/lookup/v2/topic/{}/{}/{}/{}/bundle", bundles.bundle
         yield "GET", "/lookup/v2/topic/{}/{}/{}/{}", bundles.look_up
+        yield "GET", "/admin/v2/schemas/{}/{}/{}/schema", bundles.schema
         yield "PUT", topic, lambda *_: Reply(204)
         yield "GET", f"{topic}/stats", self._topic
         yield "PUT", f"{topic}/subscription/{{}}", lambda *_: Reply(204)

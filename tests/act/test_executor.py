@@ -510,7 +510,7 @@ class TestAfterAKill:
         assert [one for one in pulsar.asked("/unload") if one.broker == pulsar.ids[0]] == []
 
     def test_a_destination_that_policies_have_come_to_forbid(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """The source still owns it: it stays there, and what the leader had noted is made to name it."""
+        """The source still owns it: it stays there, and what the leader may have noted is told."""
         asked: list[bool] = []
 
         def forbids(move: Unload, *, planned: bool) -> Skip:
@@ -521,12 +521,12 @@ class TestAfterAKill:
         mover = Unloader(unloader(pulsar)._admin, ActClock(time.monotonic, time.sleep), forbids=forbids)
         outcome = mover.finish(plan(pulsar, 0)[0], 100)
         assert outcome is not None
-        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], pulsar.ids[0])
-        assert pulsar.affinity[BUNDLES[0]] == pulsar.ids[0]
+        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
+        assert pulsar.affinity[BUNDLES[0]] == pulsar.ids[2]
         assert asked == [False]
 
     def test_what_nobody_owns_goes_back_where_policies_forbid_its_destination(self, pulsar: FakePulsar) -> None:
-        """To its source, and what the leader had noted is made to name it."""
+        """To its source, and what the leader had noted is used up."""
 
         def forbids(move: Unload, *, planned: bool) -> Skip | None:
             del planned
@@ -538,8 +538,8 @@ class TestAfterAKill:
         mover = Unloader(unloader(pulsar)._admin, ActClock(time.monotonic, time.sleep), forbids=forbids)
         outcome = mover.finish(plan(pulsar, 0)[0], 1)
         assert outcome is not None
-        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], pulsar.ids[0])
-        assert pulsar.affinity[BUNDLES[0]] == pulsar.ids[0]
+        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], None)
+        assert pulsar.affinity == {}
 
     def test_a_source_that_may_still_be_at_it_is_waited_for(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It closes topics for up to a minute: the intent stays open beside the turns, until it is known."""
@@ -572,7 +572,7 @@ class TestAfterAKill:
         pulsar.fault("/brokers/ready", page(503), broker=pulsar.ids[2])
         executor = self.recovered(pulsar, tmp_path, seconds_ago=100)
         assert values(executor.collect()) == ["unowned"]
-        assert pulsar.asked("/lookup/") == []
+        assert pulsar.asked("/schemas/") == []
 
     def test_other_settings_reach_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The unloader is asked for each time: a token that was mended is used."""
@@ -687,7 +687,7 @@ class TestLateActs:
 
     def test_unowned_until_a_client_comes(self, pulsar: FakePulsar) -> None:
         """Each change is told."""
-        pulsar.fault("/lookup/", Reply(503))
+        pulsar.fault("/schemas/", Reply(503))
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
         executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))

@@ -54,7 +54,7 @@ def test_it_is_placed_and_proven(pulsar: FakePulsar):
     assert isinstance(found, Outcome)
     assert (found.result, found.owner, found.unload.reason) == (Result.LANDED, pulsar.ids[2], "by hand")
     assert pulsar.owners[BUNDLE] == pulsar.ids[2]
-    assert [one.broker for one in pulsar.asked("/lookup/")] == [pulsar.ids[2]]
+    assert [one.broker for one in pulsar.asked("/schemas/")] == [pulsar.ids[2]]
     assert pulsar.asked("/unload") == []
 
 
@@ -62,7 +62,7 @@ def test_what_somebody_owns_by_now_is_left_alone(pulsar: FakePulsar):
     """A client was faster than the answer: no lookup is sent."""
     pulsar.owners[BUNDLE] = pulsar.ids[1]
     found = place(pulsar)
-    assert (found, pulsar.asked("/lookup/")) == (
+    assert (found, pulsar.asked("/schemas/")) == (
         AlreadyOwned(BUNDLE, Reason.OWNER_CHANGED, f"{pulsar.ids[1]} owns it by now; left alone", pulsar.ids[1]),
         [],
     )
@@ -83,30 +83,30 @@ def test_what_may_not_be_is_not_asked_for(pulsar: FakePulsar, fault: str):
     found = place(pulsar, third, forbids)
     assert isinstance(found, Skip)
     assert pulsar.owners[BUNDLE] is None
-    assert pulsar.asked("/lookup/") == []
+    assert pulsar.asked("/schemas/") == []
 
 
 def test_a_lookup_that_fails_is_judged_by_who_owns_the_bundle(pulsar: FakePulsar):
     """Answered with an error after it was done: it is placed all the same."""
-    pulsar.fault("/lookup/", refused(500, "later"), then=lambda: pulsar.owners.update({BUNDLE: pulsar.ids[2]}))
+    pulsar.fault("/schemas/", refused(500, "later"), then=lambda: pulsar.owners.update({BUNDLE: pulsar.ids[2]}))
     found = place(pulsar)
     assert isinstance(found, Outcome)
     assert found.result is Result.LANDED
 
 
 def test_nobody_takes_it(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch):
-    """The lookup was refused: unowned, with what the broker answered."""
+    """The request was refused: unowned, with what the broker answered."""
     monkeypatch.setattr("lbd.act.place.PROOF_SECONDS", 0.2)
-    pulsar.fault("/lookup/", refused(503, "no"))
+    pulsar.fault("/schemas/", refused(503, "no"))
     found = place(pulsar)
     assert isinstance(found, Outcome)
     assert (found.result, found.owner) == (Result.UNOWNED, None)
-    assert found.detail.startswith("the lookup was answered HTTP 503; nobody owns it")
+    assert found.detail.startswith("the request to take it was answered HTTP 503; nobody owns it")
 
 
 def test_a_client_that_is_faster_has_it(pulsar: FakePulsar):
     """Elsewhere, and told so."""
-    pulsar.fault("/lookup/", refused(500, "later"), then=lambda: pulsar.owners.update({BUNDLE: pulsar.ids[1]}))
+    pulsar.fault("/schemas/", refused(500, "later"), then=lambda: pulsar.owners.update({BUNDLE: pulsar.ids[1]}))
     found = place(pulsar)
     assert isinstance(found, Outcome)
     assert (found.result, found.owner) == (Result.ELSEWHERE, pulsar.ids[1])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,7 @@ from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS, PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply, Request, ok, page, refused
+from lbd.simulate.faults import Reply, page, refused, text
 from tests import fake_pulsar
 
 if TYPE_CHECKING:
@@ -104,13 +102,13 @@ class TestLanding:
 
     def test_a_leaders_lookup_that_fails_is_made_up_for(self, pulsar: FakePulsar) -> None:
         """The destination is then asked itself, and takes the bundle."""
-        pulsar.fault("/lookup/", Reply(503), broker=pulsar.ids[1])
+        pulsar.fault("/schemas/", Reply(503), broker=pulsar.ids[1])
         outcome = unloaded(unloader(pulsar), move(pulsar))
         assert told(outcome) == (Result.LANDED, pulsar.ids[2], pulsar.ids[2])
 
     def test_both_lookups_fail(self, pulsar: FakePulsar) -> None:
         """Nobody owns it at the end, which is said."""
-        pulsar.fault("/lookup/", Reply(503))
+        pulsar.fault("/schemas/", Reply(503))
         outcome = unloaded(unloader(pulsar), move(pulsar))
         assert told(outcome) == (Result.UNOWNED, None, pulsar.ids[2])
         assert "nobody owns it" in outcome.detail
@@ -280,11 +278,12 @@ class TestRefusedByTheBroker:
         ids=["409", "412", "500", "503", "503 in HTML", "401", "200"],
     )
     def test_failed(self, reply: Reply, words: str, pulsar: FakePulsar) -> None:
-        """Its source still owns it; status and reason are told; what the leader noted is made to name the source."""
+        """Its source still owns it; status, reason and what the leader has noted are told; nothing else is sent."""
         pulsar.fault("/unload", reply, broker=pulsar.ids[0])
         outcome = unloaded(unloader(pulsar), move(pulsar))
-        assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[0])
-        assert pulsar.affinity == {MOVED: pulsar.ids[0]}
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
+        assert pulsar.affinity == {MOVED: pulsar.ids[2]}
+        assert [one.broker for one in pulsar.asked("/unload", "PUT")] == [pulsar.ids[1], pulsar.ids[0]]
         assert outcome.detail.startswith(words)
         assert pulsar.owners[MOVED] == pulsar.ids[0]
 
@@ -294,7 +293,7 @@ class TestRefusedByTheBroker:
         outcome = unloaded(unloader(pulsar), move(pulsar))
         assert told(outcome) == (Result.GONE, None, pulsar.ids[2])
         assert outcome.detail.endswith("the bundle is no more: it was split")
-        assert pulsar.asked("/lookup/") == []
+        assert pulsar.asked("/schemas/") == []
 
     @pytest.mark.parametrize("reply", [Reply(204), refused(500, "boom"), refused(404, "Namespace not found")])
     @pytest.mark.parametrize(
@@ -313,7 +312,7 @@ class TestRefusedByTheBroker:
 
     def test_where_no_broker_tells_the_bundles_it_is_unowned(self, pulsar: FakePulsar) -> None:
         """Nobody owns it is known, that it is gone is not."""
-        pulsar.fault("/lookup/", Reply(503))
+        pulsar.fault("/schemas/", Reply(503))
         pulsar.fault("/bundles", Reply(503))
         assert unloaded(unloader(pulsar), move(pulsar)).result is Result.UNOWNED
 
@@ -410,59 +409,69 @@ class TestSilence:
 
 
 class TestNotes:
-    """What a leader may still have noted is made to name the present owner: used or not, the bundle stays."""
+    """What a leader may still have noted is told. Only another unload could change it, so lbd sends none for that."""
 
-    @pytest.mark.parametrize(("thief", "noted"), [(0, 0), (2, 2)], ids=["came back", "a third broker"])
-    def test_a_note_left_over_is_overwritten(self, thief: int, noted: int, pulsar: FakePulsar) -> None:
-        """Nothing is unloaded by it: the request is not followed to the owner."""
+    @pytest.mark.parametrize("thief", [0, 1, 2])
+    def test_one_unload_is_sent_whatever_is_left_noted(self, thief: int, pulsar: FakePulsar) -> None:
+        """Of the leader, of the source, or of a third broker that owns the bundle in the end."""
         pulsar.leader = pulsar.ids[1]
         pulsar.steals[MOVED] = [pulsar.ids[thief]]
-        outcome = unloaded(unloader(pulsar), move(pulsar, destination=1))
-        assert (outcome.owner, outcome.noted, outcome.leader) == (pulsar.ids[thief], pulsar.ids[noted], pulsar.ids[1])
-        assert pulsar.affinity == {MOVED: pulsar.ids[noted]}
-        assert pulsar.owners[MOVED] == pulsar.ids[thief]
+        outcome = unloaded(unloader(pulsar), move(pulsar, destination=1 if thief != 1 else 2))
+        assert outcome.owner == pulsar.owners[MOVED] == pulsar.ids[thief]
+        assert (outcome.noted, outcome.older_note) == (pulsar.ids[1 if thief != 1 else 2], True)
+        assert [one.broker for one in pulsar.asked("/unload", "PUT")] == [pulsar.ids[1], pulsar.ids[0]]
 
-    def test_a_leader_that_owns_the_bundle_is_not_asked(self, pulsar: FakePulsar) -> None:
-        """It would unload it; the note stays and is told."""
-        pulsar.steals[MOVED] = [pulsar.ids[1]]
-        outcome = unloaded(unloader(pulsar), move(pulsar))
-        assert told(outcome) == (Result.ELSEWHERE, pulsar.ids[1], pulsar.ids[2])
-        assert pulsar.owners[MOVED] == pulsar.ids[1]
-        assert len(pulsar.asked("/unload")) == 2
-
-    def test_a_leader_that_refuses_leaves_it_as_it_was(self, pulsar: FakePulsar) -> None:
-        """The outcome stands; what may be noted is told."""
-        pulsar.steals[MOVED] = [pulsar.ids[0]]
-        pulsar.fault("/unload", refused(500, "no"), broker=pulsar.ids[0], after_acting=True, times=1)
-        mover, wanted = unloader(pulsar), move(pulsar)
-        ready = mover.check(wanted)
-        assert not isinstance(ready, Skip)
-        pulsar.fault(
-            "/topicHashPositions",
-            ok({}),
-            broker=pulsar.ids[0],
-            times=1,
-            then=lambda: pulsar.fault("/unload", refused(409, "no"), broker=pulsar.ids[1]),
-        )
-        outcome = mover.send(ready)
-        assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
-        assert outcome.older_note
-
-    def test_a_page_instead_of_both_answers_leaves_what_was_noted_before(self, pulsar: FakePulsar) -> None:
-        """Neither the unload nor the clearing reached the leader: it has the older destination, and lbd says it may."""
+    def test_a_page_instead_of_an_answer_leaves_what_was_noted_before(self, pulsar: FakePulsar) -> None:
+        """The unload did not reach the leader: it has the older destination, and lbd says it may."""
         pulsar.affinity[MOVED] = pulsar.ids[1]
         pulsar.fault("/unload", fake_pulsar.HTML_PAGE)
         outcome = unloaded(unloader(pulsar), move(pulsar))
         assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
         assert (outcome.older_note, pulsar.affinity) == (True, {MOVED: pulsar.ids[1]})
 
-    def test_what_is_overwritten_or_used_leaves_nothing_older(self, pulsar: FakePulsar) -> None:
-        """The leader answered that it notes the present owner, or its lookup used the note up."""
+    def test_what_a_lookup_used_up_leaves_nothing_older(self, pulsar: FakePulsar) -> None:
+        """The leader has replaced the older destination, and used up the new one."""
         pulsar.affinity[MOVED] = pulsar.ids[1]
-        assert not unloaded(unloader(pulsar), move(pulsar)).older_note
-        pulsar.owners[MOVED] = pulsar.ids[0]
-        pulsar.fault("/unload", refused(409, "no"), broker=pulsar.ids[0])
-        assert not unloaded(unloader(pulsar), move(pulsar)).older_note
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert (outcome.noted, outcome.older_note, pulsar.affinity) == (None, False, {})
+
+
+NON_PERSISTENT, ASSIGNER = "enableNonPersistentTopics", "topicBundleAssignmentStrategy"
+
+
+class TestUnusualBrokers:
+    """A request that has a bundle assigned does nothing else, whatever settings the brokers have."""
+
+    @pytest.mark.parametrize("nudge", ["leader", "destination"])
+    @pytest.mark.parametrize("setting", [NON_PERSISTENT, "allowAutoTopicCreation", "enablePersistentTopics"])
+    def test_a_bundle_that_was_moved_can_be_placed_again(self, setting: str, nudge: Nudge, pulsar: FakePulsar) -> None:
+        """By its next client, after each release: the leader has learnt nothing of it that is not so."""
+        for broker in pulsar.brokers:
+            broker.runtime[setting] = "false"
+        outcome = unloaded(unloader(pulsar, nudge), move(pulsar))
+        assert (outcome.result, pulsar.barred) == (Result.LANDED, {})
+        assert [one for one in pulsar.requests if "non-persistent" in one.path] == []
+        pulsar.affinity.clear()
+        assert pulsar.place(MOVED) in pulsar.ids
+
+    def test_brokers_with_a_rule_of_their_own_are_asked_for_it(self, pulsar: FakePulsar) -> None:
+        """The first name that both leader and destination put into the bundle, by whatever rule, serves."""
+        for number in (0, 1):
+            pulsar.fault("/lookup/", text("0x80000000_0xffffffff"), broker=pulsar.ids[1], times=number)
+        assert unloaded(unloader(pulsar), move(pulsar)).result is Result.LANDED
+
+    @pytest.mark.parametrize("broker", [1, 2], ids=["leader", "destination"])
+    def test_a_bundle_without_a_topic_by_the_rule_of_a_broker_is_not_unloaded(
+        self, broker: int, pulsar: FakePulsar
+    ) -> None:
+        """No broker could be made to take it; broker and setting are named."""
+        pulsar.fault("/lookup/", text("0x80000000_0xffffffff"), broker=pulsar.ids[broker])
+        skip = unloader(pulsar).check(move(pulsar))
+        assert isinstance(skip, Skip)
+        assert skip.reason is Reason.NOT_CHECKED
+        assert pulsar.urls[broker] in skip.detail
+        assert ASSIGNER in skip.detail
+        assert (pulsar.asked("/unload"), pulsar.asked("/schemas/")) == ([], [])
 
 
 class TestADestinationThatHangs:
@@ -472,7 +481,7 @@ class TestADestinationThatHangs:
         mover, wanted = unloader(pulsar, "destination"), move(pulsar)
         ready = mover.check(wanted)
         assert not isinstance(ready, Skip)
-        pulsar.fault("/lookup", Reply(hangs_up=True, delay_seconds=4), broker=destination)
+        pulsar.fault("/schemas", Reply(hangs_up=True, delay_seconds=4), broker=destination)
         outcome = mover.send(ready)
         assert (outcome.result, outcome.owner) == (Result.FAILED, source)
         assert pulsar.owners[MOVED] == source
@@ -676,7 +685,7 @@ class TestOnItsWay:
 
     @pytest.mark.parametrize("leads", [True, False])
     def test_what_ends_a_slow_move_needs_a_proof_that_it_still_leads(self, leads: bool, pulsar: FakePulsar) -> None:
-        """A source that closed topics for a minute: lookups and notes are sent only by one that proves it anew."""
+        """A source that closed topics for a minute: the bundle is placed only by one that proves it anew."""
         later, asked = [0.0], []
 
         def proven(again: bool) -> None:
@@ -691,7 +700,7 @@ class TestOnItsWay:
         outcome = mover.send(ready)
         assert True in asked
         assert outcome.result is (Result.LANDED if leads else Result.UNOWNED)
-        assert bool(pulsar.asked("/lookup/")) is leads
+        assert bool(pulsar.asked("/schemas/")) is leads
 
 
 class TestAPolicyThatComesLate:
@@ -736,36 +745,27 @@ class TestAPolicyThatComesLate:
         outcome = mover.send(replace(ready, may_stay=lambda _: may_stay))
         assert (outcome.result, outcome.owner) == (result, None if owner is None else pulsar.ids[owner])
         assert "reserved for others" in outcome.detail
-        if owner == 0:
-            assert (outcome.noted, pulsar.affinity) == (pulsar.ids[0], {MOVED: pulsar.ids[0]})
+        assert (outcome.noted, pulsar.affinity) == (None, {})
+        assert len(pulsar.asked("/unload", "PUT")) == 2
 
-    def test_the_note_is_turned_before_the_source_lets_go(
-        self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A client that comes back first is sent to the source, and not where policies forbid it."""
-        monkeypatch.setattr("lbd.act.unload.POLICIES_EVERY_SECONDS", 0.02)
+    @pytest.mark.parametrize("leads", ["the destination", "another broker by now"])
+    def test_a_note_that_may_be_left_is_told(self, leads: str, pulsar: FakePulsar) -> None:
+        """A leader that is the destination would take the bundle; one that leads no more proves nothing."""
         forbidden: list[str] = []
-        seen: list[str] = []
-        mover = self.mover(pulsar, forbidden)
-        ready = mover.check(move(pulsar))
+        now = [boot_seconds()]
+        destination = 1 if leads == "the destination" else 2
+
+        def come() -> None:
+            now[0] += 3
+            forbidden.append(pulsar.ids[destination])
+            pulsar.leader = pulsar.ids[1 if leads == "the destination" else 0]
+
+        mover = self.mover(pulsar, forbidden, lambda: now[0])
+        ready = mover.check(move(pulsar, destination))
         assert isinstance(ready, ReadyMove)
-        usual = pulsar._usual
-
-        def closing(asked: Request) -> Reply:
-            if asked.path.endswith("/unload") and asked.broker == pulsar.ids[0]:
-                forbidden.append(pulsar.ids[2])
-                for _ in range(500):
-                    time.sleep(0.01)
-                    if pulsar.affinity.get(MOVED) == pulsar.ids[0]:
-                        break
-                seen.append(pulsar.affinity[MOVED])
-            return usual(asked)
-
-        monkeypatch.setattr(pulsar, "_usual", closing)
-        monkeypatch.setattr(pulsar, "lock", nullcontext())
+        pulsar.fault("/unload", Reply(204), broker=pulsar.ids[0], after_acting=True, then=come, times=1)
         outcome = mover.send(ready)
-        assert seen == [pulsar.ids[0]]
-        assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[destination])
 
 
 class TestTheExtensibleManager:
@@ -783,14 +783,14 @@ class TestTheExtensibleManager:
         outcome = unloaded(unloader(extensible), move(extensible))
         assert (outcome.result, outcome.owner, outcome.noted) == (Result.LANDED, extensible.ids[2], None)
         assert [one.query["destinationBroker"] for one in extensible.asked("unload")] == [extensible.ids[2]] * 2
-        assert extensible.asked("lookup") == []
+        assert extensible.asked("schemas") == []
 
     def test_an_owner_that_lets_go_for_nobody_is_told(self, extensible: FakePulsar) -> None:
         """A lookup would place the bundle anywhere: lbd leaves that to the clients."""
         extensible.fault("unload", Reply(204), then=lambda: extensible.owners.update({MOVED: None}))
         outcome = unloaded(unloader(extensible), move(extensible))
         assert (outcome.result, outcome.noted) == (Result.UNOWNED, None)
-        assert extensible.asked("lookup") == []
+        assert extensible.asked("schemas") == []
 
     def test_a_refusal_leaves_no_note(self, extensible: FakePulsar) -> None:
         """What a broker refused stays where it was, and no other namespace's range is in its way."""

@@ -101,9 +101,28 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
         *("sample-intervals", "unload-timeout"),
         *("dynamic-values", "isolation-policies", "nic-speed", "cpu-source", "clocks", "minimums", "bundle-count"),
         *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd", "load-model", "live-cpu"),
-        "slow-brokers",
+        *("slow-brokers", "requests"),
     }
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "level"),
+    [
+        ("enableNonPersistentTopics", "false", "ok"),
+        ("topicBundleAssignmentStrategy", "com.example.RoundRobin", "warning"),
+    ],
+)
+@pytest.mark.parametrize("numbers", [(1,), (0, 1, 2)], ids=["one broker", "all"])
+def test_a_setting_on_which_harmlessness_hangs(
+    numbers: tuple[int, ...], key: str, value: str, level: str, pulsar: FakePulsar, tmp_path: Path
+):
+    """Named with its value and who has it; what lbd refuses because of it is a warning, what it goes round is not."""
+    for number in numbers:
+        pulsar.brokers[number].runtime[key] = value
+    (found,) = [one for one in findings(pulsar, tmp_path) if one["check"] == "requests"]
+    where = "all 3 brokers" if len(numbers) == 3 else pulsar.ids[1]
+    assert (found["level"], found["seen"].startswith(f"{key}={value} at {where}: ")) == (level, True)
 
 
 @pytest.mark.parametrize("seconds", [40, -40])

@@ -231,7 +231,7 @@ class TestApplying:
     ):
         """Exit 5: the others are not asked for, and what was asked for is in the journal as it ended."""
         monkeypatch.setattr("lbd.act.place.PROOF_SECONDS", 0.05)
-        pulsar.fault("/lookup/", refused(503, "no"))
+        pulsar.fault("/schemas/", refused(503, "no"))
         found = lbd("place", "t/new", "--apply", "--format", "json", "--config", config)
         told = json.loads(found.stdout)
         assert found.exit_code == told["exit_code"] == 5

@@ -46,7 +46,7 @@ def fill(state: Path) -> None:
 
 
 def nothing_was_moved(pulsar: FakePulsar) -> bool:
-    return pulsar.asked("/unload") == [] and pulsar.asked("/lookup/") == []
+    return pulsar.asked("/unload") == [] and pulsar.asked("/schemas/") == []
 
 
 def test_a_full_disk_moves_nothing_until_there_is_room(pulsar: FakePulsar, tmp_path: Path):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.pulsar import paths
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.pulsar.leader_topic import EARLIEST
 from tests.e2e import placing, settings
@@ -43,7 +42,6 @@ def test_every_request_is_answered_as_the_page_says(cluster: Cluster) -> None:
         "{group}": "apart",
         "{tenant}/{namespace}/{bundle}": bundle,
         "{tenant}/{namespace}": namespace,
-        "non-persistent/{tenant}/{namespace}/{topic}": f"non-persistent/{namespace}/{paths.topic_in(bundle)}",
         "{topic}": "requests",
         "{subscription}": "lbd",
         "{seconds}": "10",

@@ -17,11 +17,11 @@ import responses
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import parse_report
-from lbd.pulsar.admin import Admin, broker_at, error_reason, unsupported_versions
+from lbd.pulsar.admin import ASSIGNED, Admin, broker_at, error_reason, unsupported_versions
 from lbd.pulsar.http import Response
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.fake_cluster import heartbeats
-from lbd.simulate.faults import Fault, Reply, Switch, ok, page, refused
+from lbd.simulate.faults import Fault, Reply, Switch, ok, page, refused, text
 from tests import fake_pulsar
 from tests.daemon.test_service import eventually
 from tests.pulsar.test_http import requested
@@ -252,13 +252,26 @@ class TestQuestions:
         assert pulsar.owners[LOWER] == pulsar.ids[0]
 
     @pytest.mark.parametrize(("authoritative", "owner"), [(True, 2), (False, 0)])
-    def test_look_up(self, authoritative: bool, owner: int, pulsar: FakePulsar) -> None:
+    def test_assign(self, authoritative: bool, owner: int, pulsar: FakePulsar) -> None:
         """Authoritative: who is asked takes the bundle. Plain: the leader hands it to the destination it remembers."""
         pulsar.owners[LOWER] = None
         pulsar.affinity[LOWER] = pulsar.ids[0]
-        assert admin(pulsar).look_up(LOWER, pulsar.urls[2], authoritative=authoritative).status == 200
+        asked = admin(pulsar)
+        topic = asked.topic_in(LOWER, pulsar.urls[2])
+        assert asked.assign(topic, pulsar.urls[2], authoritative=authoritative).status in ASSIGNED
         assert pulsar.owners[LOWER] == pulsar.ids[owner]
         assert pulsar.affinity == ({LOWER: pulsar.ids[0]} if authoritative else {})
+
+    @pytest.mark.parametrize("others", [0, 3], ids=["Pulsar's rule", "another rule"])
+    def test_a_topic_is_in_the_bundle_by_the_brokers_own_rule(self, others: int, pulsar: FakePulsar) -> None:
+        """The broker is asked for name after name, and nothing is assigned meanwhile."""
+        pulsar.owners[LOWER] = None
+        pulsar.fault("/bundle", text("0x80000000_0xffffffff"), times=others)
+        topic = admin(pulsar).topic_in(LOWER, pulsar.urls[0])
+        names = [one.path for one in pulsar.asked("/bundle")]
+        assert names[-1] == f"/lookup/v2/topic/{topic.replace('://', '/')}/bundle"
+        assert len(set(names)) == len(names) > others
+        assert pulsar.owners[LOWER] is None
 
 
 class TestDynamicConfiguration:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from lbd.pulsar import paths
+from lbd.pulsar.request_table import ADMIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ ARGUMENTS = {
     "bundle": "{tenant}/{namespace}/0x00000000_0xffffffff",
     "subscription": "{subscription}",
     "seconds": "{seconds}",
+    "topic": "persistent://{tenant}/{namespace}/{topic}",
 }
 """What to call the functions of ``paths`` with; a new parameter is to be named here."""
 
@@ -42,7 +44,7 @@ def table() -> set[str]:
 def sent() -> Iterator[str]:
     """Every path that a constant or a function of ``paths`` gives, with the names of the table."""
     for name, value in vars(paths).items():
-        if isinstance(value, str) and value.startswith(f"{paths.ADMIN}/"):
+        if isinstance(value, str) and value.startswith(f"{ADMIN}/"):
             yield value
         if not inspect.isfunction(value) or value.__module__ != paths.__name__ or name.startswith("_"):
             continue
@@ -55,7 +57,7 @@ def sent() -> Iterator[str]:
         for given in (parameters, [one for one in parameters if parameters[one].default is inspect.Parameter.empty]):
             path = unquote(value(**{one: named[one] for one in given})).partition("?")[0]
             if path.startswith("/"):
-                yield re.sub(r"lbd-nudge-\d+", "{topic}", path).replace("0x00000000_0xffffffff", "{bundle}")
+                yield path.replace("0x00000000_0xffffffff", "{bundle}")
 
 
 def test_every_request_is_in_the_table() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from lbd.pulsar import paths
 from lbd.pulsar.http import ADMIN_SECONDS, count_request
-from lbd.pulsar.paths import ADMIN, OTHER, TEMPLATES, endpoint
+from lbd.pulsar.request_table import ADMIN, OTHER, REQUESTS, endpoint
 
 BUNDLE = "a b/n/0x00000000_0x40000000"
 READY, UNLOAD = "/admin/v2/brokers/ready", "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/unload"
@@ -52,7 +52,7 @@ TOPIC = "persistent://t/n/topic"
 def test_each_path_has_its_name(path: str, name: str):
     """Words stand before names: an endpoint is not taken for a cluster of that name."""
     assert endpoint(path) == f"{ADMIN}/{name}"
-    assert name in TEMPLATES
+    assert name in {request.path for request in REQUESTS}
 
 
 @pytest.mark.parametrize("path", ["", "/", "/admin/v2/", "/admin/v3/x", "/admin/v2/new/thing", "/t/n/0x1_0x2", "//"])
@@ -61,9 +61,10 @@ def test_what_lbd_does_not_know_has_no_name_of_its_own(path: str):
     assert endpoint(path) == OTHER
 
 
-def test_a_lookup_and_an_expiry():
-    """A lookup's path may hold any topic."""
-    assert endpoint(paths.lookup("t/n/0x00000000_0xffffffff")) == "/lookup/v2/topic"
+def test_paths_that_begin_otherwise_or_have_numbers():
+    """Names and seconds are left out of them, too."""
+    assert endpoint(paths.bundle_of(TOPIC)) == "/lookup/v2/topic/persistent/{tenant}/{namespace}/{topic}/bundle"
+    assert endpoint(paths.schema(TOPIC)).endswith("schemas/{tenant}/{namespace}/{topic}/schema")
     assert endpoint(paths.expiry(TOPIC, "s", 5)).endswith("/expireMessages/{seconds}")
 
 

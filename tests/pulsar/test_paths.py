@@ -26,8 +26,7 @@ VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "topic-hash.jsonl.gz"
 
 def hash_of(bundle: str) -> int:
     """Where Pulsar hashes the topic that is made up for this bundle: CRC32 of its full name."""
-    namespace = bundle.rpartition("/")[0]
-    return zlib.crc32(f"non-persistent://{namespace}/{paths.topic_in(bundle)}".encode())
+    return zlib.crc32(next(paths.made_up_topics(bundle)).encode())
 
 
 @pytest.mark.security("a bundle of any width, down to one hash: a topic name in it is computed, not searched for")
@@ -65,11 +64,13 @@ def test_a_made_up_topic_falls_into_each_sixteenth(number: int) -> None:
     assert hash_of(f"t/n/0x{lower:08x}_0x{upper:08x}") >> 28 == number
 
 
-def test_a_made_up_topic_has_a_plain_name() -> None:
-    """Octal digits, always as many: nothing that a path would quote, and the same name each time."""
-    topic = paths.topic_in(WHOLE)
-    assert re.fullmatch(r"lbd-nudge-[0-7]{12}", topic)
-    assert topic == paths.topic_in(WHOLE)
+@pytest.mark.security("a made-up topic is never a non-persistent one, which would mark its bundle for good")
+def test_made_up_topics_have_plain_names() -> None:
+    """Octal digits, always as many: nothing that a path would quote, the same names each time, and none twice."""
+    topics = list(paths.made_up_topics(WHOLE))
+    assert [topic for topic in topics if not re.fullmatch(r"persistent://t/n/lbd-nudge-[0-7]{12}", topic)] == []
+    assert topics == list(paths.made_up_topics(WHOLE))
+    assert len(set(topics)) == paths.NAMES_TRIED
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,8 @@ def test_versions_that_are_newer_than_what_is_known(version: str, expected: str 
             paths.topic_hash_positions("a b/n/0x00000000_0xffffffff"),
             "/admin/v2/namespaces/a%20b/n/0x00000000_0xffffffff/topicHashPositions",
         ),
-        (paths.lookup(WHOLE), f"/lookup/v2/topic/non-persistent/t/n/{paths.topic_in(WHOLE)}"),
+        (paths.schema("persistent://t/n/a b"), "/admin/v2/schemas/t/n/a%20b/schema"),
+        (paths.bundle_of("persistent://t/n/a b"), "/lookup/v2/topic/persistent/t/n/a%20b/bundle"),
         (paths.scalable_topic("topic://t/n/a/b ü"), "/admin/v2/scalable/t/n/a%2Fb%20%C3%BC"),
         (paths.isolation_policies("c"), "/admin/v2/clusters/c/namespaceIsolationPolicies"),
     ],

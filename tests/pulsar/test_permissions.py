@@ -1,20 +1,17 @@
-"""docs/permissions.md names the right for each request that lbd can send."""
+"""docs/permissions.md: the tables of requests, with the right and the effect of each."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.pulsar import paths
-from lbd.pulsar.paths import ADMIN, OTHER, TEMPLATES, endpoint
+from lbd.pulsar.request_table import ADMIN, OTHER, endpoint
+from tests.requests_page import PAGE, page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
-ROW = re.compile(r"^\| (?:GET|PUT|POST|DELETE) `([^`]+)` \| [^|]+ \| [^|]+ \|$", re.MULTILINE)
 BUNDLE, TOPIC = "t/n/0x00000000_0x40000000", "persistent://t/n/topic"
 SAMPLES: dict[str, object] = {
     "cluster": "c",
@@ -26,15 +23,16 @@ SAMPLES: dict[str, object] = {
     "value": "v",
     "subscription": "s",
     "seconds": 5,
+    "topic": TOPIC,
 }
 OF_TOPICS = ("topic", "topic_stats", "topic_ttl", "topic_permissions", "subscription", "expiry")
-NO_PATHS = {"endpoint", "load_manager_class", "shedder_class", "topic_in"}
+NO_PATHS = {"load_manager_class", "shedder_class"}
 
 
-def test_each_template_has_a_row():
-    """And each row a template: one that lbd sends no more goes."""
-    named = ROW.findall(PAGE.read_text(encoding="utf-8"))
-    assert sorted(named) == sorted([*TEMPLATES, "/lookup/v2/topic"])
+def test_the_page_is_made_from_the_table():
+    """``python -m tests.requests_page`` makes it."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text
 
 
 def test_each_path_has_a_template():

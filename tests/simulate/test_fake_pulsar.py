@@ -239,7 +239,8 @@ def test_a_bundle_that_is_being_closed(pulsar: FakePulsar) -> None:
             time.sleep(0.01)
         assert admin.owned(owner)[bundle] is False
         assert admin.unload(bundle, None, f"http://{leader}").status == 500
-        assert admin.look_up(bundle, f"http://{leader}", authoritative=False).status == 500
+        topic = admin.topic_in(bundle, f"http://{leader}")
+        assert admin.assign(topic, f"http://{leader}", authoritative=False).status == 500
         assert first.result().status == 204
     assert bundle not in admin.owned(owner)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lbd.simulate.fake_pulsar import FakePulsar
     from lbd.store.moves import MoveRecord
 
-LOOK_UP, PROBE = "/lookup/", "/topicHashPositions"
+LOOK_UP, PROBE = "/schemas/", "/topicHashPositions"
 LANDED, ELSEWHERE, UNOWNED, _, FAILED, UNKNOWN = Result
 
 

@@ -45,7 +45,7 @@ QUICK = [fault for fault in Fault if fault not in {*SLOW, Fault.AFFINITY_LEFT, F
 """What costs no time of this machine, and can be known: nobody can see that a note that was used has stayed, or that
 who sends a note's request away has not noted it."""
 
-PARTS = ["", "/unload", "/unload", "/lookup/", "/topicHashPositions", "/load-report", "/ownedNamespaces", "/ready"]
+PARTS = ["", "/unload", "/unload", "/schemas/", "/topicHashPositions", "/load-report", "/ownedNamespaces", "/ready"]
 
 
 SPLITTING = {"split": {"enabled": True, "max_msg_rate": 6000, "max_splits_per_hour": 0}}

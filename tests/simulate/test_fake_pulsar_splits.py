@@ -103,7 +103,7 @@ def test_a_part_can_be_moved_and_cut_again(pulsar: FakePulsar) -> None:
     admin.split(BIG, "range_equally_divide", None, f"http://{first}")
     low, high = "simulated/big/0x00000000_0x7fffffff", "simulated/big/0x7fffffff_0xffffffff"
     assert admin.unload(low, third, f"http://{leader}").status == 204
-    admin.look_up(low, f"http://{third}", authoritative=True)
+    admin.assign(admin.topic_in(low, f"http://{third}"), f"http://{third}", authoritative=True)
     assert {part: pulsar.owners()[part] for part in (low, high)} == {low: third, high: first}
     assert admin.split(low, "topic_count_equally_divide", None, f"http://{third}").status == 204
     found = [name for name, owner in pulsar.owners().items() if owner == third]
