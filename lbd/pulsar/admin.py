@@ -766,10 +766,10 @@ class Admin(AdminClient):
     ) -> Response:
         """Have the topic's bundle assigned if nobody owns it: by the leader, or, authoritative, to the broker asked.
 
-        The request is for the schema of a persistent topic, which brokers look for only once they own its bundle: 404
-        (:data:`ASSIGNED`) says that it is done. It needs no topic to exist and loads none, whatever the brokers'
-        settings are. Without ``hops`` the leader uses up its note of a destination and nobody takes the bundle, unless
-        the leader itself does.
+        The request is for the schema of a persistent topic, which a broker looks for only once it owns the topic's
+        bundle: an answer of :data:`ASSIGNED` says that it is done. It needs no topic to exist and loads none, whatever
+        the brokers' settings are. Without ``hops`` the leader uses up its note of a destination and nobody takes the
+        bundle, unless the leader itself does.
         """
         params = {"authoritative": "true"} if authoritative else {}
         return self.http.send("GET", at + paths.schema(topic), params=params, hops=hops, deadline=deadline)

@@ -107,7 +107,7 @@ def test_bounds(bundle: str, expected: tuple[int, int]) -> None:
         ("t/n", "is no bundle"),
         ("", "is no bundle"),
         ("t/0x00000000_0x80000000", "is no bundle"),
-        ("a/b/c/0x00000000_0x80000000", "is no bundle"),
+        ("a/b/c/0x00000000_0x80000000", "has a cluster in it"),
         ("t/n/0x0_0x80000000", "is no bundle"),
         ("t/n/0x00000000-0x80000000", "is no bundle"),
         ("t/n/0x00000000_0x8000000g", "is no bundle"),
@@ -120,7 +120,7 @@ def test_what_is_no_bundle_is_named(name: str, complaint: str) -> None:
     """A wrong name is told with what was wanted instead of a wrong hash range."""
     with pytest.raises(UsageError, match=complaint) as caught:
         paths.bounds(name)
-    assert repr(name) in str(caught.value)
+    assert name in str(caught.value)
 
 
 @pytest.mark.parametrize(
