@@ -17,7 +17,7 @@ from lbd.act.fence import HEIR_WAITS_SECONDS, Fence
 from lbd.act.unload import unproven
 from lbd.clock import boot_seconds
 from lbd.errors import ObserveError, as_lbd_error
-from lbd.model import Outcome, Result, Skip, Unload, bundle_range
+from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace, bundle_range
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -103,13 +103,15 @@ class FinishedMoves:
 class Orders:
     """How to execute a plan. ``held`` is called before each request, and returns why nothing may begin now.
 
-    ``passes`` are the holds that a person has overridden for this plan.
+    So is ``unserved``, which returns why bundles of some namespaces stay. ``passes`` are the holds that a person has
+    overridden for this plan.
     """
 
     unloader: Unloader
     pace: Pace = field(default_factory=Pace)
     held: Callable[[], tuple[Reason, str] | None] = lambda: None
     passes: frozenset[Reason] = frozenset()
+    unserved: Callable[[], Mapping[str, str]] = dict
 
 
 def touched_brokers(unloads: Iterable[Unload], outcomes: Iterable[Outcome] = ()) -> set[str]:
@@ -381,8 +383,14 @@ class Executor:
             ready = run.orders.unloader.check(unload)
             if isinstance(ready, Skip):
                 return ready
-            stop = run.stop or self._hold_now(run)
+            stop = run.stop or self._hold_now(run) or self._stays(run, unload)
             return Skip(unload.bundle, *stop) if stop else self._send(run, ready, attempt)
+
+    @staticmethod
+    def _stays(run: _PlanRun, unload: Unload) -> tuple[Reason, str] | None:
+        """Why this bundle stays, while others of the plan may move."""
+        why = run.orders.unserved().get(bundle_namespace(unload.bundle))
+        return None if why is None else (Reason.NOT_SERVED, why)
 
     @staticmethod
     def _hold_now(run: _PlanRun) -> tuple[Reason, str] | None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lbd.daemon.wiring import Assembled
     from lbd.operations.requests import Requests
     from lbd.store.control import Request, UnloadRequest
-    from lbd.turn.parts import Parts, TurnResult
+    from lbd.turn.parts import Hold, Parts, TurnResult
 
 
 @dataclass
@@ -181,7 +181,11 @@ class Dispatcher:
 
     def _split(self, request: SplitRequest) -> None:
         real, observe_only = self._real, self._real.observing is not None
-        hold = split_hold(request, real.held, real.executor.unfinished, observe_only=observe_only)
+
+        def held() -> Hold | None:
+            return real.held() or real.unserved(request.bundle)
+
+        hold = split_hold(request, held, real.executor.unfinished, observe_only=observe_only)
         real.splitting.serve(request, real.settings, self._requests, hold)
 
     def _judge(

@@ -269,10 +269,15 @@ class Engine:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         messages = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
+        messages += [f"{namespace} stays: {why}" for namespace, why in self.proof.namespaces().items()]
         messages += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
         messages += [self._real.learned.trouble, self._real.peaks.trouble]
         messages += self._real.policies.warnings
-        messages += [self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
+        messages += [
+            self._real.observer.admin.http.trouble,
+            self._real.observer.admin.trouble,
+            self._real.live_cpu.trouble,
+        ]
         messages += [self._real.health_checks.trouble] if self.settings.guardrails.avoid_slow_brokers else []
         messages += [self._real.topics.trouble] if self._real.settings.spread_in_force.by == "topic" else []
         return tuple(one for one in (*messages, *self._keeper.warnings) if one)

@@ -1,4 +1,4 @@
-"""Proof that the clients of moved bundles are back, beside the turns; while they are not, nothing is moved.
+"""Proof that the clients of moved bundles are back, beside the turns; while they are not, their namespace rests.
 
 What is to be proven stands in the journal, and so survives a kill and a change of leaders (``permit/served.py`` has the
 rule). A turn's round is judged after the turn; where topics are to be asked for themselves, a thread asks.
@@ -16,16 +16,17 @@ from lbd.permit.served import (
     TOO_LATE_SECONDS,
     Landing,
     ReportedClients,
+    ServiceHold,
     ServiceResult,
     concluded,
     judge,
     recovered,
-    unserved_text,
+    service_hold,
 )
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lbd.permit.served import BundleTopics
     from lbd.pulsar.admin import Admin
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 class ServiceProof:
     """Judges the landings of a journal. Thread-safe.
 
-    ``hold_seconds`` is how long a bundle that is not served holds all moves, ``resumed_at`` when a person last let lbd
-    go on (epoch seconds). ``on_end`` hears what is told of each landing, from the thread that found it out.
+    ``hold_seconds`` is how long a bundle that is not served holds its namespace, ``resumed_at`` when a person last
+    let lbd go on (epoch seconds). ``on_end`` hears what is told of each landing, from the thread that found it out.
     """
 
     def __init__(
@@ -62,18 +63,25 @@ class ServiceProof:
         self.on_end: Callable[[Landing, ServiceResult], None] = lambda *_: None
 
     def hold(self) -> Hold | None:
-        """Why nothing may be moved: bundles that are not served, unless that was long ago, or a person goes on."""
+        """Why nothing may be moved: bundles of two tenants are not served."""
+        held = self._held()
+        return (Reason.NOT_SERVED, held.everything) if held.everything else None
+
+    def namespaces(self) -> Mapping[str, str]:
+        """The namespaces of which nothing may be moved because bundles of them are not served, each with why."""
+        return self._held().namespaces
+
+    def _held(self) -> ServiceHold:
+        """What holds now; nothing for what was long ago, and nothing once a person goes on."""
         unserved = self._journal.unserved.values()
-        if not unserved:
-            return None
         now, limit = self._now(), self._hold_seconds()
         since = max(self._resumed_at(), now - limit)
         recent = [one for one in unserved if min(one.at, now) > since]
         if not recent:
-            return None
+            return ServiceHold()
         seconds = max(min(one.at, now) for one in recent) + limit - now
         ends = f"lbd resume goes on; by itself in {seconds / 60:.0f} min (guardrails.stand_still_minutes)"
-        return Reason.NOT_SERVED, f"{unserved_text(recent)}; {ends}"
+        return service_hold(recent).ending(ends)
 
     def after(self, record: TurnResult) -> None:
         """After a turn: judge by its round what is to be proven, and begin to ask for topics."""

@@ -17,6 +17,7 @@ from lbd.daemon.election import refuse_changes
 from lbd.daemon.proposals import Proposals
 from lbd.daemon.service_proof import ServiceProof
 from lbd.daemon.take_over import watching
+from lbd.model import bundle_namespace
 from lbd.observe.health_checks import HealthChecks
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer
@@ -247,6 +248,11 @@ class Assembled:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
         return self.hold() or self._quiet()
 
+    def unserved(self, bundle: str) -> Hold | None:
+        """What keeps this bundle from being touched: clients of its namespace are not back."""
+        why = self.proof.namespaces().get(bundle_namespace(bundle))
+        return None if why is None else (Reason.NOT_SERVED, why)
+
     def ordered(self) -> Hold | None:
         """What others lead and people have ordered: all that keeps a drain, which holds the turns, from an unload."""
         return self._ordered() or self._quiet()
@@ -267,7 +273,7 @@ class Assembled:
         """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
         pace = Pace.of(self.settings.guardrails)
         if request is None or request.override is None:
-            return Orders(self._unloader(), pace, self.held)
+            return Orders(self._unloader(), pace, self.held, unserved=self.proof.namespaces)
         return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
 
     def health(self, snapshot: Snapshot) -> Mapping[str, float]:
@@ -297,6 +303,7 @@ class Assembled:
             learn=self.learned,
             watch=self._watch,
             ordered_hold=self.hold,
+            unserved=self.proof.namespaces,
             ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
             leader_topic=settings.leader.kept_topic,
             drained=self.draining.drained,

@@ -114,7 +114,7 @@ def cluster_load(
     columns = [at for at in DRIVEN if weight[at] > 0 and rows.size and (brokers.limit[rows, at] > 0).all()]
     if not columns:
         return None
-    points = percent(brokers)[rows] * weight
+    points = np.where(weight > 0, percent(brokers)[rows], 0.0) * weight  # what does not count may be infinite
     background, grounded = _backgrounds(known, rows, columns)
     fixed = [at for at in SCORED if at not in DRIVEN and weight[at] > 0]
     full = points[:, columns].max(axis=1) >= AT_LIMIT_POINTS

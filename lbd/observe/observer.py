@@ -21,6 +21,7 @@ from lbd.permit.topic_costs import SystemTopics
 from lbd.pulsar.admin import unsupported_versions
 from lbd.pulsar.broker_configuration import (
     SAMPLE_MINUTES,
+    SHEDDING_ENABLED,
     is_extensible,
     load_manager_class,
     minutes,
@@ -89,12 +90,13 @@ class Observation:
     """One round as seen: the snapshot of the brokers that answered, and what is known of the others.
 
     ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
-    session time-out) or does not report whether it sheds. ``missing`` maps active brokers without a usable report to
-    the reason; ``silent`` are those of them that answer nothing. ``shedding_on`` names brokers whose own shedder is on,
-    ``shedding_note`` says why lbd could not turn it off where it should, and ``shedder`` is the load balancer's
-    configuration of the first of them. ``splitting_on`` names brokers that split bundles by themselves.
-    ``system_topics`` are what the brokers keep in namespaces. ``raw`` holds the reports as sent, and ``runtime`` what
-    those brokers run with, where that was asked to be kept. ``requests`` is what it cost, ``seconds`` how long it took.
+    session time-out) or does not report whether it sheds: ``leaderless`` says which, and names it. ``missing`` maps
+    active brokers without a usable report to the reason; ``silent`` are those of them that answer nothing.
+    ``shedding_on`` names brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it
+    should, and ``shedder`` is the load balancer's configuration of the first of them. ``splitting_on`` names brokers
+    that split bundles by themselves. ``system_topics`` are what the brokers keep in namespaces. ``raw`` holds the
+    reports as sent, and ``runtime`` what those brokers run with, where that was asked to be kept. ``requests`` is what
+    it cost, ``seconds`` how long it took.
     """
 
     snapshot: Snapshot
@@ -105,6 +107,7 @@ class Observation:
     silent: tuple[str, ...] = ()
     shedding_on: tuple[str, ...] = ()
     splitting_on: tuple[str, ...] = ()
+    leaderless: str = ""
     shedding_note: str = ""
     shedder: Mapping[str, str] = field(default_factory=dict)
     sample_interval_seconds: float = 60.0
@@ -168,11 +171,13 @@ class Observer:
             raise ObserveError(too_old)
         if any(runtime.get(SCALABLE_TOPICS) == "true" for runtime in runtimes.values()):
             snapshot = replace(snapshot, segments_changed=self._segments.changed(snapshot))
+        leader, leaderless = self._leader(missing)
         return Observation(
             snapshot=snapshot,
             cluster=self.admin.cluster,
             active=tuple(active),
-            leader=self._leader(missing),
+            leader=leader,
+            leaderless=leaderless,
             missing={broker: str(answer.why) for broker, answer in missing.items()},
             silent=tuple(broker for broker in missing if self.admin.silent_since(broker) is not None),
             shedding_on=tuple(shedding),
@@ -186,12 +191,18 @@ class Observer:
             seconds=self._now() - started,
         )
 
-    def _leader(self, missing: Mapping[str, _Missing]) -> Leader | None:
+    def _leader(self, missing: Mapping[str, _Missing]) -> tuple[Leader | None, str]:
+        """The leader; or None, and why."""
         leader = self.admin.leader()
-        if leader is None or not self.admin.ready_at(leader.base):
-            return None
+        if leader is None:
+            return None, "no broker leads"
+        name = leader.broker or url_address(leader.base)
+        if not self.admin.ready_at(leader.base):
+            return None, f"{name}, which leads, does not answer that it is ready"
         unknown = missing.get(leader.broker or "")
-        return leader if unknown is None or unknown.runtime is not None else None
+        if unknown is not None and unknown.runtime is None:
+            return None, f"{name}, which leads, does not report whether it sheds ({unknown.why})"
+        return leader, ""
 
     def wait_to_hear(self, say: Say) -> None:
         """Let the first round wait for reports on topics: without it a command that looks only once receives none."""
@@ -245,7 +256,7 @@ class Observer:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         runtime = None
         try:
-            runtime = self.admin.runtime_configuration(broker)
+            runtime = _configuration(self.admin.runtime_configuration(broker), broker)
             report, raw = self._reports.of(broker, runtime)
             return _Reports(report, raw() if self._keep_raw else None, runtime)
         except ObserveError as error:
@@ -253,6 +264,13 @@ class Observer:
                 raise
             since = self.admin.silent_since(broker)
             return _Missing(_alone(error) if since is None else ObserveError(unresponsive_text(since)), runtime)
+
+
+def _configuration(runtime: Mapping[str, str], broker: str) -> Mapping[str, str]:
+    """A broker's configuration, which every version gives with this key; what has none is no configuration."""
+    if SHEDDING_ENABLED not in runtime:
+        raise ObserveError(f"the configuration of {broker} has no {SHEDDING_ENABLED}; is this a broker's web address?")
+    return runtime
 
 
 def _mistaken(reports: Mapping[str, _Reports], active: list[str]) -> dict[str, str]:

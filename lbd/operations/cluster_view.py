@@ -51,7 +51,8 @@ def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
     snapshot = facts.observation.snapshot
     isolation = parts.isolation()
     tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
-    policies = Policies(isolation, parts.groups(namespaces, tenants), facts.observation.active, facts.closed)
+    groups, active = parts.groups(namespaces, tenants), facts.observation.active
+    policies = Policies(isolation, groups, active, facts.closed, unserved=parts.unserved())
     return Situation(facts.observation, facts.averages, facts.evidence, policies)
 
 

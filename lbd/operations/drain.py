@@ -457,7 +457,7 @@ def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold
     from_each = pacing.at_once if job.kind == "drain" else 1
     pace = Pace(UNLOAD_SPACING_SECONDS, pacing.at_once, from_each, pacing.by_name)
     passes = OVERRIDDEN_HOLDS if job.override is not None else frozenset({Reason.NO_IMPROVEMENT})
-    return Orders(tools.unloader, pace, held, passes)
+    return Orders(tools.unloader, pace, held, passes, dict if job.override is not None else tools.parts.unserved)
 
 
 # --- the end of a drain by itself: it expires, or its broker restarts, which is what it was drained for

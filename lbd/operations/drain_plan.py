@@ -191,6 +191,8 @@ class Judge:
     ) -> Ledger:
         """What judges each move, to be advanced by those that are let through."""
         policies = replace(self._now.policies, drained=self.drained | slow_brokers(self.evidence, self.snapshot))
+        if Reason.NOT_SERVED in self._passes:
+            policies = replace(policies, unserved={})
         permission = self.evidence.permission(self.barred)
         guardrails = self._parts.guardrails.without_canary.model_copy(update=UNLIMITED)
         parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._ignored | frozenset(ignored))

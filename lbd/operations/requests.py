@@ -12,7 +12,7 @@ import msgspec
 
 from lbd.decide.manual import ByHand
 from lbd.errors import RefusedError
-from lbd.model import Outcome, Result, Skip
+from lbd.model import Outcome, Result, Skip, bundle_namespace
 from lbd.reason import Group, Reason
 from lbd.store.control import (
     FAILED,
@@ -62,6 +62,7 @@ def overriding(parts: Parts, request: UnloadRequest) -> Parts:
         parts,
         guardrails=parts.guardrails.without_canary,
         consents=None,
+        unserved=dict if passes else parts.unserved,
         ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
         ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
     )
@@ -99,7 +100,11 @@ def request_reason(record: TurnResult, bundle: str) -> str:
     if record.hold is not None:
         return record.hold[0].message(record.hold[1])
     refusal = next((skip for skip in record.skips if skip.what == bundle), None)
-    return record.sentence if refusal is None else refusal.reason.message(refusal.detail)
+    if refusal is None:
+        return record.sentence
+    whole = (skip for skip in record.skips if skip.what == bundle_namespace(bundle) and skip.reason is refusal.reason)
+    detail = refusal.detail or next((skip.detail for skip in whole), "")
+    return refusal.reason.message(detail)
 
 
 def _key(request: Request) -> str:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.model import Pool, Unload, bundle_namespace
+from lbd.model import Pool, Skip, Unload, bundle_namespace
 from lbd.reason import Reason
 from lbd.text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -323,6 +323,7 @@ class Policies:
     Slow brokers are among the ``drained``; callers name those first. Isolation policies count them as active, as Pulsar
     does, which knows nothing of a drain. ``known`` are answers of :meth:`brokers` to the same isolation, ``active`` and
     ``drained``, which it adds to. ``consents`` are what properties of namespaces allow; None where they do not bind.
+    ``unserved`` are namespaces that stay because clients of a moved bundle are not back, each with why.
     """
 
     isolation: Isolation = field(default_factory=Isolation)
@@ -331,6 +332,7 @@ class Policies:
     drained: frozenset[str] = frozenset()
     known: dict[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
     consents: Consents | None = None
+    unserved: Mapping[str, str] = field(default_factory=dict)
 
     def brokers(self, namespace: str) -> frozenset[str]:
         """The brokers on which isolation policies allow a namespace; worked out once for each."""
@@ -340,7 +342,16 @@ class Policies:
 
     def unmovable(self, namespace: str) -> tuple[Reason, str] | None:
         """Why bundles of a namespace stay, whatever their destination; None when they may move."""
+        if namespace in self.unserved:
+            return Reason.NOT_SERVED, self.unserved[namespace]
         return self.groups.unknown(namespace) or (self.consents.refusal(namespace) if self.consents else None)
+
+    def kept(self, present: Collection[str], moving: Collection[str]) -> Iterator[Skip]:
+        """The ``present`` namespaces of which bundles stay, or move last, and why; ``moving`` are those that move."""
+        for namespace in sorted(self.unserved.keys() & set(present)):
+            yield Skip(namespace, Reason.NOT_SERVED, self.unserved[namespace])
+        if self.consents is not None:
+            yield from self.consents.skips(present, moving)
 
     @property
     def low(self) -> frozenset[str]:

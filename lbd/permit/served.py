@@ -12,16 +12,16 @@ an alarm. A bundle without clients before is none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from lbd.model import BundleClients
+from lbd.model import BundleClients, bundle_namespace
 from lbd.permit.predicted import UNSHOWN_SAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lbd.model import Outcome, Snapshot, Unload
     from lbd.permit.evidence import Evidence
@@ -246,7 +246,8 @@ def served_text(
     return f"{number}clients are back" + (f", after {reconnect_seconds:.1f} s" if reconnect_seconds is not None else "")
 
 
-# --- the hold
+# --- the hold: what one tenant does can only hold that tenant. What keeps its topics from loading may be its own, and
+# comes again after each move; where a second tenant is hit, it is the cluster, and everything rests.
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,29 @@ class Unserved:
     landing: Landing
     at: float
     detail: str
+
+
+@dataclass(frozen=True)
+class ServiceHold:
+    """``namespaces`` whose bundles stay, each with why; ``everything`` is why nothing moves, empty where others may."""
+
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    everything: str = ""
+
+    def ending(self, ends: str) -> ServiceHold:
+        """The same, with what ends it."""
+        everything = self.everything and f"{self.everything}; {ends}"
+        return ServiceHold({namespace: f"{why}; {ends}" for namespace, why in self.namespaces.items()}, everything)
+
+
+def service_hold(unserved: Iterable[Unserved]) -> ServiceHold:
+    """What landings hold whose clients are not back: their namespaces, and everything once two tenants are hit."""
+    of: dict[str, list[Unserved]] = {}
+    for one in unserved:
+        of.setdefault(bundle_namespace(one.landing.bundle), []).append(one)
+    tenants = {namespace.partition("/")[0] for namespace in of}
+    everything = unserved_text([one for several in of.values() for one in several]) if len(tenants) > 1 else ""
+    return ServiceHold({namespace: unserved_text(several) for namespace, several in of.items()}, everything)
 
 
 def unserved_text(unserved: Sequence[Unserved]) -> str:

@@ -6,13 +6,16 @@ on 2.11.0 to 5.0.0-M1, and read of 5.0.1 (docs/compatibility.md).
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from lbd.bundles import segment_name
+from lbd.clock import boot_seconds
 from lbd.errors import AdminError, ObserveError
 from lbd.model import ProcessCpu, bundle_range
 from lbd.pulsar import paths
@@ -22,13 +25,16 @@ from lbd.pulsar.oauth2 import bearer_token
 from lbd.text import first_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.pulsar.settings import PulsarSettings
 
 
 T = TypeVar("T")
+
+PASSED_OVER_SECONDS = 60.0
+"""How long it is told that a broker was passed over; it is not asked again before the others fail."""
 
 LOOKED_AT_BYTES = 8192
 """What is shown of an answer is cut from so much of it, after secrets were taken out; more than any token has."""
@@ -55,6 +61,13 @@ class _Addresses(msgspec.Struct, rename="camel"):
             yield from (listener.broker_http_url, listener.broker_https_url)
 
 
+_HAS_PORT = re.compile(r":[0-9]+\Z")
+
+
+class _TooOldError(AdminError):
+    """A broker of a version that lbd refuses: this is no fault of one broker, and no other one is asked instead."""
+
+
 class _Refusal(msgspec.Struct):
     reason: str = ""
 
@@ -72,7 +85,7 @@ class AdminClient:
         self._secure = self._urls[0].startswith("https:")
         self._cluster = settings.cluster
         self._active: list[str] = []
-        self._failed: set[str] = set()
+        self._failed: dict[str, tuple[float, str]] = {}
         self._bases: dict[str, str] = {}
         self._transfers: bool | None = None
         self._answering: dict[str, _Addresses | AdminError] = {}
@@ -93,8 +106,9 @@ class AdminClient:
     def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
         """Effective configuration of one broker (None: of the one that answers)."""
         path = paths.RUNTIME_CONFIGURATION
-        answer = self._any(path) if broker is None else self._at(broker, path)
-        return {key: value for key, value in self._json(answer, dict[str, str | None]).items() if value is not None}
+        wanted = dict[str, str | None]
+        values = self._read_any(path, wanted) if broker is None else self._json(self._at(broker, path), wanted)
+        return {key: value for key, value in values.items() if value is not None}
 
     @property
     def transfers(self) -> bool:
@@ -109,14 +123,16 @@ class AdminClient:
         self._transfers = supported
 
     def _only_cluster(self) -> str:
-        names = [name for name in self._json(self._any(paths.CLUSTERS), list[str]) if name != "global"]
+        names = [name for name in self._read_any(paths.CLUSTERS, list[str]) if name != "global"]
         if len(names) != 1:
             raise ObserveError(f"pulsar.cluster is not set and the brokers know {names}; set it to one of them")
         return names[0]
 
     def active_brokers(self, *, deadline: float | None = None) -> list[str]:
         """Ids (``host:webPort``) of all active brokers, sorted; from now on only these are trusted."""
-        brokers = sorted(self._json(self._any(paths.brokers(self.cluster), deadline=deadline), list[str]))
+        brokers = sorted(
+            self._first_read(self._urls, paths.brokers(self.cluster), {200}, self._broker_ids, deadline=deadline)
+        )
         self._active = brokers
         self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in brokers}
         self._answering = {}
@@ -244,6 +260,10 @@ class AdminClient:
         """Ask the admin URLs in turn until one answers."""
         return self._first(self._urls, path, expect or {200}, hops, method, content, deadline)
 
+    def _read_any(self, path: str, wanted: type[T], *, deadline: float | None = None) -> T:
+        """What the first of the admin URLs says whose answer can be read."""
+        return self._first_read(self._urls, path, {200}, partial(self._json, wanted=wanted), deadline=deadline)
+
     def _first(
         self,
         bases: list[str],
@@ -254,23 +274,40 @@ class AdminClient:
         content: bytes | None = None,
         deadline: float | None = None,
     ) -> Response:
-        """The first good answer, in the order given, but those that failed the last time they were asked come last.
+        """The first good answer; see :meth:`_first_read`."""
+        return self._first_read(bases, path, expect, lambda answer: answer, hops, method, content, deadline)
 
-        A broker that cannot be reached, or answers 5xx, is passed over.
+    def _first_read(
+        self,
+        bases: list[str],
+        path: str,
+        expect: set[int],
+        read: Callable[[Response], T],
+        hops: int = 5,
+        method: str = "GET",
+        content: bytes | None = None,
+        deadline: float | None = None,
+        ends_at: Collection[int] = (),
+    ) -> T:
+        """What ``read`` makes of the first good answer. Brokers that failed the last time they were asked come last.
+
+        What one broker answers makes that broker doubtful, and never the round: one that cannot be reached, answers 5xx
+        or, to a GET, anything that was not foreseen or cannot be read, is passed over. A refused token, and a status of
+        ``ends_at``, is told at once.
         """
         failures: list[AdminError] = []
         for number, base in enumerate(sorted(bases, key=self._failed.__contains__), start=1):
             try:
                 url, others = base + path, number < len(bases)
                 sent = self.http.send(method, url, hops=hops, content=content, deadline=deadline, others=others)
-                answer = self._expected(sent, expect, method)
+                answer = read(self._expected(sent, expect, method))
             except AdminError as error:
-                if error.status is not None and error.status < 500:
+                if _ends_it(error, method) or error.status in ends_at:
                     raise
-                self._failed.add(base)
+                self._failed[base] = boot_seconds(), str(error)
                 failures.append(error)
             else:
-                self._failed.discard(base)
+                self._failed.pop(base, None)
                 return answer
         if len(failures) == 1:
             raise failures[0]
@@ -298,7 +335,7 @@ class AdminClient:
         too_old = ""
         if version.status == 200:
             too_old = unsupported_versions({url_address(answer.base): self._version(version)})
-        return AdminError(too_old, status=404) if too_old else self._unexpected(answer, expect, method)
+        return _TooOldError(too_old, status=404) if too_old else self._unexpected(answer, expect, method)
 
     @staticmethod
     def _version(answer: Response) -> str:
@@ -311,17 +348,38 @@ class AdminClient:
 
     def _found(self, path: str, wanted: type[T]) -> T | None:
         """What any broker answers; None where it says that there is no such thing (404)."""
-        answer = self._any(path, expect={200, 404})
-        return None if answer.status == 404 else self._json(answer, wanted)
+        return self._first_read(self._urls, path, {200, 404}, partial(self._json_or_none, wanted=wanted))
 
     def _found_since_5(self, path: str, wanted: type[T]) -> T | None:
         """The same of an endpoint that came with 5.0: brokers without it have no such thing."""
+        read = partial(self._json_or_none, wanted=wanted)
         try:
-            return self._found(path, wanted)
+            return self._first_read(self._urls, path, {200, 404}, read, ends_at={404})
         except AdminError as error:
             if error.status == 404:
                 return None
             raise
+
+    @property
+    def trouble(self) -> str:
+        """Which broker was passed over lately, and why; empty if none was."""
+        since = boot_seconds() - PASSED_OVER_SECONDS
+        lately = [(base, why) for base, (failed_at, why) in sorted(self._failed.items()) if failed_at > since]
+        others = f", and {len(lately) - 1} more" if len(lately) > 1 else ""
+        return (
+            f"{url_address(lately[0][0])} was passed over, others were asked instead{others}: {lately[0][1]}"
+            if lately
+            else ""
+        )
+
+    def _broker_ids(self, answer: Response) -> list[str]:
+        ids = self._json(answer, list[str])
+        for broker in ids:
+            _check_id(broker, answer)
+        return ids
+
+    def _json_or_none(self, answer: Response, wanted: type[T]) -> T | None:
+        return None if answer.status == 404 else self._json(answer, wanted)
 
     @staticmethod
     def _json(answer: Response, wanted: type[T]) -> T:
@@ -332,6 +390,20 @@ class AdminClient:
             message = f"the answer cannot be read, it begins with {begins!r}: {answer.shown(str(error))}"
             where = answer.shown(answer.url.partition("?")[0])
             raise AdminError(f"GET {where}: {message}; is this a broker's web address?") from error
+
+
+def _ends_it(error: AdminError, method: str) -> bool:
+    """Whether no other broker is to be asked: the token or the version is refused, or what was to be changed is."""
+    if isinstance(error, _TooOldError) or error.status in {401, 403}:
+        return True
+    return method != "GET" and error.status is not None and error.status < 500
+
+
+def _check_id(broker: str, answer: Response) -> None:
+    """Raises :class:`AdminError` for a broker that nobody could be: what answered so is no broker of a cluster."""
+    if paths.host_port(broker) is None or not _HAS_PORT.search(broker):
+        name, where = answer.shown(broker)[:40], answer.shown(answer.url.partition("?")[0])
+        raise AdminError(f"GET {where}: the answer names {name!r} as a broker; wanted host:port")
 
 
 def _ids(addresses: _Addresses) -> set[str]:
@@ -382,6 +454,19 @@ UNREACHABLE_OWNER = b" URL configured for broker "
 class _LeaderBroker(msgspec.Struct, rename="camel"):
     service_url: str
     broker_id: str | None = None
+
+
+class _FailOver(msgspec.Struct):
+    parameters: dict[str, Any] | None = None
+
+
+class _IsolationPolicy(msgspec.Struct):
+    """What every isolation policy has; whether its patterns are understood is another question."""
+
+    namespaces: list[str]
+    primary: list[str]
+    secondary: list[str] | None = None
+    auto_failover_policy: _FailOver | None = None
 
 
 class _Ownership(msgspec.Struct):
@@ -463,11 +548,15 @@ class _MBeanName(msgspec.Struct, frozen=True):
     name: str = msgspec.field(name="MBean", default="")
 
 
+_Counter = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
+"""A ``long`` of Java; what is larger is no counter, and no float could hold it."""
+
+
 class _MBeanMetrics(msgspec.Struct):
     """What lbd reads of the two beans that it looks for; a JVM that cannot tell says -1."""
 
-    process_cpu_nanoseconds: int = msgspec.field(name="ProcessCpuTime", default=-1)
-    uptime_milliseconds: int = msgspec.field(name="Uptime", default=-1)
+    process_cpu_nanoseconds: _Counter = msgspec.field(name="ProcessCpuTime", default=-1)
+    uptime_milliseconds: _Counter = msgspec.field(name="Uptime", default=-1)
 
 
 class _MBean(msgspec.Struct):
@@ -494,13 +583,16 @@ class Admin(AdminClient):
 
         It is reached by its id if the version returns one: ``serviceUrl`` is https as soon as TLS ports are open.
         """
-        answer = self._any(paths.LEADER, expect={200, 404}, deadline=deadline)
-        if answer.status == 404:
+        return self._first_read(self._urls, paths.LEADER, {200, 404}, self._named_leader, deadline=deadline)
+
+    def _named_leader(self, answer: Response) -> Leader | None:
+        leader = self._json_or_none(answer, _LeaderBroker)
+        if leader is None:
             return None
-        leader = self._json(answer, _LeaderBroker)
-        return Leader(
-            leader.broker_id, self.base(leader.broker_id) if leader.broker_id else answer.base_of(leader.service_url)
-        )
+        if leader.broker_id is not None:
+            _check_id(leader.broker_id, answer)
+        base = self.base(leader.broker_id) if leader.broker_id else answer.base_of(leader.service_url)
+        return Leader(leader.broker_id, base)
 
     def load_report(self, broker: str) -> Response:
         """The broker's live load report, unparsed. 204 (no load manager) and 500 (extensible) are translated.
@@ -532,7 +624,7 @@ class Admin(AdminClient):
                 msgspec.json.decode(beans[f"java.lang:type={name}"], type=_MBeanMetrics)
                 for name in ("OperatingSystem", "Runtime")
             )
-        except (KeyError, msgspec.MsgspecError):
+        except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             system = runtime = _MBeanMetrics()
         if system.process_cpu_nanoseconds < 0 or runtime.uptime_milliseconds < 0:
             raise AdminError(f"GET {answer.shown(url)}: no ProcessCpuTime or Uptime among the beans of this JVM")
@@ -540,7 +632,7 @@ class Admin(AdminClient):
 
     def dynamic_configuration(self) -> dict[str, str]:
         """What overrides broker.conf on all brokers, as it was given: it need not be a value that brokers can read."""
-        return self._json(self._any(paths.DYNAMIC_CONFIGURATION), dict[str, str])
+        return self._read_any(paths.DYNAMIC_CONFIGURATION, dict[str, str])
 
     def set_dynamic(self, key: str, value: str) -> None:
         """Override broker.conf. Only ``runtime_configuration`` proves it: nonsense is stored and answered 200, too."""
@@ -645,7 +737,11 @@ class Admin(AdminClient):
 
     def isolation_policies(self) -> dict[str, Any]:
         """Namespace isolation policies by name; empty when there are none."""
-        return self._found(paths.isolation_policies(self.cluster), dict[str, Any]) or {}
+        return self._first_read(self._urls, paths.isolation_policies(self.cluster), {200, 404}, self._policies)
+
+    def _policies(self, answer: Response) -> dict[str, Any]:
+        known = self._json_or_none(answer, dict[str, _IsolationPolicy])
+        return {} if known is None else self._json(answer, dict[str, Any])
 
     def anti_affinity_group(self, namespace: str) -> str | None:
         """The anti-affinity group of a namespace, in lower case, as Pulsar compares them; None when it has none.
@@ -658,7 +754,7 @@ class Admin(AdminClient):
 
     def anti_affinity_namespaces(self, group: str, tenant: str) -> list[str]:
         """The namespaces of one tenant that belong to a group."""
-        return self._json(self._any(paths.anti_affinity_namespaces(self.cluster, group, tenant)), list[str])
+        return self._read_any(paths.anti_affinity_namespaces(self.cluster, group, tenant), list[str])
 
     def namespace_properties(self, namespace: str) -> dict[str, str]:
         """Properties of a namespace; none where there is no such namespace.
@@ -699,7 +795,7 @@ class Admin(AdminClient):
 
     def topics(self, namespace: str) -> list[str]:
         """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""
-        return self._json(self._any(paths.topics(namespace)), list[str])
+        return self._read_any(paths.topics(namespace), list[str])
 
     def scalable_topics(self, namespace: str) -> list[str]:
         """Full names of the scalable topics of a namespace; none before 5.0."""

@@ -178,7 +178,7 @@ def assess(parts: Parts, finished: FinishedMoves) -> Assessment:
     turn_memory = updated_memory(
         parts, with_members(before, observation), snapshot, facts.evidence, finished.unfinished
     )
-    policies = Policies(parts.isolation(), active=observation.active, drained=facts.closed)
+    policies = Policies(parts.isolation(), active=observation.active, drained=facts.closed, unserved=parts.unserved())
     if parts.consents is not None:
         policies = replace(policies, consents=Consents(parts.consents(()), snapshot.taken_at))
     return Assessment(observation, facts.evidence, facts.averages, policies, before, turn_memory)

@@ -135,7 +135,7 @@ def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
 
 def _leaderless(observation: Observation) -> str:
     """Brokers replace a leader that has died; a leader that hangs keeps its session."""
-    message = "no broker leads, or the leader does not answer or does not report whether it sheds"
+    message = observation.leaderless or "no broker leads"
     if observation.silent:
         return f"{message}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
     return f"{message}; one that has died is replaced after a while"

@@ -157,17 +157,17 @@ class Parts:
 
     ``consents`` is None where properties of namespaces do not bind the turn: by the settings, or in a person's order.
     ``sent`` is what was sent within the last day, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
-    hold that a person ordered. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
-    is the strategy's name in the settings. Turns that cannot act list in ``ignored_holds`` the holds that would only
-    hide their answer. With ``eager`` their strategy assumes what it would otherwise wait for, named in ``assumed``;
-    ``wanted_hits`` are the real hit counts. With ``approval`` a plan is a proposal, and nothing is handed over.
-    ``learn`` gets every round, and returns what traffic costs each broker. With ``moved_rest`` a bundle that lbd moved
-    lately rests while others can go instead. The bundle that carries ``leader_topic`` stays where it is. ``drained``
-    are the brokers that nothing may go to, and that no broker is compared with. ``live`` asks the brokers of recent
-    moves for their present CPU. With ``in_waves`` the result has what the limits of a turn cut off its plan: the
-    ``rest`` for the next turn. ``spread`` says what belongs apart and where it is; None: it is not known, or off.
-    ``topic_costs`` are those that the settings give; None: Pulsar's own topics make no bundle dearer.
-    ``health`` is how long brokers take to check themselves.
+    hold that a person ordered. ``unserved`` are the namespaces that stay while clients of their bundles are not back.
+    ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name`` is the strategy's name in the
+    settings. Turns that cannot act list in ``ignored_holds`` the holds that would only hide their answer. With
+    ``eager`` their strategy assumes what it would otherwise wait for, named in ``assumed``; ``wanted_hits`` are the
+    real hit counts. With ``approval`` a plan is a proposal, and nothing is handed over. ``learn`` gets every round, and
+    returns what traffic costs each broker. With ``moved_rest`` a bundle that lbd moved lately rests while others can go
+    instead. The bundle that carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing may go
+    to, and that no broker is compared with. ``live`` asks the brokers of recent moves for their present CPU. With
+    ``in_waves`` the result has what the limits of a turn cut off its plan: the ``rest`` for the next turn. ``spread``
+    says what belongs apart and where it is; None: it is not known, or off. ``topic_costs`` are those that the settings
+    give; None: Pulsar's own topics make no bundle dearer. ``health`` is how long brokers take to check themselves.
     """
 
     observer: RoundSource
@@ -184,6 +184,7 @@ class Parts:
     sent: Callable[[], Collection[Sent]] = tuple
     watch: OwnershipWatch = field(default_factory=OwnershipWatch)
     ordered_hold: Callable[[], Hold | None] = lambda: None
+    unserved: Callable[[], Mapping[str, str]] = dict
     ignored_holds: frozenset[Reason] = frozenset()
     ignored_bars: frozenset[Reason] = frozenset()
     approval: bool = False

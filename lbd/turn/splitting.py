@@ -13,7 +13,7 @@ import numpy as np
 
 from lbd.errors import LbdError, RefusedError
 from lbd.model import bundle_namespace
-from lbd.permit.eligibility import barred, carries, outside_canary
+from lbd.permit.eligibility import bar_more, barred, carries, outside_canary
 from lbd.permit.policies import Isolation
 from lbd.reason import Reason
 from lbd.split.triggers import too_large, within_namespaces
@@ -56,7 +56,7 @@ class SplitRound:
     """The input of the rule. ``usable`` is bool (B,): the broker's numbers are new and trusted.
 
     ``attempted_at`` is when each bundle was last moved, split, or came out of a split (epoch seconds), ``hour`` is how
-    many splits there were within the last hour.
+    many splits there were within the last hour. Of the ``unserved`` namespaces nothing is split.
     """
 
     snapshot: Snapshot
@@ -64,6 +64,7 @@ class SplitRound:
     usable: BoolArray
     attempted_at: Mapping[str, float]
     hour: int = 0
+    unserved: frozenset[str] = frozenset()
 
 
 class SplitView(Protocol):
@@ -82,7 +83,9 @@ def split_round(record: TurnResult, attempted_at: Mapping[str, float], hour: int
     quiet = record.hold is None and record.error is None and not record.unloads and not record.unfinished
     if observation is None or averages is None or evidence is None or not quiet or not evidence.fresh.any():
         return None
-    return SplitRound(observation.snapshot, averages, evidence.fresh & (evidence.paired == 0), attempted_at, hour)
+    unserved = frozenset(skip.what for skip in record.skips if skip.reason is Reason.NOT_SERVED)
+    usable = evidence.fresh & (evidence.paired == 0)
+    return SplitRound(observation.snapshot, averages, usable, attempted_at, hour, unserved)
 
 
 def choose(cluster: SplitView, settings: Settings, facts: SplitRound) -> SplitChoice:
@@ -113,6 +116,7 @@ def _permitted(
     if not due:
         return (), []
     codes = barred(facts.snapshot, facts.attempted_at, Isolation(), settings.guardrails)
+    codes = bar_more(codes, facts.snapshot, dict.fromkeys(facts.unserved, Reason.NOT_SERVED))
     codes = outside_canary(codes, facts.snapshot, settings.guardrails.canary)
     at, position = facts.snapshot.positions_of({one.bundle for one in due}), facts.snapshot.brokers.index()
     allowed: list[Due] = []

@@ -392,10 +392,9 @@ def _skips(parts: Parts, assessment: Assessment, holds: Iterable[Hold], planned:
 
 
 def _kept(snapshot: Snapshot, policies: Policies, permitted: Permitted) -> Iterator[Skip]:
-    """What properties of namespaces keep."""
-    if policies.consents is not None:
-        moving = {bundle_namespace(unload.bundle) for unload in permitted.unloads}
-        yield from policies.consents.skips(snapshot.namespaces.names, moving)
+    """The namespaces of which bundles stay."""
+    moving = {bundle_namespace(unload.bundle) for unload in permitted.unloads}
+    yield from policies.kept(snapshot.namespaces.names, moving)
 
 
 def _hold(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
@@ -430,6 +429,8 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
         codes[codes == reason.code] = 0
     if own := leader_topic_bundles(snapshot.bundles, parts.leader_topic):
         codes = bar_more(codes, snapshot, own)
+    if policies.unserved:
+        codes = bar_more(codes, snapshot, dict.fromkeys(policies.unserved, Reason.NOT_SERVED))
     if policies.consents is not None and policies.consents.bars:
         codes = bar_more(codes, snapshot, policies.consents.bars)
     codes = outside_canary(codes, snapshot, parts.guardrails.canary)

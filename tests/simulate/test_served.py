@@ -7,7 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from lbd.daemon.status import served_line
+from lbd.model import Skip, bundle_namespace
 from lbd.operations.drain import ORDERED
+from lbd.operations.drain_plan import Pass, plan_drain_now
 from lbd.reason import Reason
 from lbd.simulate.faults import Fault, Switch
 from lbd.store.control import Control, RequestResult, UnloadRequest
@@ -58,12 +60,11 @@ def broken(running: Run) -> list[MoveRecord]:
 
 def hold(engine: Engine) -> str:
     """What holds moves for bundles that are not served; empty where nothing does."""
-    found = engine.proof.hold()
-    return found[1] if found is not None else ""
+    return "; ".join(engine.proof.namespaces().values())
 
 
-def test_a_bundle_that_is_not_served_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The hold names the bundle, where it is, what it had, and the first topic's own error."""
+def test_a_bundle_that_is_not_served_stops_its_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The turn names the bundle, where it is, what it had, and the first topic's own error."""
     with hot() as cluster, run(cluster, tmp_path, monkeypatch) as running:
         first = broken(running)[0]
         moves = told(running)
@@ -74,10 +75,26 @@ def test_a_bundle_that_is_not_served_stops_everything(tmp_path: Path, monkeypatc
         assert "persistent://" in hold(running.engine)
         assert "Failed to load topic within timeout" in hold(running.engine)
         record = running.turn()
-        assert record.hold is not None
-        assert record.hold[0] is Reason.NOT_SERVED
-        assert "not-served" in record.sentence
+        namespace = bundle_namespace(first.bundle)
+        assert Skip(namespace, Reason.NOT_SERVED, hold(running.engine)) in record.skips
+        assert record.hold is None
         assert len(running.moves()) == len(moves)
+
+
+def test_other_namespaces_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also of the same tenant, as what keeps topics from loading is mostly a namespace's own."""
+    with hot(namespaces=2, rates=(80, 20)) as cluster, run(cluster, tmp_path, monkeypatch) as running:
+        first = broken(running)[0]
+        moves = told(running)
+        rests = bundle_namespace(first.bundle)
+        assert list(running.engine.proof.namespaces()) == [rests]
+        assert running.engine.proof.hold() is None
+        others = [bundle for bundle in cluster.owners() if bundle_namespace(bundle) != rests]
+        cluster.scale(dict.fromkeys(others, 2.0))
+        running.until(lambda: len(running.moves()) > len(moves))
+        later = running.moves()[len(moves) :]
+        assert later
+        assert rests not in {bundle_namespace(move.bundle) for move in later}
 
 
 def test_the_hold_stays_over_a_kill_until_a_person_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -100,17 +117,19 @@ def test_the_hold_stays_over_a_kill_until_a_person_resumes(tmp_path: Path, monke
 
 
 def test_a_request_by_hand_passes_the_hold_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As any order to wait; a bundle of which no topic is loaded is on no report, and others have to move it on."""
+    """As any order to wait, for any bundle of the namespace."""
     with hot() as cluster, run(cluster, tmp_path, monkeypatch) as running:
-        bundle = broken(running)[0].bundle
-        told(running)
+        broken(running)
+        moved = {move.bundle for move in told(running)}
+        (namespace,) = running.engine.proof.namespaces()
+        bundle = next(name for name in cluster.owners() if bundle_namespace(name) == namespace and name not in moved)
         answers: dict[str, RequestResult] = {}
         running.engine.requests.deliver = answers.__setitem__
         for name, override in (("held", None), ("passed", "why")):
             asked = UnloadRequest(name, bundle, cluster.brokers[1], override, "ann", 0.0, 9e9)
             running.engine.by_hand(asked)
-        assert answers["held"].sentence.startswith(f"Refused: not-served: {bundle} on ")
-        assert answers["passed"].sentence.startswith("Refused: on-no-report: ")
+        assert answers["held"].sentence.startswith(f"Refused: not-served: {namespace}/")
+        assert "not-served" not in answers["passed"].sentence
 
 
 def test_a_bundle_that_others_move_on_holds_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -221,16 +240,21 @@ def test_a_destination_that_is_gone_is_unknown(tmp_path: Path, monkeypatch: pyte
         assert not hold(running.engine)
 
 
-def test_a_drain_waits_for_a_bundle_that_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As in a pause: it goes on by itself afterwards."""
+def test_a_drain_leaves_a_namespace_that_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its bundles stay with this reason, and those of others go; what was not sent for it is due again afterwards."""
     with hot() as cluster, run(cluster, tmp_path, monkeypatch) as running:
-        first = broken(running)[0]
+        broken(running)
         told(running)
-        assert hold(running.engine)
-        found = running.engine._real.ordered()
-        assert found is not None
-        assert found[0] in ORDERED
-        assert first.bundle in found[1]
+        engine = running.engine
+        (namespace,) = engine.proof.namespaces()
+        assert engine._real.ordered() is None
+        assert Reason.NOT_SERVED in ORDERED
+        parts = engine._real.tools(engine._real.parts()).parts
+        source = next(owner for bundle, owner in cluster.owners().items() if bundle.startswith(namespace) and owner)
+        view = plan_drain_now(parts, engine._real.observer.admin, Pass(source, cluster.now(), cluster.now()))
+        stays = {skip.what for skip in view.plan.stay if skip.reason is Reason.NOT_SERVED}
+        assert stays == {bundle for bundle in view.owned if bundle_namespace(bundle) == namespace} != set()
+        assert namespace not in {bundle_namespace(unload.bundle) for unload in view.plan.unloads}
 
 
 def test_the_log_and_history_tell_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
