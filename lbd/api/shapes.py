@@ -207,10 +207,14 @@ class RolloutStep(msgspec.Struct, frozen=True):
 
 
 class RolloutPlan(msgspec.Struct, frozen=True):
-    """The brokers of a rollout in their order, and what each drain would do: the JSON of ``lbd rollout --dry-run``."""
+    """The brokers of a rollout in their order, and what each drain would do: the JSON of ``lbd rollout --dry-run``.
+
+    ``refused`` is why it would not begin, whatever its brokers; null where it would.
+    """
 
     taken_at: float
     steps: list[RolloutStep]
+    refused: str | None = None
 
 
 class RolloutResponse(msgspec.Struct, frozen=True):

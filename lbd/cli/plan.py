@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +16,16 @@ from lbd.cli.options import remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, shared_notes, table, without_notes
 from lbd.cli.request import by, lbd_client, one_line, print_note
 from lbd.cli.status_text import console
-from lbd.errors import RefusedError
+from lbd.errors import ObserveError, RefusedError
 from lbd.fields import derived
 from lbd.model import Result
-from lbd.operations.dry import dry_run
-from lbd.store.control import PlannedMove, PlanRequest, RequestResult, new_id
+from lbd.operations.dry import Fixed, acting, live_parts, order_hold, remembered
+from lbd.operations.parts import observing
+from lbd.operations.planned import plan_refusal
+from lbd.store.control import REFUSED, PlannedMove, PlanRequest, RequestResult, new_id
 from lbd.text import counted, zoned
 from lbd.turn.record import PlanDocument, plan_document, proposal
+from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
     from lbd.cli.options import Read
@@ -29,19 +34,27 @@ if TYPE_CHECKING:
 
 def _plan_of_now(settings: Settings) -> PlanDocument:
     """What a dry run plans. Nobody remembers it, so it does not expire."""
-    record = dry_run(settings)
-    if record.error is not None:
-        raise record.error
-    plan = msgspec.convert(plan_document(record, proposal(record), proposed=False), PlanDocument)
+    with observing(settings) as observer:
+        parts = live_parts(settings, observer)
+        record = turn(parts)
+        if record.error is not None or record.observation is None:
+            raise record.error or ObserveError(record.sentence)
+        memory, averages, _ = remembered(settings)
+        fixed = replace(parts, observer=Fixed(record.observation))
+        offered = proposal(record)
+        refused = plan_refusal(offered, acting(fixed, memory, averages, partial(order_hold, settings)))
+    plan = msgspec.convert(plan_document(record, offered, refused, proposed=False), PlanDocument)
     return msgspec.structs.replace(plan, expires_at=None, skips=msgspec.UNSET)
 
 
 @click.command("plan")
 @remote_options
-def plan(read: Read, form: str, api_url: str | None) -> None:
+@click.pass_context
+def plan(ctx: click.Context, read: Read, form: str, api_url: str | None) -> None:
     """Show the plan that the running lbd proposes (mode: approve), with its id, or what a turn would move now.
 
     Each move has its reason and the number of clients that will reconnect; each broker its score now and after.
+    Exit code 0 shown, 4 lbd apply would refuse it now; the last line says why.
 
     \b
     Example: lbd plan
@@ -53,6 +66,7 @@ def plan(read: Read, form: str, api_url: str | None) -> None:
         json_out(shown)
     else:
         print_plan(shown)
+    ctx.exit(REFUSED if shown.refused is not None else 0)
 
 
 def print_plan(plan: PlanDocument) -> None:
@@ -83,8 +97,10 @@ def _sentence(plan: PlanDocument) -> str:
         return plan.summary
     moves, clients = counted(len(plan.unloads), "bundle"), counted(plan.clients, "client")
     what, order = f"Plan {plan.id}: {moves}, {clients} reconnect", f"lbd apply {plan.id}"
+    order = f"{order} is refused now: {plan.refused}" if plan.refused is not None else order
     if not plan.proposed:
-        return f"{what}. Nothing waits for approval: this would move if the imbalance lasts. To move it now: {order}"
+        now = order if plan.refused is not None else f"To move it now: {order}"
+        return f"{what}. Nothing waits for approval: this would move if the imbalance lasts. {now}"
     until = zoned(plan.expires_at or plan.made_at)
     last = "" if plan.id in plan.summary else f". The last turn: {plan.summary}"
     approved = f", is approved by {', '.join(plan.approved_by)}" if plan.approved_by else ""

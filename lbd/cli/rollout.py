@@ -195,13 +195,14 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
             moves = str(step.bundles), str(step.clients), duration_text(step.eta_seconds)
             rows.add_row(plain(step.broker), *moves, plain(step.top or ""), amount(step.peak, digits=1))
         console().print(rows)
-    refused = [step for step in plan.steps if step.refused is not None]
-    for step in refused:
-        print_note(form, f"Refused: {step.broker}: {step.refused}.")
+    refusals = [f"{step.broker}: {step.refused}" for step in plan.steps if step.refused is not None]
+    refusals += [plan.refused] if plan.refused is not None else []
+    for refusal in refusals:
+        print_note(form, f"Refused: {refusal}.")
     bundles, clients = (sum(getattr(step, name) for step in plan.steps) for name in ("bundles", "clients"))
     most = f"{counted(bundles, 'bundle')} move once, or twice at most; {clients} producers and consumers reconnect"
     print_note(form, f"{counted(len(plan.steps), 'broker')}, in this order: {most} each time.")
-    return REFUSED if refused else 0
+    return REFUSED if refusals else 0
 
 
 def _plan(settings: Settings, names: tuple[str, ...], api_url: str | None) -> RolloutPlan:

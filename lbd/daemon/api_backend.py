@@ -28,9 +28,10 @@ from lbd.daemon.status import move_line, served_line, with_leader
 from lbd.errors import ObserveError, UsageError, as_lbd_error
 from lbd.files import remove
 from lbd.operations.drain import plan_json, show_drain, show_fill
-from lbd.operations.dry import Fixed, parts_of_known, unsampled
+from lbd.operations.dry import Fixed, acting, parts_of_known
 from lbd.operations.parts import PolicyReader
 from lbd.operations.place import live_bundles, meant, placement, show_unload, target, topic_bundles
+from lbd.operations.planned import plan_refusal
 from lbd.operations.rollout import show_rollout
 from lbd.operations.split import due_document, plan_due, plan_split
 from lbd.permit.eligibility import slow_brokers
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from lbd.store.orders import Orders
     from lbd.store.proposal import Proposal
     from lbd.store.status import Status
-    from lbd.turn.parts import TurnResult
+    from lbd.turn.parts import Parts, TurnResult
 
 
 KEPT = 16
@@ -99,26 +100,39 @@ class Planner:
 
     def _response(self, published: Published, waiting: Proposal | None) -> PlanResponse:
         if waiting is not None and published.record.observation is not None:
-            return PlanResponse(waiting, plan_document(published.record, waiting, proposed=True))
+            refused = plan_refusal(waiting, self._acting(published))
+            return PlanResponse(waiting, plan_document(published.record, waiting, refused, proposed=True))
         record = self._planned(published)
         plan = proposal(record)
         self._known.pop(plan.id, None)
         self._known[plan.id] = plan
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
-        return PlanResponse(plan, plan_document(record, plan, proposed=False))
+        refused = plan_refusal(plan, self._acting(published))
+        return PlanResponse(plan, plan_document(record, plan, refused, proposed=False))
 
     def _planned(self, published: Published) -> TurnResult:
+        planned = turn(self._parts(published))
+        if planned.error is not None:
+            raise planned.error
+        return planned
+
+    def _parts(self, published: Published) -> Parts:
+        """Those of a turn on the last round."""
         record, settings = published.record, published.settings
         if record.observation is None or record.turn_memory is None or record.averages is None:
             raise ObserveError(f"the last turn says nothing to plan by: {record.sentence}")
         self._admin.active_brokers()
         looked, policies = Fixed(record.observation), PolicyReader(self._admin)
-        memory, journal = unsampled(record.turn_memory), self._engine.journal
-        planned = turn(parts_of_known(settings, looked, policies, memory, record.averages, journal, lambda: None))
-        if planned.error is not None:
-            raise planned.error
-        return planned
+        memory, journal = record.turn_memory, self._engine.journal
+        return parts_of_known(settings, looked, policies, memory, record.averages, journal, lambda: None)
+
+    def _acting(self, published: Published) -> Parts:
+        """The same as they judge an order: by the samples of the turns, and by what holds them."""
+        memory, averages = published.record.turn_memory, published.record.averages
+        assert memory is not None
+        assert averages is not None
+        return acting(self._parts(published), memory, averages, self._engine.order_hold)
 
 
 # --- the picker, from the last turn's round; brokers are contacted only for what is unknown

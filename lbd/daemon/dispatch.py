@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbd.act.executor import DryRun
-from lbd.decide.manual import ByPlan
 from lbd.errors import LbdError, RefusedError
 from lbd.model import Outcome, Result, Skip
 from lbd.operations.dry import Fixed
 from lbd.operations.place import named, trouble
+from lbd.operations.planned import judge_plan, refusal_text, unmade_moves, wanting_plan
 from lbd.operations.requests import ONLY_OBSERVES, overriding, request_reason, split_hold, wanting
 from lbd.store.control import (
     FAILED,
@@ -30,7 +29,6 @@ from lbd.store.control import (
     RolloutRequest,
     SplitRequest,
 )
-from lbd.store.state import Scratch
 from lbd.text import counted, zoned
 from lbd.turn.turn import turn
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from lbd.daemon.wiring import Assembled
     from lbd.operations.requests import Requests
     from lbd.store.control import Request, UnloadRequest
-    from lbd.turn.parts import Hold, Parts, TurnResult
+    from lbd.turn.parts import Hold, Parts
 
 
 @dataclass
@@ -74,20 +72,17 @@ class Applying:
 
         Raises :class:`~lbd.errors.LbdError` where that cannot be judged, or something holds all moves.
         """
-        fixed = _wanting(request, replace(parts, observer=Fixed(parts.observer.observe())))
-        trial = turn(replace(fixed, actuator=DryRun(), store=_copy(fixed)))
-        if trial.error is not None:
-            raise trial.error
-        if trial.hold is not None:
-            raise RefusedError(request_reason(trial, ""))
-        if stale := _dropped_moves(request, trial):
-            self._requests.answer(request, _refused(request, stale))
+        fixed = replace(parts, observer=Fixed(parts.observer.observe()))
+        if unmade := judge_plan(request, fixed):
+            words = refusal_text(request.plan, len(request.moves), unmade)
+            refusal = RequestResult(REFUSED, f"Refused: {words}; nothing was begun.", placed=unmade)
+            self._requests.answer(request, refusal)
             return
         with self._lock:
             self._under_way = _UnderWay(request)
         self._on_begin()
-        record = turn(fixed)
-        for one in _dropped_moves(request, record):
+        record = turn(wanting_plan(request, fixed))
+        for one in unmade_moves(request, record):
             self._end(one)
 
     def ended(self, outcome: Outcome | Skip) -> None:
@@ -109,34 +104,6 @@ class Applying:
                 return
             self._under_way = None
         self._requests.answer(flying.request, answer)
-
-
-def _wanting(request: PlanRequest, parts: Parts) -> Parts:
-    moves = tuple((move.bundle, move.source, move.destination) for move in request.moves)
-    reason = f"plan {request.plan}, {request.by}{request.reason and f': {request.reason}'}"
-    return replace(parts, strategy=ByPlan(moves, parts.weights, reason))
-
-
-def _copy(parts: Parts) -> Scratch:
-    """What a trial may change."""
-    observation = parts.observer.observe()
-    return Scratch(parts.store.load(), parts.store.load_averages(observation.snapshot.taken_at))
-
-
-def _dropped_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundle]:
-    """Moves of the plan that this turn would not make, each with the reason."""
-    planned = {unload.bundle for unload in record.unloads}
-    return [
-        PlacedBundle(move.bundle, move.destination, None, None, request_reason(record, move.bundle))
-        for move in request.moves
-        if move.bundle not in planned
-    ]
-
-
-def _refused(request: PlanRequest, stale: list[PlacedBundle]) -> RequestResult:
-    drifted = f"{len(stale)} of {counted(len(request.moves), 'move')} cannot be made any more"
-    words = f"Refused: the cluster has changed since plan {request.plan}, nothing was begun; {drifted}."
-    return RequestResult(REFUSED, words, placed=stale)
 
 
 def _moves_result(moves: list[PlacedBundle]) -> RequestResult:

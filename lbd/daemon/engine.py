@@ -17,7 +17,7 @@ from lbd.errors import LbdError, UsageError
 from lbd.model import Skip
 from lbd.notify.sender import Notifier
 from lbd.operations.parts import print_wait
-from lbd.operations.requests import Requests
+from lbd.operations.requests import ONLY_OBSERVES, Requests
 from lbd.permit.budget import last_hour
 from lbd.reason import Reason
 from lbd.store.append_log import LIVE_NAME
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lbd.store.journal import Journal
     from lbd.store.orders import Orders
     from lbd.store.proposal import Proposal
-    from lbd.turn.parts import Parts
+    from lbd.turn.parts import Hold, Parts
     from lbd.turn.watchdog import Alarm
     from lbd.turn.waves import Rest
 
@@ -248,6 +248,10 @@ class Engine:
     def observe_only(self) -> bool:
         """Whether nothing is ever unloaded."""
         return self._real.observing is not None
+
+    def order_hold(self) -> Hold | None:
+        """What would keep an order from being begun now."""
+        return (Reason.OBSERVE_ONLY, ONLY_OBSERVES) if self.observe_only else self._real.hold()
 
     @property
     def last_hour(self) -> LastHour:

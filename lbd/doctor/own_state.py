@@ -183,7 +183,7 @@ def check_state_dir(survey: Survey) -> Iterator[Finding]:
         return
     yield _directory(directory)
     yield from _guarded(RUNNING, _running(directory, survey.taken_at))
-    yield from _guarded(DRAINED, drains(directory, survey.taken_at))
+    yield from _guarded(DRAINED, drains(directory, survey.taken_at, survey.active))
     yield from _guarded(TAKE_OVER, _taken_over(directory))
     if survey.observation is not None:
         yield from _guarded(LOST, _lost(directory, survey.observation.active, survey.taken_at))
@@ -246,13 +246,18 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
         yield PAUSED.warning(f"by {pause.by} {until}{pause.reason and f': {pause.reason}'}", "lbd resume ends it")
 
 
-def drains(directory: Path, now: float) -> Iterator[Finding]:
-    """The drains in force: a long one may be forgotten, one with bundles that did not move needs a person."""
+def drains(directory: Path, now: float, active: Collection[str]) -> Iterator[Finding]:
+    """The drains in force: a long one may be forgotten, one with bundles that did not move needs a person.
+
+    So does one of a broker that is none of the ``active`` ones, unless no broker has said which these are.
+    """
     for drain, work in drains_in_force(directory, now):
         reason = f": {drain.reason}" if drain.reason else ""
         message = f"{drain.broker} by {drain.by} since {utc(drain.since)}{reason}"
         todo = f"lbd drain {drain.broker} --release ends it"
-        if work is not None and work.left:
+        if active and drain.broker not in active:
+            yield DRAINED.warning(f"{message}; it is no active broker", f"{todo}, if it will not come back")
+        elif work is not None and work.left:
             yield DRAINED.warning(f"{message}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE says why; {todo}")
         elif now - drain.since > LASTING_SECONDS:
             yield DRAINED.warning(f"{message}, for {(now - drain.since) / 3600:.0f} h", todo)

@@ -12,11 +12,11 @@ from lbd.clock import moment
 from lbd.config import strategy_section
 from lbd.errors import UsageError
 from lbd.model import Averages
-from lbd.observe import averages as running
+from lbd.observe import averages as averaging
 from lbd.observe.observer import Observation, Observer
 from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.operations.parts import PolicyReader, observing, stored_learning
-from lbd.operations.requests import ordered
+from lbd.operations.requests import ONLY_OBSERVES, ordered
 from lbd.permit.evidence import Sample, judge
 from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
@@ -26,6 +26,7 @@ from lbd.store.control import Control
 from lbd.store.drains import Drains
 from lbd.store.journal import KEEP_SECONDS, Past, read
 from lbd.store.state import Scratch, StateDir, TurnMemory
+from lbd.store.status import read_status, running, standby_text
 from lbd.text import counted
 from lbd.turn.learning import Learning
 from lbd.turn.parts import FreePolicies, Hold, Parts, TurnResult
@@ -72,6 +73,29 @@ def live_parts(settings: Settings, observer: Observer) -> Parts:
     return replace(parts, spread=SpreadReader(settings.spread_in_force, topics))
 
 
+def order_parts(settings: Settings, observer: Observer) -> Parts:
+    """The parts by which an order is previewed: what would keep an lbd on this state directory from it holds, too."""
+    return replace(live_parts(settings, observer), ordered_hold=partial(order_hold, settings))
+
+
+def order_hold(settings: Settings) -> Hold | None:
+    """What keeps the lbd of these settings from all orders: its mode, another one that leads, a pause."""
+    if settings.mode == "observe":
+        return Reason.OBSERVE_ONLY, ONLY_OBSERVES
+    return _stands_by(settings) or _ordered(settings)
+
+
+def _stands_by(settings: Settings) -> Hold | None:
+    """That another lbd leads, as the running one on this machine last said."""
+    try:
+        if not settings.state_dir.is_dir() or running(settings.state_dir) is None:
+            return None
+        leader = standby_text(read_status(settings.state_dir))
+    except (UsageError, OSError):
+        return None
+    return (Reason.NOT_LEADER, leader) if leader is not None else None
+
+
 def parts_of_known(
     settings: Settings,
     observer: Looking,
@@ -101,6 +125,12 @@ def _drained(settings: Settings) -> frozenset[str]:
         )
     except (UsageError, OSError):
         return frozenset()
+
+
+def acting(parts: Parts, memory: TurnMemory, averages: Averages, hold: Callable[[], Hold | None]) -> Parts:
+    """The parts of a look, judging as an order is judged: by the samples that turns know, and by every hold."""
+    known = Scratch(memory, averages)
+    return replace(parts, store=known, ordered_hold=hold, ignored_holds=frozenset(), eager=False)
 
 
 def unsampled(memory: TurnMemory) -> TurnMemory:
@@ -210,7 +240,7 @@ def last_round(path: Path, base: Settings) -> tuple[Header, Settings, Averages, 
         _, settings, averages, last = state
         evidence = judge(samples, last, settings.weights)
         samples = dict(evidence.samples)
-        state = (header, settings, running.update(averages, last, evidence.fresh), snapshot)
+        state = (header, settings, averaging.update(averages, last, evidence.fresh), snapshot)
     return state
 
 

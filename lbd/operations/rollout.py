@@ -275,8 +275,8 @@ class Rolling:
             return self._stop(request)
         rollout = self._rollouts.under_way()
         if rollout is not None:
-            if request.brokers and set(request.brokers) != set(rollout.brokers):
-                raise RefusedError(f"{rollout.summary}; lbd rollout --stop ends it")
+            if refusal := other_rollout(request.brokers, rollout):
+                raise RefusedError(refusal)
             return RequestResult(0, f"It goes on: {self._look_again(rollout, tools).summary}.")
         rollout = order_rollout(request, self._draining.in_force(), self._now(), tools)
         rollout = changed(rollout, splitting=splitting_before(tools.admin))
@@ -509,14 +509,12 @@ def give_splitting_back(rollout: Rollout, admin: Admin) -> None:
 
 def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: float, tools: Tools) -> Rollout:
     """The rollout that is to begin. Raises :class:`LbdError` where a broker is not there or cannot be spared."""
-    if drained:
-        raise RefusedError(f"{min(drained)} is drained; lbd drain {min(drained)} --release ends that")
     fixed = Fixed(tools.parts.observer.observe())
     active = tuple(fixed.observation.active)
     brokers = chosen(request.brokers, active)
     parts = replace(tools.parts, observer=fixed)
-    if hot := too_hot(cluster_scores(fixed, parts), parts.guardrails.max_destination_score):
-        raise RefusedError(f"{hot}; let lbd balance first (lbd plan)")
+    if refusal := cannot_begin(drained, fixed, parts):
+        raise RefusedError(refusal)
     for broker in brokers:
         look = plan_drain_now(parts, tools.admin, first_pass(broker, None, now))
         if look.hold is not None:
@@ -538,6 +536,25 @@ def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: fl
         timeout_seconds=request.back_within_seconds,
         executes=request.executes,
     )
+
+
+def cannot_begin(drained: Collection[str], fixed: Fixed, parts: Parts) -> str:
+    """Why no rollout may begin on a cluster, whichever brokers it is of; empty where one may.
+
+    A drained broker that has left the cluster carries nothing, and keeps no other one from a restart.
+    """
+    there = sorted(set(drained) & set(fixed.observation.active))
+    if there:
+        return f"{there[0]} is drained; lbd drain {there[0]} --release ends that"
+    hot = too_hot(cluster_scores(fixed, parts), parts.guardrails.max_destination_score)
+    return f"{hot}; let lbd balance first (lbd plan)" if hot else ""
+
+
+def other_rollout(names: Collection[str], rollout: Rollout | None) -> str:
+    """Why a rollout of these brokers may not begin beside the one under way; empty where there is none, or the same."""
+    if rollout is None or not names or set(names) == set(rollout.brokers):
+        return ""
+    return f"{rollout.summary}; lbd rollout --stop ends it"
 
 
 def chosen(names: Iterable[str], active: Sequence[str]) -> tuple[str, ...]:
@@ -577,12 +594,14 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
         fixed = Fixed(observer.observe())
         parts = replace(live_parts(settings, observer), observer=fixed)
         brokers = chosen(names, fixed.observation.active)
+        rollout = Rollouts(settings.state_dir).under_way() if settings.state_dir.is_dir() else None
+        refusal = other_rollout(names, rollout) if rollout is not None else cannot_begin(parts.drained(), fixed, parts)
         leader = fixed.observation.leader
         steps: list[RolloutStep] = []
         while broker := next_broker(brokers, [one.broker for one in steps], leader.broker if leader else None):
             look = plan_drain_now(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
             steps.append(_step_of(broker, look, settings))
-    return RolloutPlan(fixed.observation.snapshot.taken_at, steps)
+    return RolloutPlan(fixed.observation.snapshot.taken_at, steps, refusal or None)
 
 
 def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:

@@ -250,7 +250,8 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
     """The JSON of a turn with its plan's :class:`~lbd.store.proposal.Proposal`.
 
     With ``proposed`` the plan waits for approval; otherwise it is what would move if the imbalance lasts, and nobody
-    remembers it where ``expires_at`` is null.
+    remembers it where ``expires_at`` is null. ``refused`` is why ``lbd apply`` would refuse it now; null where it would
+    begin.
     """
 
     id: str
@@ -261,6 +262,7 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
     expected: dict[str, float]
     clients: int
     approved_by: list[str]
+    refused: str | None = None
 
 
 def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
@@ -295,9 +297,10 @@ def _clients(snapshot: Snapshot, unload: Unload) -> int:
     return int(snapshot.rows.counts[own][snapshot.rows.bundle[own] == at, 1:].sum())
 
 
-def plan_document(record: TurnResult, plan: Proposal, *, proposed: bool) -> dict[str, Any]:
+def plan_document(record: TurnResult, plan: Proposal, refused: str, *, proposed: bool) -> dict[str, Any]:
     """The JSON shape of a plan, :class:`PlanDocument`; ``record`` is the last turn that is about it."""
-    return {**document(record, everything=False), **msgspec.to_builtins(plan), "proposed": proposed}
+    verdict_fields = {"proposed": proposed, "refused": refused or None}
+    return {**document(record, everything=False), **msgspec.to_builtins(plan), **verdict_fields}
 
 
 # --- the kept turn of ``lbd explain``

@@ -291,8 +291,10 @@ class TestDrain:
         explained = Explainer(tmp_path, now=now, since=now - 3600, last=5, cool_down_seconds=0).of(target)
         assert any("ann drains it" in why for why in explained.because), explained  # type: ignore[union-attr]
         assert any("owns nothing" in why for why in explained.because)  # type: ignore[union-attr]
-        soon, late = (next(iter(doctors_drains(tmp_path, now + later))) for later in (60, 5 * 3600))
-        assert (soon.level, late.level) == ("ok", "warning")
+        looks = (60, [target]), (5 * 3600, [target]), (60, ["b:1"]), (60, [])
+        soon, late, gone, unknown = (next(iter(doctors_drains(tmp_path, now + later, there))) for later, there in looks)
+        assert (soon.level, late.level, gone.level, unknown.level) == ("ok", "warning", "warning", "ok")
+        assert "; it is no active broker" in gone.seen
         assert f"{target} by ann since" in late.seen
 
 

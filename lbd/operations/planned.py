@@ -1,0 +1,78 @@
+"""Exactly the moves of a plan, judged as ``lbd apply`` makes them: by the act, and by ``lbd plan`` that offers it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbd.act.executor import DryRun
+from lbd.decide.manual import ByPlan
+from lbd.errors import LbdError, RefusedError
+from lbd.fields import derived
+from lbd.operations.requests import request_reason
+from lbd.store.control import PlacedBundle, PlannedMove, PlanRequest
+from lbd.store.state import Scratch
+from lbd.text import counted
+from lbd.turn.turn import turn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbd.store.proposal import Proposal
+    from lbd.turn.parts import Parts, TurnResult
+
+
+def wanting_plan(request: PlanRequest, parts: Parts) -> Parts:
+    """The parts of a turn that wants these moves and no others."""
+    moves = tuple((move.bundle, move.source, move.destination) for move in request.moves)
+    reason = f"plan {request.plan}, {request.by}{request.reason and f': {request.reason}'}"
+    return replace(parts, strategy=ByPlan(moves, parts.weights, reason))
+
+
+def unmade_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundle]:
+    """Moves of the plan that a turn does not make, each with the reason."""
+    planned = {unload.bundle for unload in record.unloads}
+    return [
+        PlacedBundle(move.bundle, move.destination, None, None, request_reason(record, move.bundle))
+        for move in request.moves
+        if move.bundle not in planned
+    ]
+
+
+def judge_plan(request: PlanRequest, parts: Parts) -> list[PlacedBundle]:
+    """The moves that cannot be made now: none of a plan that may be begun. Nothing is changed.
+
+    Raises :class:`~lbd.errors.LbdError` where that cannot be judged, and :class:`RefusedError` where something holds
+    all moves.
+    """
+    fixed = wanting_plan(request, parts)
+    observation = fixed.observer.observe()
+    store = Scratch(parts.store.load(), parts.store.load_averages(observation.snapshot.taken_at))
+    trial = turn(replace(fixed, actuator=DryRun(), store=store))
+    if trial.error is not None:
+        raise trial.error
+    if trial.hold is not None:
+        raise RefusedError(request_reason(trial, ""))
+    return unmade_moves(request, trial)
+
+
+def refusal_text(plan: str, number: int, unmade: Sequence[PlacedBundle]) -> str:
+    """Why a plan of so many moves may not be begun as a whole."""
+    reasons = Counter(move.detail.partition(":")[0] for move in unmade)
+    numbers = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    first = f"the first: {unmade[0].bundle}: {unmade[0].detail}"
+    return f"plan {plan}: {len(unmade)} of {counted(number, 'move')} cannot be made now ({numbers}); {first}"
+
+
+def plan_refusal(plan: Proposal, parts: Parts) -> str:
+    """Why ``lbd apply`` would refuse a plan now; empty where it would begin it."""
+    moves = [derived(PlannedMove, move) for move in plan.unloads]
+    if not moves:
+        return ""
+    request = PlanRequest("", plan.id, moves, "", "", 0.0, 0.0)
+    try:
+        unmade = judge_plan(request, parts)
+    except LbdError as error:
+        return str(error)
+    return refusal_text(plan.id, len(moves), unmade) if unmade else ""
