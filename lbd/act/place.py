@@ -52,17 +52,25 @@ class Placer:
         """Place once. A broker's failure is an outcome, never an error; the outcome's unload has no source."""
         wanted, started = Unload(bundle, "", broker, 0.0, 0.0, reason), self._clock.monotonic()
         fence = Fence(clock=self._clock.boot, held=self._held)
-        try:
-            refused = self._refused(wanted)
-            topic = "" if refused is not None else self.admin.topic_in(bundle, self.admin.base(broker))
-        except LbdError as error:
-            return Skip(bundle, Reason.NOT_CHECKED, f"{error}; not asked for")
-        if refused is not None:
-            return refused
-        return replace(self._place(wanted, topic, fence), seconds=self._clock.monotonic() - started)
+        checked = self.check(wanted)
+        if isinstance(checked, Skip):
+            return checked
+        return replace(self._place(wanted, checked, fence), seconds=self._clock.monotonic() - started)
 
-    def _refused(self, wanted: Unload) -> Skip | None:
-        """The last check: the bundle still has no owner, and the broker is active, ready and allowed."""
+    def check(self, wanted: Unload, *, planned: bool = True) -> Skip | str:
+        """Why a bundle may not be placed now, else the topic by which its broker is to take it. Changes nothing.
+
+        The last check before the request, and the one by which a preview says what the request would come to. Never
+        raises. ``planned``: ``forbids`` knows the policies by which it was planned.
+        """
+        try:
+            refused = self._refused(wanted, planned=planned)
+            return refused or self.admin.topic_in(wanted.bundle, self.admin.base(wanted.destination or ""))
+        except LbdError as error:
+            return Skip(wanted.bundle, Reason.NOT_CHECKED, f"{error}; not asked for")
+
+    def _refused(self, wanted: Unload, *, planned: bool) -> Skip | None:
+        """The bundle has an owner by now, or the broker is not active, not ready or not allowed."""
         bundle, broker = wanted.bundle, wanted.destination or ""
         owner = self._ownership.owner_within(bundle, 0.0, NUDGE_WAIT_SECONDS)
         if owner is not None:
@@ -71,7 +79,7 @@ class Placer:
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is no longer active; not asked for")
         if not self.admin.ready(broker):
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is not ready; not asked for")
-        return self._forbids(wanted, planned=True)
+        return self._forbids(wanted, planned=planned)
 
     def _place(self, wanted: Unload, topic: str, fence: Fence) -> Outcome:
         """Have the broker take it. Its response does not count; the owner of the bundle after it does."""

@@ -127,10 +127,10 @@ def show(plan: DrainPlan, *, everything: bool) -> None:
 def drain_sentence(plan: DrainPlan, broker: str, now: float) -> str:
     """Whether the other brokers have room, and how long the drain would take."""
     drained = f"Drained: {drain_text(plan.drain, now)}. " if plan.drain is not None else ""
-    if plan.cannot_spare:
-        return f"{drained}Refused: {plan.cannot_spare}."
     if plan.hold is not None:
         return f"{drained}Refused: {plan.hold.reason}: {plan.hold.detail}."
+    if plan.cannot_spare:
+        return f"{drained}Refused: {plan.cannot_spare}."
     top = max(plan.brokers, key=lambda one: one.predicted)
     holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
     if plan.stay:

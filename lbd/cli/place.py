@@ -48,6 +48,7 @@ def _row(one: PlacementAdvice, report: Report) -> tuple[Text, ...]:
     style = "dim" if one.owner is not None else "" if one.placed.broker is not None else "bold red"
     named = "".join(f" {topic}" for topic in report.topics.get(one.bundle, ()))
     why = f"{'if nobody owned it: ' if one.owner is not None else ''}{one.placed.reason}"
+    why = report.refused.get(one.bundle, why)
     broker = one.placed.broker or NO_BROKER
     cells = (plain(one.bundle + named), plain(one.owner or NOBODY), plain(broker), plain(why))
     return Text(cells[0]), Text(cells[1]), Text(cells[2], style), Text(cells[3], "dim")
@@ -72,7 +73,9 @@ def sentence(report: Report) -> str:
     age = "as recorded" if report.age_seconds is None else f"{report.age_seconds:.1f} s old"
     sampled = f"brokers sample CPU every {report.sample_interval_seconds:.0f} s"
     on = f"{report.strategy} on reports of {zoned(report.taken_at)}, {age}; {sampled}"
-    return f"{counted(len(report.answers), 'bundle')}, {owned} owned{nowhere}; {on}."
+    held = f" Refused with --apply: {report.hold}." if report.hold else ""
+    not_now = f", {len(report.refused)} that could not be placed now" if report.refused else ""
+    return f"{counted(len(report.answers), 'bundle')}, {owned} owned{nowhere}{not_now}; {on}.{held}"
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -84,6 +87,7 @@ def document(report: Report) -> dict[str, Any]:
         "strategy": report.strategy,
         "answers": [_answer(one, report) for one in report.answers],
         "unasked": dict(report.unasked),
+        "hold": report.hold or None,
     }
 
 
@@ -97,6 +101,7 @@ def _answer(one: PlacementAdvice, report: Report) -> dict[str, Any]:
         "owner": one.owner,
         "answer": one.placed.broker,
         "reason": one.placed.reason,
+        "refused": report.refused.get(one.bundle),
         "choices": list(one.placed.choices),
         "candidates": list(one.candidates.brokers),
         "left_out": left_out,
@@ -153,7 +158,8 @@ def place(
     A topic (persistent://tenant/namespace/topic) stands for its bundle, or for those of its partitions, a namespace for
     all of its bundles, a scalable topic (topic://tenant/namespace/topic) for the bundle of each of its segments. With
     --apply, unowned bundles are placed on the brokers shown, by the running lbd if there is one; owned bundles stay.
-    Exit code 0 all shown (or placed), 4 a bundle has no candidate or was refused, 5 one is not where it should be.
+    Exit code 0 all shown (or placed), 4 a bundle has no candidate or is refused (without --apply: would be), 5 one is
+    not where it should be.
 
     \b
     Example: lbd place public/default --strategy least-long-term-message-rate
@@ -176,7 +182,7 @@ def place(
     else:
         report = ask_recording(*query, recording) if recording else ask_cluster(*query)
     print_result(form, document(report), sentence(report), lambda: show_report(report))
-    ctx.exit(REFUSED if report.unanswered else 0)
+    ctx.exit(REFUSED if report.unanswered or report.refused or report.hold else 0)
 
 
 def _apply(

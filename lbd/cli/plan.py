@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +18,7 @@ from lbd.cli.status_text import console
 from lbd.errors import ObserveError, RefusedError
 from lbd.fields import derived
 from lbd.model import Result
-from lbd.operations.dry import Fixed, acting, live_parts, order_hold, remembered
+from lbd.operations.dry import Fixed, live_parts, order_parts
 from lbd.operations.parts import observing
 from lbd.operations.planned import plan_refusal
 from lbd.store.control import REFUSED, PlannedMove, PlanRequest, RequestResult, new_id
@@ -35,14 +34,11 @@ if TYPE_CHECKING:
 def _plan_of_now(settings: Settings) -> PlanDocument:
     """What a dry run plans. Nobody remembers it, so it does not expire."""
     with observing(settings) as observer:
-        parts = live_parts(settings, observer)
-        record = turn(parts)
+        record = turn(live_parts(settings, observer))
         if record.error is not None or record.observation is None:
             raise record.error or ObserveError(record.sentence)
-        memory, averages, _ = remembered(settings)
-        fixed = replace(parts, observer=Fixed(record.observation))
         offered = proposal(record)
-        refused = plan_refusal(offered, acting(fixed, memory, averages, partial(order_hold, settings)))
+        refused = plan_refusal(offered, replace(order_parts(settings, observer), observer=Fixed(record.observation)))
     plan = msgspec.convert(plan_document(record, offered, refused, proposed=False), PlanDocument)
     return msgspec.structs.replace(plan, expires_at=None, skips=msgspec.UNSET)
 

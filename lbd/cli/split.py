@@ -15,8 +15,8 @@ from lbd.cli.status_text import console
 from lbd.errors import UsageError
 from lbd.model import bundle_range
 from lbd.pulsar.paths import bounds
-from lbd.split.plan import ALGORITHMS, SPECIFIED, DueSplitDocument, DueSplitsDocument, as_document
-from lbd.store.control import SplitRequest, new_id
+from lbd.split.plan import ALGORITHMS, SPECIFIED, DueSplitDocument, DueSplitsDocument
+from lbd.store.control import REFUSED, SplitRequest, new_id
 from lbd.text import local, zone_name
 
 if TYPE_CHECKING:
@@ -159,10 +159,13 @@ def split(
             answers = [hand(_request(plans[0], reason, timeout_seconds))]
     if form == "json":
         json_out({**msgspec.to_builtins(document), "applied": answers if applies else None})
-    elif not applies and plans:
+    elif not applies and plans and plans[0].refused is None:
         print_note(form, UNAPPLIED)
     for answer in answers:
         print_note(form, answer.sentence)
+    if not applies and plans and plans[0].refused is not None:
+        print_note(form, f"Refused: {plans[0].refused}.")
+        ctx.exit(REFUSED)
     ctx.exit(max((answer.exit_code for answer in answers), default=0))
 
 
@@ -196,11 +199,11 @@ def _plans(
 
         client = remote.client(api_url, settings)
         return remote.due_splits(client) if bundle is None else remote.split_plan(client, bundle, algorithm, positions)
-    from lbd.operations.split import due_document, plan_due, plan_one  # noqa: PLC0415 - usage errors need no NumPy
+    from lbd.operations.split import plan_due_here, plan_one  # noqa: PLC0415 - usage errors need no NumPy
 
     if bundle is None:
-        return due_document(plan_due(settings))
-    return as_document(plan_one(settings, bundle, algorithm or settings.split.algorithm, positions))
+        return plan_due_here(settings)
+    return plan_one(settings, bundle, algorithm or settings.split.algorithm, positions)
 
 
 def _request(plan: SplitDocument, override: str | None, timeout_seconds: float) -> SplitRequest:

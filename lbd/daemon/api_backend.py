@@ -33,7 +33,7 @@ from lbd.operations.parts import PolicyReader
 from lbd.operations.place import live_bundles, meant, placement, show_unload, target, topic_bundles
 from lbd.operations.planned import plan_refusal
 from lbd.operations.rollout import show_rollout
-from lbd.operations.split import due_document, plan_due, plan_split
+from lbd.operations.split import due_document, plan_due, plan_split, split_refusal
 from lbd.permit.eligibility import slow_brokers
 from lbd.permit.policies import Policies
 from lbd.place.picker import RunningLoads, answer_all, without_doubted
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from lbd.permit.served import Landing, ServiceResult
     from lbd.place.placements import Placement as Rule
     from lbd.pulsar.broker_health import BrokerHealth
-    from lbd.split.plan import Algorithm, DueSplitsDocument, SplitDocument
+    from lbd.split.plan import Algorithm, DueSplitsDocument, SplitDocument, SplitPlan
     from lbd.store.control import Request, RequestResult
     from lbd.store.orders import Orders
     from lbd.store.proposal import Proposal
@@ -451,11 +451,16 @@ class Serving:
     def plan_split(self, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
         """Where one bundle would be cut, by a look of its own at the cluster."""
         section, admin = self.settings.split, self._engine.looking.admin
-        return as_document(plan_split(admin, bundle, algorithm or section.algorithm, section, positions))
+        plan = plan_split(admin, bundle, algorithm or section.algorithm, section, positions)
+        return as_document(plan, self._refused_split(plan))
+
+    def _refused_split(self, plan: SplitPlan) -> str:
+        engine = self._engine
+        return split_refusal(plan, self.settings, engine.journal, engine.looking.admin, engine.order_hold())
 
     def plan_due_splits(self) -> DueSplitsDocument:
         """What the rule would split, by a look of its own at the cluster."""
-        return due_document(plan_due(self.settings, self._engine.looking))
+        return due_document(plan_due(self.settings, self._engine.looking), self._refused_split)
 
     def ask(self, request: Request, gone: Callable[[], bool]) -> tuple[RequestResult | None, bool]:
         """The result of a request, and whether nothing was begun."""

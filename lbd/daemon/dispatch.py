@@ -1,6 +1,6 @@
 """Dispatch of manual requests: started one after the other, checked as in a turn, and answered.
 
-A plan that a person has seen is carried out as a whole, or not at all if the cluster has changed since.
+A plan that a person has seen is carried out as a whole, or not at all where one of its moves cannot be made now.
 """
 
 from __future__ import annotations

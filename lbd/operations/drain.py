@@ -34,7 +34,7 @@ from lbd.operations.drain_plan import (
     plan_drain_now,
     plan_fill_now,
 )
-from lbd.operations.dry import live_parts, taking_over
+from lbd.operations.dry import order_parts, taking_over
 from lbd.operations.parts import preview_observer
 from lbd.operations.requests import OVERRIDDEN_HOLDS
 from lbd.operations.split import CLOCK
@@ -860,7 +860,7 @@ def show_drain(settings: Settings, broker: str, daemons: Observer | None = None)
         if why is not None:
             raise RefusedError(f"{broker}: what it owns is not known: {why}; ask again once it has landed")
         first = first_pass(broker, drain, time.time())
-        parts = live_parts(settings, observer)
+        parts = order_parts(settings, observer)
         look = _hourly("drain", broker, plan_drain_now(parts, observer.admin, first), parts)
     return _build_preview(look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
 
@@ -868,7 +868,7 @@ def show_drain(settings: Settings, broker: str, daemons: Observer | None = None)
 def show_fill(settings: Settings, broker: str, daemons: Observer | None = None) -> DrainPreview:
     """What a broker would be given. Raises :class:`~lbd.errors.LbdError`."""
     with preview_observer(settings, daemons) as observer:
-        parts = live_parts(settings, observer)
+        parts = order_parts(settings, observer)
         look = _hourly("fill", broker, plan_fill_now(parts, observer.admin, broker), parts)
     sources = len({unload.source for unload in look.plan.unloads})
     return _build_preview(look, min(settings.drain.max_unloads_at_once, max(sources, 1)))

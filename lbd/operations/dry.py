@@ -74,8 +74,9 @@ def live_parts(settings: Settings, observer: Observer) -> Parts:
 
 
 def order_parts(settings: Settings, observer: Observer) -> Parts:
-    """The parts by which an order is previewed: what would keep an lbd on this state directory from it holds, too."""
-    return replace(live_parts(settings, observer), ordered_hold=partial(order_hold, settings))
+    """The parts by which an order is previewed: as the lbd on this state directory would judge it."""
+    memory, averages, _ = remembered(settings)
+    return acting(live_parts(settings, observer), memory, averages, partial(order_hold, settings))
 
 
 def order_hold(settings: Settings) -> Hold | None:
@@ -128,7 +129,7 @@ def _drained(settings: Settings) -> frozenset[str]:
 
 
 def acting(parts: Parts, memory: TurnMemory, averages: Averages, hold: Callable[[], Hold | None]) -> Parts:
-    """The parts of a look, judging as an order is judged: by the samples that turns know, and by every hold."""
+    """The parts of a look that judges as an order is judged: by all that turns remember, and by every hold."""
     known = Scratch(memory, averages)
     return replace(parts, store=known, ordered_hold=hold, ignored_holds=frozenset(), eager=False)
 

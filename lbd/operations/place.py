@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from lbd.act.place import AlreadyOwned
+from lbd.act.place import AlreadyOwned, Placer
+from lbd.act.unload import ReadyMove, Unloader
 from lbd.bundles import (
     TopicBundle,
     holds,
@@ -34,11 +36,12 @@ from lbd.bundles import (
 from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.load import scoring
-from lbd.model import Outcome, Result, Skip, bundle_namespace
+from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace
 from lbd.operations.cluster_view import OwnerMap, Situation, owners, situation
-from lbd.operations.dry import Fixed, last_round, live_parts, recorded_parts, taking_over
-from lbd.operations.parts import observing, preview_observer
+from lbd.operations.dry import Fixed, last_round, order_parts, recorded_parts, taking_over
+from lbd.operations.parts import PolicyReader, observing, preview_observer
 from lbd.operations.requests import overriding, request_reason, wanting
+from lbd.operations.split import CLOCK
 from lbd.permit.eligibility import BROKER_BUNDLE
 from lbd.place.picker import PlacementAdvice, answer_all
 from lbd.place.placements import DEFAULT, PLACEMENTS, PlaceMemory, build
@@ -53,9 +56,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lbd.act.place import Placer
     from lbd.config import Settings
-    from lbd.model import Snapshot, Unload
+    from lbd.model import Snapshot
     from lbd.observe.observer import Observer
     from lbd.permit.limits import Ledger
     from lbd.place.placements import Placement, PlacementChoice
@@ -251,7 +253,8 @@ class Report:
 
     ``taken_at`` is when the reports were read (epoch seconds), ``age_seconds`` how old they were when it was answered,
     None in a recording, whose answers are of its time. ``topics`` are those by which a bundle was named, ``unasked``
-    the brokers that did not tell what they own.
+    the brokers that did not tell what they own. ``refused`` is why bundles that nobody owns would not be placed now,
+    and ``hold`` why none would be.
     """
 
     cluster: str
@@ -263,6 +266,13 @@ class Report:
     topics: Mapping[str, tuple[str, ...]]
     unasked: Mapping[str, str] = field(default_factory=dict)
     memory: PlaceMemory = field(default_factory=PlaceMemory)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    hold: str = ""
+
+    @property
+    def unowned(self) -> tuple[PlacementAdvice, ...]:
+        """Bundles that nobody owns."""
+        return tuple(advice for advice in self.answers if advice.owner is None)
 
     @property
     def unanswered(self) -> tuple[PlacementAdvice, ...]:
@@ -280,8 +290,35 @@ def placement(name: str) -> Placement:
 def ask_cluster(settings: Settings, words: Sequence[str], strategy: str) -> Report:
     """Answers from the live cluster, with the averages of a daemon on this machine where they can be read."""
     with observing(settings) as observer:
-        parts, busy = live_parts(settings, observer), taking_over(settings, observer.admin)
-        return ask(parts, observer.admin, words, strategy, PlaceMemory(), busy)
+        admin, parts = observer.admin, order_parts(settings, observer)
+        report = ask(parts, admin, words, strategy, PlaceMemory(), taking_over(settings, admin))
+        hold = placement_hold(parts, admin) if report.unowned else ""
+        placer = Placer(admin, CLOCK, PolicyReader(admin).forbids)
+        return replace(report, hold=hold, refused=_refused_placements(report, placer))
+
+
+def _refused_placements(report: Report, placer: Placer) -> dict[str, str]:
+    """Why bundles that nobody owns would not be placed where they should go, as the act would find it now."""
+    wanted = [Unload(one.bundle, "", one.placed.broker, 0.0, 0.0) for one in report.unowned if one.placed.broker]
+    check = partial(placer.check, planned=False)
+    with ThreadPoolExecutor(placer.admin.settings.concurrency, thread_name_prefix="lbd-place") as pool:
+        checked = zip(wanted, pool.map(check, wanted), strict=True)
+        return {
+            unload.bundle: skip.reason.message(skip.detail)
+            for unload, skip in checked
+            if isinstance(skip, Skip) and not isinstance(skip, AlreadyOwned)
+        }
+
+
+def placement_hold(parts: Parts, admin: Admin) -> str:
+    """Why no bundle may be placed now; empty where bundles may. Nobody is disconnected, so few holds count."""
+    if admin.transfers:
+        return (
+            "the extensible load manager chooses the owner of a bundle that nobody owns, whoever is asked; "
+            "once a client has it placed, lbd unload BUNDLE --to BROKER --apply moves it"
+        )
+    hold = parts.ordered_hold()
+    return "" if hold is None else hold[0].message(hold[1])
 
 
 def ask(
@@ -374,18 +411,14 @@ class LivePicker:
 
     def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> RequestResult:
         """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
-        if placer.admin.transfers:
-            raise RefusedError(
-                "the extensible load manager chooses the owner of a bundle that nobody owns, whoever is asked; "
-                "once a client has it placed, lbd unload BUNDLE --to BROKER --apply moves it"
-            )
-        held = _held(parts) or self._under_way()
+        report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
+        held = placement_hold(parts, placer.admin) or self._under_way() if report.unowned else ""
         if held:
             raise RefusedError(held)
-        report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
         self._memory = report.memory
         self._trouble = ""
-        placed = list(self._placed(request, report, placer, partial(_held, parts)))
+        held_now = partial(placement_hold, parts, placer.admin)
+        placed = list(self._placed(request, report, placer, held_now))
         return _placement_result(placed, self._trouble)
 
     def _placed(
@@ -476,14 +509,17 @@ def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Ob
     request = UnloadRequest("", bundle, broker, None, "", 0.0, 0.0)
     with preview_observer(settings, daemons) as observer:
         named(request, observer.admin)
-        parts = overriding(live_parts(settings, observer), request)
+        parts = overriding(order_parts(settings, observer), request)
         request, parts, picked, _ = destination(request, parts, PlaceMemory())
         record = turn(wanting(parts, request, picked))
-    if (error := trouble(request, record)) is not None:
-        raise error
-    if not record.unloads or record.observation is None or record.decision is None:
-        raise RefusedError(request_reason(record, bundle))
-    (unload,) = record.unloads
+        if (error := trouble(request, record)) is not None:
+            raise error
+        if not record.unloads or record.observation is None or record.decision is None:
+            raise RefusedError(request_reason(record, bundle))
+        (unload,) = record.unloads
+        checked = _checked_last(unload, observer.admin)
+        if isinstance(checked, Skip):
+            raise RefusedError(checked.reason.message(checked.detail))
     before = dict(zip(record.observation.snapshot.brokers.ids, record.decision.facts.scores.tolist(), strict=True))
     ends = (
         f"{one} ({before[one]:.1f} points, then {record.expected[one]:.1f})"
@@ -493,6 +529,17 @@ def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Ob
     sentence = f"Would move {bundle} ({carried}) from {' to '.join(ends)}{picked and f'; {picked}'}."
     shown = PlacedBundle(bundle, unload.destination, None, unload.source, reason=picked)
     return RequestResult(0, sentence, owner=unload.source, placed=[shown])
+
+
+def _checked_last(unload: Unload, admin: Admin) -> ReadyMove | Skip:
+    """The last check before a request, as the act makes it; policies were read for the plan just now."""
+    reader = PolicyReader(admin)
+
+    def forbids(move: Unload, *, planned: bool) -> Skip | None:
+        del planned  # the reader that planned it is another one
+        return reader.forbids(move, planned=False)
+
+    return Unloader(admin, CLOCK, forbids=forbids).check(unload)
 
 
 def _taken(outcome: Outcome | Skip) -> bool:
@@ -506,12 +553,6 @@ def _placed_bundle(outcome: Outcome | Skip, broker: str) -> PlacedBundle:
         return PlacedBundle(outcome.what, broker, None, owner, f"{outcome.reason.label}: {outcome.detail}")
     unload = outcome.unload
     return PlacedBundle(unload.bundle, broker, outcome.result, outcome.owner, outcome.detail, unload.reason)
-
-
-def _held(parts: Parts) -> str:
-    """The pause in force: nobody is disconnected, so no other hold counts."""
-    hold = parts.ordered_hold()
-    return "" if hold is None else hold[0].message(hold[1])
 
 
 def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:

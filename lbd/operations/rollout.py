@@ -19,7 +19,7 @@ from lbd.errors import AdminError, LbdError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, HeldError, Pacing, cannot_spare, estimate, first_pass
 from lbd.operations.drain_plan import Guide, plan_drain_now
-from lbd.operations.dry import Fixed, live_parts
+from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
 from lbd.permit.evidence import same
 from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED, splits
@@ -592,7 +592,7 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
     """
     with preview_observer(settings, daemons) as observer:
         fixed = Fixed(observer.observe())
-        parts = replace(live_parts(settings, observer), observer=fixed)
+        parts = replace(order_parts(settings, observer), observer=fixed)
         brokers = chosen(names, fixed.observation.active)
         rollout = Rollouts(settings.state_dir).under_way() if settings.state_dir.is_dir() else None
         refusal = other_rollout(names, rollout) if rollout is not None else cannot_begin(parts.drained(), fixed, parts)

@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ from lbd.bundles import holds, topic_hash
 from lbd.errors import LbdError, ObserveError, RefusedError, as_lbd_error
 from lbd.model import bundle_namespace, bundle_range
 from lbd.observe import averages as running
-from lbd.operations.dry import remembered
+from lbd.operations.dry import order_hold, remembered
 from lbd.operations.parts import preview_observer
 from lbd.permit.eligibility import carries, exempt_reason
 from lbd.permit.quiet_hours import quiet_until
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observer
     from lbd.operations.requests import Requests
     from lbd.pulsar.admin import TopicStats
-    from lbd.split.plan import Algorithm, SplitPlan
+    from lbd.split.plan import Algorithm, SplitDocument, SplitPlan
     from lbd.split.triggers import SplitSettings
     from lbd.store.control import SplitRequest
     from lbd.store.journal import Journal
@@ -211,9 +211,9 @@ class Splitting:
         """One split that a person asked for, to its end."""
         cut = Cut(request.bundle, request.owner, request.algorithm, request.positions, _reason(request))
         try:
-            _allow(cut, settings)
+            allow(cut, settings)
             if request.override is None:
-                self._limit(cut, settings)
+                limit(cut, settings, self._journal, self._admin(), self._now())
             outcome = self._cut(cut)
         except RefusedError as error:
             return RequestResult(REFUSED, f"Refused: {error}.")
@@ -246,23 +246,6 @@ class Splitting:
         self.on_end(outcome)
         return outcome
 
-    def _limit(self, cut: Cut, settings: Settings) -> None:
-        """Limits that a person may override."""
-        limits = settings.split
-        rests_until = (
-            self._journal.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
-        )
-        if self._now() < rests_until:
-            minutes = (rests_until - self._now()) / 60
-            raise RefusedError(f"cool-down: it was moved or split, and rests {minutes:.0f} min more")
-        if 0 < limits.max_splits_per_hour <= (hour := self._hour()):
-            raise RefusedError(f"{hour} splits within the last hour (split.max_splits_per_hour)")
-        boundaries = Splitter(self._admin(), CLOCK).boundaries(bundle_namespace(cut.bundle))
-        bundles = len(boundaries) - 1 + len(cut.positions)
-        if bundles > limits.max_bundles_per_namespace:
-            most = f"split.max_bundles_per_namespace {limits.max_bundles_per_namespace}"
-            raise RefusedError(f"{bundle_namespace(cut.bundle)} would have {bundles} bundles, {most}")
-
     def _hour(self) -> int:
         """Splits within the last hour; those that certainly cut nothing are not counted."""
         return within_hour(self._journal.splits, self._now())
@@ -284,8 +267,52 @@ class Splitting:
                 self._changed.notify_all()
 
 
-def _allow(cut: Cut, settings: Settings) -> None:
-    """What nobody may override."""
+class KnownSplits(Protocol):
+    """What a journal knows of splits and moves: when each bundle was cut or moved last, and the splits themselves."""
+
+    @property
+    def split_or_attempted_at(self) -> Mapping[str, float]:
+        """Epoch seconds by bundle."""
+
+    @property
+    def splits(self) -> tuple[SplitRecord, ...]:
+        """Those of the last day at least."""
+
+
+def limit(cut: Cut, settings: Settings, known: KnownSplits, admin: Admin, now: float) -> None:
+    """Limits that a person may override. Raises :class:`RefusedError`; ``now`` is epoch seconds."""
+    limits = settings.split
+    rests_until = known.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
+    if now < rests_until:
+        minutes = (rests_until - now) / 60
+        raise RefusedError(f"cool-down: it was moved or split, and rests {minutes:.0f} min more")
+    if 0 < limits.max_splits_per_hour <= (hour := within_hour(known.splits, now)):
+        raise RefusedError(f"{hour} splits within the last hour (split.max_splits_per_hour)")
+    boundaries = Splitter(admin, CLOCK).boundaries(bundle_namespace(cut.bundle))
+    bundles = len(boundaries) - 1 + len(cut.positions)
+    if bundles > limits.max_bundles_per_namespace:
+        most = f"split.max_bundles_per_namespace {limits.max_bundles_per_namespace}"
+        raise RefusedError(f"{bundle_namespace(cut.bundle)} would have {bundles} bundles, {most}")
+
+
+def split_refusal(plan: SplitPlan, settings: Settings, known: KnownSplits, admin: Admin, hold: Hold | None) -> str:
+    """Why a split by hand would be refused now; empty where it would be sent. Changes nothing."""
+    now, cut = time.time(), plan_cut(plan, "")
+    quiet = quiet_until(settings.guardrails.quiet_hours, now)
+    held = hold or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
+    if held is not None:
+        return held[0].message(held[1])
+    try:
+        allow(cut, settings)
+        limit(cut, settings, known, admin, now)
+        Splitter(admin, CLOCK).check(cut)
+    except LbdError as error:
+        return str(error)
+    return ""
+
+
+def allow(cut: Cut, settings: Settings) -> None:
+    """What nobody may override. Raises :class:`RefusedError`."""
     reason = exempt_reason(cut.bundle, settings.guardrails)
     if reason is None and carries(cut.bundle, settings.leader.kept_topic):
         reason = Reason.LEADER_TOPIC
@@ -318,11 +345,23 @@ def _answer(outcome: CutOutcome) -> RequestResult:
 # --- plan only
 
 
-def plan_one(settings: Settings, bundle: str, algorithm: Algorithm, positions: Sequence[int] = ()) -> SplitPlan:
-    """Where one bundle would be cut. Raises as :func:`~lbd.operations.split.plan_split` does."""
+def plan_one(settings: Settings, bundle: str, algorithm: Algorithm, positions: Sequence[int] = ()) -> SplitDocument:
+    """Where one bundle would be cut, and whether it may be. Raises as :func:`plan_split` does."""
     admin = Admin(settings.pulsar)
     admin.active_brokers()
-    return plan_split(admin, bundle, algorithm, settings.split, positions)
+    plan = plan_split(admin, bundle, algorithm, settings.split, positions)
+    return as_document(plan, _refused_here(plan, settings, admin))
+
+
+def _refused_here(plan: SplitPlan, settings: Settings, admin: Admin) -> str:
+    """By what the lbd on this machine knows."""
+    return split_refusal(plan, settings, remembered(settings)[2], admin, order_hold(settings))
+
+
+def plan_due_here(settings: Settings) -> DueSplitsDocument:
+    """What the leader's rule would split, as :func:`plan_due` has it, and whether it may be."""
+    admin = Admin(settings.pulsar)
+    return due_document(plan_due(settings), lambda plan: _refused_here(plan, settings, admin))
 
 
 def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice:
@@ -346,8 +385,8 @@ def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice
         return choose(LiveSplitView(observer.admin), settings, inputs)
 
 
-def due_document(choice: SplitChoice) -> DueSplitsDocument:
-    """The same as JSON."""
-    chosen = [choice.chosen] if choice.chosen is not None else []
-    splits = (DueSplitDocument(**msgspec.structs.asdict(as_document(plan)), reason=due.words) for due, plan in chosen)
+def due_document(choice: SplitChoice, refused: Callable[[SplitPlan], str]) -> DueSplitsDocument:
+    """The same as JSON; ``refused`` is why a plan may not be carried out now."""
+    chosen = [(due, as_document(plan, refused(plan))) for due, plan in filter(None, [choice.chosen])]
+    splits = (DueSplitDocument(**msgspec.structs.asdict(plan), reason=due.words) for due, plan in chosen)
     return DueSplitsDocument(tuple(splits), tuple(UnsplitDocument(one.bundle, one.why) for one in choice.unsplit))

@@ -303,7 +303,10 @@ class PartDocument(msgspec.Struct, frozen=True):
 
 
 class SplitDocument(msgspec.Struct, frozen=True):
-    """A plan as JSON: positions in hexadecimal, traffic before and after."""
+    """A plan as JSON: positions in hexadecimal, traffic before and after.
+
+    ``refused`` is why the bundle may not be split now; null where it may.
+    """
 
     bundle: str
     owner: str
@@ -311,9 +314,10 @@ class SplitDocument(msgspec.Struct, frozen=True):
     positions: tuple[str, ...]
     before: PartDocument
     after: tuple[PartDocument, ...]
+    refused: str | None = None
 
 
-class DueSplitDocument(SplitDocument, frozen=True):
+class DueSplitDocument(SplitDocument, frozen=True, kw_only=True):
     """A plan of the rule, and why."""
 
     reason: str
@@ -333,11 +337,12 @@ class DueSplitsDocument(msgspec.Struct, frozen=True):
     left: tuple[UnsplitDocument, ...]
 
 
-def as_document(plan: SplitPlan) -> SplitDocument:
+def as_document(plan: SplitPlan, refused: str = "") -> SplitDocument:
     """The plan as JSON."""
     positions = tuple(f"0x{position:08x}" for position in plan.positions)
     parts = tuple(map(_part_document, plan.parts))
-    return SplitDocument(plan.bundle, plan.owner, plan.algorithm, positions, _part_document(plan.whole), parts)
+    ends = plan.bundle, plan.owner, plan.algorithm, positions
+    return SplitDocument(*ends, _part_document(plan.whole), parts, refused or None)
 
 
 def _part_document(part: Part) -> PartDocument:

@@ -243,10 +243,8 @@ class TestCommands:
         else:
             (difference,) = differences
             assert difference.startswith(f"{plan['unloads'][0]['bundle']}: owner-changed: {pulsar.ids[1]} has it")
-            assert sentence == (
-                f"Refused: the cluster has changed since plan {plan['id']}, nothing was begun; "
-                "1 of 3 moves cannot be made any more."
-            )
+            words = f"plan {plan['id']}: 1 of 3 moves cannot be made now (1 owner-changed); the first: {difference}"
+            assert sentence == f"Refused: {words}; nothing was begun."
 
     def test_where_no_lbd_runs(self, pulsar: FakePulsar, tmp_path: Path):
         """The plan is made anew each time: the same one is applied, any other is refused."""

@@ -79,7 +79,7 @@ def test_what_is_told_of_it():
         seen.unloads[0].reason,
         2 * len(seen.unloads),
     )
-    told = plan_document(seen, found, proposed=True)
+    told = plan_document(seen, found, "", proposed=True)
     assert (told["proposed"], told["id"], len(told["unloads"])) == (True, found.id, len(seen.unloads))
     number = len(seen.unloads)
     assert sentence(seen) == f"Proposes to move {number} bundles (plan {found.id}): lbd apply {found.id}."
@@ -276,8 +276,9 @@ def test_what_is_not_possible_any_more_moves_nothing(
     waiting = balancer.proposal
     change(pulsar)
     answer = applied(balancer)
-    words = f"changed since plan {waiting.id}, nothing was begun; {number} of 3 moves cannot be made any more."
-    assert (answer.exit_code, answer.sentence) == (4, f"Refused: the cluster has {words}")
+    words = f"Refused: plan {waiting.id}: {number} of 3 moves cannot be made now ({number} {difference.strip(': ')}); "
+    assert (answer.exit_code, answer.sentence.startswith(words)) == (4, True), answer.sentence
+    assert answer.sentence.endswith("; nothing was begun.")
     assert [one.detail.startswith(difference) for one in answer.placed] == [True] * number, answer
     assert (pulsar.asked("/unload"), balancer.proposal) == ([], waiting)
 
@@ -300,7 +301,7 @@ def test_a_second_one_finds_them_moved(balancer: Engine, pulsar: FakePulsar, tmp
     waiting = balancer.proposal
     assert applied(balancer, waiting).exit_code == 0
     second = applied(balancer, waiting)
-    assert (second.exit_code, "3 of 3 moves cannot be made any more" in second.sentence) == (4, True)
+    assert (second.exit_code, "3 of 3 moves cannot be made now (3 cool-down)" in second.sentence) == (4, True)
     assert {one.detail for one in second.placed} == {"cool-down: it was moved, or tried, a while ago"}
     assert len(test_turn.journal(tmp_path)) == 6
 

@@ -54,6 +54,7 @@ class TestParts:
                 part("t/n/0x00000000_0x40000000", 2, 35_000, 2e6, "a"),
                 part("t/n/0x40000000_0x80000000", 2, 100, 2e6, "c"),
             ],
+            "refused": None,
         }
 
     @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_a_topic_is_in_exactly_one_bundle(cuts: set[int], name: str):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "orders", "t/n/orders", "persistent://t/orders", "persistent://t/n/a/b", "kafka://t/n/a", "topic://t/n"),
+        *("", "orders", "t/n/orders", "persistent://t/orders", "kafka://t/n/a", "topic://t/n"),
         *("segment://t/n/o", "segment://t/n/o/0-1-0", "segment://t/n/o/0000-FFFF-0", "segment://t/n/0000-ffff-0"),
     ],
 )
