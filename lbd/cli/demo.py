@@ -83,9 +83,8 @@ def _check(chosen: Scenario, name: str, seconds: float) -> None:
 def _show(running: Stage, about: str, seconds: float, *, serve: bool) -> None:
     """Show the demo until its time is over; with ``serve`` until it is stopped."""
     console, summarized = Console(highlight=False), threading.Event()
-    drawn = console.is_terminal and not console.is_dumb_terminal and console.encoding.startswith("utf")
     ends_at = time.monotonic() + seconds
-    shown = Picture(running, console, about, ends_at) if drawn else Lines(running, about)
+    shown = Picture(running, console, about, ends_at) if can_draw(console) else Lines(running, about)
 
     def over() -> None:
         if not serve:
@@ -107,6 +106,11 @@ def _show(running: Stage, about: str, seconds: float, *, serve: bool) -> None:
     if not summarized.is_set():
         _print_scorecard(running)
         click.echo(demo_picture.NEXT)
+
+
+def can_draw(console: Console) -> bool:
+    """Whether the picture can be drawn: on a terminal that moves its cursor, with the characters of bars."""
+    return console.is_terminal and not console.is_dumb_terminal and console.encoding.startswith("utf")
 
 
 def _go_on(running: Stage) -> None:

@@ -20,6 +20,7 @@ from lbd.daemon.engine import engine
 from lbd.daemon.status import build_status
 from lbd.operations import drain
 from tests.daemon.test_service import settings_for
+from tests.fake_pulsar import hot_broker
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from tests.fake_pulsar import FakePulsar
 
 TOKEN = "a-token-of-the-tests"
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 50.0
+QUIET = {"low_threshold": 95, "high_threshold": 99}
+"""With these thresholds an lbd wants nothing by itself."""
 
 
 @dataclass
@@ -125,10 +128,19 @@ def working(api: Api) -> Iterator[None]:
         thread.join()
 
 
+@pytest.fixture(scope="module")
+def shared_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """One such lbd for all tests of a module that change nothing of it."""
+    folder = tmp_path_factory.mktemp("shared")
+    with hot_broker() as pulsar, serving(pulsar, folder, avg_shedder=QUIET) as found:
+        found.turn()
+        yield found
+
+
 @pytest.fixture
 def api(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
     """An lbd that wants nothing by itself, and has ended one turn."""
-    with serving(pulsar, tmp_path, avg_shedder={"low_threshold": 95, "high_threshold": 99}) as found:
+    with serving(pulsar, tmp_path, avg_shedder=QUIET) as found:
         found.turn()
         yield found
 

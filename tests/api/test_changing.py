@@ -51,10 +51,10 @@ class TestPause:
             None,
         ],
     )
-    def test_junk_pauses_nothing(self, api: Api, body: object):
+    def test_junk_pauses_nothing(self, shared_api: Api, body: object):
         """422, with where it is."""
-        assert api.post("/v1/pause", body).status_code == 422
-        assert Control(api.engine.settings.state_dir).paused(0.0) is None
+        assert shared_api.post("/v1/pause", body).status_code == 422
+        assert Control(shared_api.engine.settings.state_dir).paused(0.0) is None
 
     def test_each_change_is_one_line_in_the_log(self, api: Api):
         """Who, why, what came of it; also of one that was refused."""

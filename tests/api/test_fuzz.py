@@ -18,8 +18,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests import fake_pulsar
-from tests.api.conftest import PATIENCE_SECONDS, TOKEN, Api, serving, working
+from tests.api.conftest import PATIENCE_SECONDS, TOKEN, Api, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +29,18 @@ HEALTH = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_to
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def unlimited() -> Iterator[None]:
+    """Brokers may be asked as often as it takes: an answer 429 would try nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lbd.api.guard.PREVIEWS_A_MINUTE", 10_000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def shared(unlimited: None, shared_api: Api) -> Iterator[Api]:  # noqa: ARG001 - set up before the server
     """One lbd for all that is sent."""
-    folder = tmp_path_factory.mktemp("fuzz")
-    never = {"low_threshold": 95, "high_threshold": 99}
-    with fake_pulsar.hot_broker() as pulsar, serving(pulsar, folder, avg_shedder=never) as found:
-        found.turn()
-        with working(found):
-            yield found
+    with working(shared_api):
+        yield shared_api
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,9 @@ class TestPlacement:
         assert found["age_seconds"] >= 0
         assert api.get(f"/v1/placement/{HOT[0]}").json()["answer"] == found["answer"]
 
-    def test_a_topic_stands_for_its_bundle(self, api: Api):
+    def test_a_topic_stands_for_its_bundle(self, shared_api: Api):
         """Of those that brokers report."""
-        found = api.get("/v1/placement", params={"topic": f"persistent://{HOT[0].rpartition('/')[0]}/orders"})
+        found = shared_api.get("/v1/placement", params={"topic": f"persistent://{HOT[0].rpartition('/')[0]}/orders"})
         assert found.status_code in {200, 400}, found.text
         if found.status_code == 200:
             assert found.json()["bundle"].startswith(HOT[0].rpartition("/")[0])
@@ -43,9 +43,9 @@ class TestPlacement:
             ("/v1/bundles?topic=t/n", "'t/n' is no topic; wanted"),
         ],
     )
-    def test_what_is_none_is_told(self, api: Api, path: str, words: str):
+    def test_what_is_none_is_told(self, shared_api: Api, path: str, words: str):
         """400, with what would be right."""
-        found = api.get(path)
+        found = shared_api.get(path)
         assert (found.status_code, words in found.json()["detail"]) == (400, True), found.text
 
     def test_the_bundles_of_a_topic(self, api: Api, pulsar: FakePulsar):
@@ -60,9 +60,9 @@ class TestPlacement:
             "topics": [{"topic": second, "bundle": COLD}]
         }
 
-    def test_an_unknown_strategy_is_told(self, api: Api):
+    def test_an_unknown_strategy_is_told(self, shared_api: Api):
         """With those that there are."""
-        found = api.get(f"/v1/placement/{HOT[0]}", params={"strategy": "best"})
+        found = shared_api.get(f"/v1/placement/{HOT[0]}", params={"strategy": "best"})
         assert (found.status_code, "rendezvous" in found.text) == (400, True)
 
     def test_a_question_about_what_is_known_asks_no_broker(self, api: Api, pulsar: FakePulsar):

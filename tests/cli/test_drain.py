@@ -177,7 +177,7 @@ def test_who_watches_is_told_what_becomes_of_it_when_lbd_stops(
     assert (done.exit_code, told in done.stderr) == (3, True), done.output
 
 
-def gone(_: LocalClient) -> Any:
+def gone(*_: object) -> Any:
     """Nobody listens any more."""
     raise ObserveError("lbd has stopped")
 

@@ -26,7 +26,7 @@ from tests.simulate import fakes
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.fake_pulsar import FakePulsar
@@ -205,8 +205,24 @@ def test_a_turn_that_fails_gives_up_what_was_planned(pulsar: FakePulsar, tmp_pat
     assert "boom" in record.refused[0].detail
 
 
-def test_a_reload_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):
+def reloaded(found: Engine, _: Path) -> None:
     """Other settings may exclude what was planned under the old ones."""
+    found.take(found.settings)
+
+
+def paused(_: Engine, folder: Path) -> None:
+    """By a person, who wants nothing more to move."""
+    Control(folder / "state").pause(Pause(time.time(), None, "enough", "bob"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "why"),
+    [(reloaded, "not asked for: the settings were read again"), (paused, "by bob until lbd resume: enough")],
+)
+def test_what_was_planned_is_given_up(
+    happens: Callable[[Engine, Path], None], why: str, pulsar: FakePulsar, tmp_path: Path
+):
+    """The unload in flight ends; what was not begun is told as not sent."""
     values = settings(pulsar, tmp_path, unload_spacing_seconds=60).model_dump()
     chosen = Settings.model_validate({**values, "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1}})
     pulsar.fault("/unload", Reply(204, delay_seconds=0.3), broker=pulsar.ids[0], times=1, after_acting=True)
@@ -214,9 +230,11 @@ def test_a_reload_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):
         found.turn()
         while not pulsar.asked("/unload", "PUT"):
             time.sleep(0.01)
-        found.take(chosen)
+        happens(found, tmp_path)
+        found.turn()
         assert found.wait(5)
-        assert [skip.detail for skip in found.turn().refused] == ["not asked for: the settings were read again"] * 2
+        told = [skip.detail for _ in range(2) for skip in found.turn().refused]
+    assert told == [why] * 2
 
 
 def full(*_: object) -> None:

@@ -356,7 +356,7 @@ class TestWhatStays:
 class TestOneAfterTheOther:
     """Every broker of the demo's cluster is drained and released: a restart of all of them."""
 
-    @pytest.mark.parametrize("turns", [0, 2])
+    @pytest.mark.parametrize("turns", [0, pytest.param(2, marks=pytest.mark.soak)])
     def test_each_ends_empty(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int):
         """What was moved to the next broker goes on at once, and no budget of turns has counted it."""
         world, state = built(load("demo"), 1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from click.testing import CliRunner
+
+from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon.recorder import AGAIN_SECONDS, AlarmLog, Keeper
 from lbd.reason import Reason
@@ -30,10 +31,9 @@ def kept(folder: Path) -> list[int]:
     return [turn.turn for turn in reversed(list(KeptTurns(folder / "state" / TURNS_FOLDER)))]
 
 
-def lbd(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command beside the daemon."""
-    command = [sys.executable, "-m", "lbd", *words, "--config", str(daemon.config)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+def lbd(daemon: Daemon, *words: str) -> str:
+    """What a command beside the daemon prints."""
+    return CliRunner().invoke(main, [*words, "--config", str(daemon.config)], prog_name="lbd").output
 
 
 def turn_lines(daemon: Daemon) -> list[dict[str, Any]]:
@@ -47,14 +47,14 @@ def test_numbers_and_verdicts_are_told_everywhere_and_survive_kill_9(pulsar: Fak
         daemon.notified.wait_for("STATUS=Moved")
         daemon.notified.wait_for("STATUS=No move")
         eventually((tmp_path / "state" / "status.json").exists)
-        status = json.loads(lbd(daemon, "status", "--format", "json").stdout)
+        status = json.loads(lbd(daemon, "status", "--format", "json"))
         daemon.process.kill()
         daemon.process.wait()
         before = turn_lines(daemon)
     assert {"moving", "waiting"} <= {line["verdict"] for line in before}
     assert (status["verdict"]["kind"], status["turn"] >= 1) == ("waiting", True)
     moving = next(line["turn"] for line in before if line["event"] == "Begins to move 3 bundles.")
-    assert "Begins to move 3 bundles." in lbd(daemon, "explain", str(moving)).stdout
+    assert "Begins to move 3 bundles." in lbd(daemon, "explain", str(moving))
 
     (tmp_path / "notify").unlink()
     with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
@@ -73,9 +73,7 @@ def test_turns_that_cannot_be_kept_stop_nothing(pulsar: FakePulsar, tmp_path: Pa
     with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
         daemon.notified.wait_for("STATUS=Moved")
         eventually(lambda: list(pulsar.owners.values()).count(pulsar.ids[2]) == 4)
-        told = lbd(daemon, "status").stdout
-        for _ in range(12):  # the notify socket holds ten messages, and a full one holds the daemon
-            daemon.notified.wait_for("STATUS=")
+        told = lbd(daemon, "status")
         assert daemon.end() == 0
     assert f"warning    {tmp_path / 'state' / TURNS_FOLDER}: cannot be written: " in told
     assert "not kept for lbd explain, balancing goes on" in told

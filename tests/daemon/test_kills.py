@@ -176,7 +176,12 @@ def test_the_turn_itself(build: subprocess.Popen[str], tmp_path: Path):
 
 @pytest.mark.security("SIGKILL at requests of a move: every intent gets its true outcome", cases=25)
 @pytest.mark.parametrize(
-    ("thieves", "every"), [((), 2), ((0,), 6), ((1,), 2)], ids=["landing", "coming back", "pulled elsewhere"]
+    ("thieves", "every"),
+    [
+        pytest.param((), 2, id="landing"),
+        pytest.param((0,), 6, id="coming back", marks=pytest.mark.soak),
+        pytest.param((1,), 2, id="pulled elsewhere", marks=pytest.mark.soak),
+    ],
 )
 def test_killed_at_every_request(thieves: tuple[int, ...], every: int, build: subprocess.Popen[str], tmp_path: Path):
     """Before or after each request of the moves takes effect at a broker; of the retries, every third one."""

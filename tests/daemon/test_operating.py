@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
-from lbd.files import user_name
+from lbd.api.client import LocalClient
+from lbd.cli import main
+from lbd.config import Settings
+from lbd.daemon.engine import engine
 from lbd.simulate.faults import Reply
-from lbd.store.control import Control, Pause
+from lbd.store.control import Control, Pause, UnloadRequest
+from tests.api.conftest import listening, working
 from tests.builders import state_begun
 from tests.daemon.test_service import eventually, journal, running, settings_for
 from tests.fake_pulsar import COLD, HOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.daemon.test_service import Daemon
+    from click.testing import Result
+
+    from tests.api.conftest import Api
     from tests.fake_pulsar import FakePulsar
 
 
-def lbd(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command on the daemon's own settings."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
-    command = [sys.executable, "-m", "lbd", *words, "--config", str(daemon.config)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=clean, check=False)
+def lbd(folder: Path, settings: dict[str, Any], *words: str) -> Result:
+    """A command on the settings of an lbd."""
+    config = folder / "lbd.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    return CliRunner().invoke(main, [*words, "--config", str(config)], prog_name="lbd")
 
 
-def not_asked_for(daemon: Daemon) -> int:
-    """How many moves its turns have told of, in one sentence or in several, that were never sent."""
-    return sum(int(number) for line in daemon.notified.heard for number in re.findall(r"(\d+) not asked for", line))
-
-
-def balanced(pulsar: FakePulsar) -> None:
-    """Nothing to do for the strategy."""
-    pulsar.sample(40.0, 41.0, 42.0)
+@contextmanager
+def serving(settings: dict[str, Any]) -> Iterator[Api]:
+    """An lbd in this process that has ended a turn, and takes commands through its socket."""
+    with listening(Settings.model_validate(settings)) as found:
+        found.turn()
+        with working(found):
+            yield found
 
 
 def by_hand_only(pulsar: FakePulsar, folder: Path) -> dict[str, Any]:
@@ -50,47 +54,33 @@ def by_hand_only(pulsar: FakePulsar, folder: Path) -> dict[str, Any]:
     return settings_for(pulsar, folder, avg_shedder={"low_threshold": 95, "high_threshold": 99})
 
 
-class TestPause:
-    def test_a_pause_holds_and_ends_by_a_word(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Said who and why, over a start of lbd too; after it the next new sample moves."""
-        Control(state_begun(tmp_path / "state").path).pause(Pause(time.time(), None, "upgrade of the cluster", "ann"))
-        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
-            told = daemon.notified.wait_for("STATUS=")
-            apart = f"{pulsar.ids[0]} -> {pulsar.ids[2]} are 70.0 points apart"
-            assert told == f"STATUS=No move: paused: by ann until lbd resume: upgrade of the cluster; {apart}."
-            assert journal(tmp_path) == []
-            assert lbd(daemon, "resume").returncode == 0
-            pulsar.sample(81.0, 46.0, 11.0)
-            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
-            assert daemon.end() == 0
-
-    def test_a_pause_gives_up_what_was_planned(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """The unload in flight ends; what was not begun is told as not sent."""
-        settings = settings_for(pulsar, tmp_path)
-        settings["guardrails"]["unload_spacing_seconds"] = 600
-        with running(tmp_path, settings) as daemon:
-            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
-            eventually(lambda: len(journal(tmp_path)) == 2)
-            lbd(daemon, "pause")
-            while not_asked_for(daemon) < 2:
-                daemon.notified.wait_for("STATUS=")
-            daemon.notified.wait_for("STATUS=No move: paused")
-        assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
+def test_a_pause_holds_and_ends_by_a_word(pulsar: FakePulsar, tmp_path: Path) -> None:
+    """Said who and why, over a start of lbd too; after it the next new sample moves."""
+    Control(state_begun(tmp_path / "state").path).pause(Pause(time.time(), None, "upgrade of the cluster", "ann"))
+    settings = settings_for(pulsar, tmp_path)
+    with listening(Settings.model_validate(settings)) as found:
+        apart = f"{pulsar.ids[0]} -> {pulsar.ids[2]} are 70.0 points apart"
+        paused = found.turn().sentence
+        assert paused == f"No move: paused: by ann until lbd resume: upgrade of the cluster; {apart}."
+        assert lbd(tmp_path, settings, "resume").exit_code == 0
+        pulsar.sample(81.0, 46.0, 11.0)
+        assert len(found.turn().unloads) == 3
 
 
 class TestByHand:
     def test_an_unload_lands_and_says_so(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The daemon does it: same journal, same proof; the cool-down holds for the next one, unless overridden."""
-        first, second, third = pulsar.ids
-        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
-            landed = lbd(daemon, "unload", HOT[0], "--apply", "--to", third)
-            rests = lbd(daemon, "unload", HOT[0], "--apply", "--to", second)
+        (first, second, third), settings = pulsar.ids, by_hand_only(pulsar, tmp_path)
+        with serving(settings) as found:
+            landed = lbd(tmp_path, settings, "unload", HOT[0], "--apply", "--to", third)
+            rests = lbd(tmp_path, settings, "unload", HOT[0], "--apply", "--to", second)
             pulsar.sample(5.0, 10.0, 81.0)
-            passed = lbd(daemon, "unload", HOT[0], "--apply", "--to", first, "--override", "told to")
-        assert landed.returncode == 0, landed
+            found.turn()
+            passed = lbd(tmp_path, settings, "unload", HOT[0], "--apply", "--to", first, "--override", "told to")
+        assert landed.exit_code == 0, landed.output
         assert f"{HOT[0]}: {first} -> {third}: landed in" in landed.stdout
-        assert (rests.returncode, "cool-down" in rests.stdout + rests.stderr) == (4, True), rests
-        assert passed.returncode == 0, passed
+        assert (rests.exit_code, "cool-down" in rests.output) == (4, True), rests.output
+        assert passed.exit_code == 0, passed.output
         assert pulsar.owners[HOT[0]] == first
         assert "overriding limits: told to" in journal(tmp_path)[2]["reason"]
 
@@ -108,65 +98,44 @@ class TestByHand:
     ) -> None:
         """Exit 4, or 2 for a name that the cluster does not know, and the reason; an override does not help."""
         pulsar.sample(80.0, 84.0, 10.0)
-        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
-            done = lbd(daemon, "unload", bundle, "--apply", "--to", [*pulsar.ids, "b:80"][to], "--override", "I insist")
-        assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done
+        to_broker, settings = [*pulsar.ids, "b:80"][to], by_hand_only(pulsar, tmp_path)
+        with serving(settings):
+            done = lbd(tmp_path, settings, "unload", bundle, "--apply", "--to", to_broker, "--override", "I insist")
+        assert (done.exit_code, words in done.output) == (code, True), done.output
         assert pulsar.asked("/unload") == []
-
-    def test_without_a_daemon_the_command_does_it_itself(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """The same judgement, journal and proof."""
-        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
-            daemon.notified.wait_for("STATUS=")
-            daemon.end()
-            landed = lbd(daemon, "unload", HOT[0], "--apply", "--to", pulsar.ids[2])
-        assert landed.returncode == 0, landed
-        assert pulsar.owners[HOT[0]] == pulsar.ids[2]
-        assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
 
     def test_a_stop_still_answers_what_is_under_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """And refuses what waits behind it: nothing is left for the next start."""
-        pulsar.fault("/unload", Reply(204, delay_seconds=8.0), broker=pulsar.ids[0], times=1, after_acting=True)
-        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon, ThreadPoolExecutor(1) as pool:
-            first = pool.submit(lbd, daemon, "unload", HOT[0], "--apply", "--to", pulsar.ids[2])
+        pulsar.fault("/unload", Reply(204, delay_seconds=4.0), broker=pulsar.ids[0], times=1, after_acting=True)
+        client, now = LocalClient(tmp_path / "state", "lbd"), time.time()
+
+        def unload(number: int) -> dict[str, Any]:
+            request = UnloadRequest(f"r{number}", HOT[number], pulsar.ids[2], None, "ann", now, now + 60)
+            return client.command(request)
+
+        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon, ThreadPoolExecutor(2) as pool:
+            first = pool.submit(unload, 0)
             eventually(lambda: bool(pulsar.asked("/unload", "PUT")))
-            command = ["-m", "lbd", "unload", HOT[1], "--apply", "--to", pulsar.ids[2], "--config", str(daemon.config)]
-            with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as second:
-                assert second.stderr is not None
-                assert second.stderr.readline().startswith("Asked lbd (process ")
-                time.sleep(1.0)
-                assert daemon.end() == 0
-                assert second.wait(30) == 4
-            landed = first.result(30)
-        assert (landed.returncode, ": landed in " in landed.stdout) == (0, True), landed
+            second = pool.submit(unload, 1)
+            time.sleep(0.5)
+            assert daemon.end() == 0
+            assert [first.result()["result"], second.result()["exit_code"]] == ["landed", 4]
         assert pulsar.owners[HOT[1]] == pulsar.ids[0]
 
 
 class TestBeside:
     def test_turns_go_on_while_a_move_is_under_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker that closes topics for seconds holds no observing; meanwhile nothing new is planned."""
-        pulsar.fault("/unload", Reply(204, delay_seconds=3.0), broker=pulsar.ids[0], times=1, after_acting=True)
-        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
-            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
-            for extra in range(5):
+        pulsar.fault("/unload", Reply(204, delay_seconds=1.0), broker=pulsar.ids[0], times=1, after_acting=True)
+        with engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
+            assert len(found.turn().unloads) == 3
+            for extra in range(3):
                 pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
-                assert "moves-unfinished: 3 under way" in daemon.notified.wait_for("STATUS=")
-            daemon.notified.wait_for("STATUS=Moved")
-            eventually(lambda: len(journal(tmp_path)) == 6)
-            daemon.end()
-        assert [line["event"] for line in daemon.lines()].count("Begins to move 3 bundles.") == 1
-
-    def test_status_shows_the_last_turn(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Of a daemon that runs; afterwards it says that none does."""
-        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
-            daemon.notified.wait_for("STATUS=Moved")
-            eventually((tmp_path / "state" / "status.json").exists)
-            alive = lbd(daemon, "status", "--format", "json")
-            daemon.end()
-            dead = lbd(daemon, "status")
-        told = json.loads(alive.stdout)
-        assert alive.returncode == 0, alive.stderr
-        assert [broker["id"] for broker in told["brokers"]] == pulsar.ids
-        assert dead.returncode == 3
+                record = found.turn()
+                assert (record.unloads, "moves-unfinished: 3 under way" in record.sentence) == ((), True)
+            found.wait()
+            assert found.turn().sentence == "Moved 3 of 3 bundles: 3 landed."
+        assert len(journal(tmp_path)) == 6
 
     def test_a_stop_hands_over_what_does_not_end(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker that answers never: the process ends in time, and the next start finds the true outcome."""
@@ -195,53 +164,25 @@ class TestObserving:
         """What would move is told all the same, and that it could not be: lbd is tried before anything is changed."""
         for broker in pulsar.brokers:
             broker.runtime["loadBalancerSheddingEnabled"] = "true"
-        with running(tmp_path, settings_for(pulsar, tmp_path), words=("--observe",)) as daemon:
-            daemon.notified.wait_for("STATUS=Would move 3 bundles.")
-            daemon.end()
+        with engine(Settings.model_validate(settings_for(pulsar, tmp_path, mode="observe"))) as found:
+            record = found.turn()
+        assert record.sentence == "Would move 3 bundles."
         assert {one.method for one in pulsar.requests} == {"GET"}
-        told = "\n".join(skip for line in daemon.lines() for skip in line.get("skips", ()))
-        assert "lbd run would move nothing: " in told
+        assert "lbd run would move nothing: " in "\n".join(map(str, record.skips))
 
     def test_it_says_once_what_would_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Nothing is asked of any broker; the same imbalance is not said again, a new one is."""
-        with running(tmp_path, settings_for(pulsar, tmp_path), words=("--observe",)) as daemon:
-            daemon.notified.wait_for("STATUS=Would move 3 bundles.")
-            for extra in range(1, 4):
-                pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
-                daemon.notified.wait_for("STATUS=No move: observe-only")
-            balanced(pulsar)
-            daemon.notified.wait_for("STATUS=No move: cluster: balanced")
-            pulsar.sample(81.0, 45.0, 9.0)
-            daemon.notified.wait_for("STATUS=Would move 3 bundles.")
-            daemon.end()
+        told = []
+        with engine(Settings.model_validate(settings_for(pulsar, tmp_path, mode="observe"))) as found:
+            for loads in ((80.0, 45.0, 10.0), (81.0, 46.0, 11.0), (40.0, 41.0, 42.0), None, (81.0, 45.0, 9.0)):
+                if loads is not None:
+                    pulsar.sample(*loads)
+                told.append(found.turn().sentence)
+        would, said = "Would move 3 bundles.", "No move: observe-only"
+        starts = (would, said, said, "No move: cluster: balanced", would)
+        assert [line[: len(start)] for line, start in zip(told, starts, strict=True)] == list(starts)
         assert {one.method for one in pulsar.requests} == {"GET"}
         assert journal(tmp_path) == []
-
-
-class TestApproving:
-    def test_nothing_moves_until_somebody_has_applied_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """A kill -9 drops it: the next start proposes it again, and only then it can be applied."""
-        settings = settings_for(pulsar, tmp_path, mode="approve")
-        with running(tmp_path, settings) as daemon:
-            proposed = daemon.notified.wait_for("STATUS=Proposes to move 3 bundles (plan ")
-            name = proposed.removesuffix(".").rpartition(" ")[2]
-            eventually(lambda: f"proposal   plan {name}, until " in lbd(daemon, "status").stdout)
-            unknown = lbd(daemon, "apply", "01234567")
-            daemon.end(signal.SIGKILL)
-            gone = json.loads(lbd(daemon, "status", "--format", "json").stdout)
-        (tmp_path / "notify").unlink()
-        words = f"Refused: plan 01234567 is not known, or has expired; plan {name} waits for approval (lbd plan).\n"
-        assert (unknown.returncode, unknown.stdout, gone["proposal"]) == (4, words, None)
-        assert (journal(tmp_path), {one.method for one in pulsar.requests}) == ([], {"GET"})
-        with running(tmp_path, settings) as daemon:
-            pulsar.sample(81.0, 46.0, 11.0)
-            assert daemon.notified.wait_for("STATUS=Proposes") == proposed
-            landed = lbd(daemon, "apply", name, "--reason", "tonight")
-            assert daemon.end() == 0
-        assert (landed.returncode, landed.stdout) == (0, "3 moves: 3 landed.\n"), landed
-        intents = [line for line in journal(tmp_path) if line["event"] == "intent"]
-        assert [line["reason"] for line in intents] == [f"plan {name}, {user_name(os.getuid())}: tonight"] * 3
-        assert [line["event"] for line in journal(tmp_path)].count("outcome") == 3
 
 
 def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: Path):
@@ -255,8 +196,8 @@ def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: 
     intent = {"event": "intent", "at": future, "move": "m", "bundle": HOT[0], "source": "a", "destination": "b"}
     outcome = {"event": "outcome", "at": future, "move": "m", "result": "landed", "owner": "b", "bundle": HOT[0]}
     (state / "journal.jsonl").write_text(f"{json.dumps(intent)}\n{json.dumps(outcome)}\n")
-    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
-        daemon.notified.wait_for("STATUS=Begins")
-        assert daemon.end(signal.SIGTERM) == 0
+    with engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
+        assert len(found.turn().unloads) == 3
+        found.wait()
     kept = json.loads((state / "memory.json").read_text())
     assert kept["written_at"] < future

@@ -415,7 +415,7 @@ def handed_over(lbd: Run, operator: Operator, broker: str) -> None:
 
 class TestHandedOver:
     @pytest.mark.security("a process that ends at each step of a rollout: the next one goes on", cases=2)
-    @pytest.mark.parametrize("how", ["before", "after"])
+    @pytest.mark.parametrize("how", ["before", pytest.param("after", marks=pytest.mark.soak)])
     def test_each_step_may_be_the_last_of_a_process(
         self, how: str, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):

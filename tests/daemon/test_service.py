@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import logging
 import os
@@ -9,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from lbd.errors import LbdError
     from tests.fake_pulsar import FakePulsar
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 30.0
 
 
 @pytest.mark.parametrize(
@@ -42,29 +45,49 @@ def test_how_loudly_a_turn_is_told(error: LbdError | None, level: str):
 
 
 class Notified:
-    """A notify socket of the test's own, as systemd gives to its services."""
+    """A notify socket of the test's own, as systemd gives to its services.
+
+    It is read all the time, because the kernel keeps no more than some ten messages, and a daemon does not wait.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "notify"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self.path))
-        self._socket.settimeout(0.1)
+        self._came, self._waited_for = threading.Condition(), 0
         self.heard: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while message := self._socket.recv(4096):
+            with self._came:
+                self.heard.append(message.decode())
+                self._came.notify()
+
+    def _next(self, start: str) -> str | None:
+        fresh = range(self._waited_for, len(self.heard))
+        found = next((index for index in fresh if self.heard[index].startswith(start)), None)
+        self._waited_for = len(self.heard) if found is None else found + 1
+        return None if found is None else self.heard[found]
 
     def wait_for(self, start: str) -> str:
         """The first message with this start that has not been waited for yet."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                self.heard.append(self._socket.recv(4096).decode())
-            except TimeoutError:
-                continue
-            if self.heard[-1].startswith(start):
-                return self.heard[-1]
-        raise AssertionError(f"{start!r} was not heard, but {self.heard}")
+        found: list[str | None] = []
+
+        def came() -> bool:
+            found[:] = [self._next(start)]
+            return found != [None]
+
+        with self._came:
+            if not self._came.wait_for(came, PATIENCE_SECONDS):
+                raise AssertionError(f"{start!r} was not heard, but {self.heard}")
+        return str(found[0])
 
     def close(self) -> None:
         """Close the socket."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._reader.join()
         self._socket.close()
 
 
@@ -144,12 +167,42 @@ def journal(folder: Path) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] in {"intent", "outcome"}]
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds; at the end of the patience, say which one, and what it saw instead."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"it never held within {PATIENCE_SECONDS:g} s: {_described(condition)}")
         time.sleep(0.05)
+
+
+def _described(condition: Callable[[], object]) -> str:
+    """The source of a condition, and the values of what it compares or calls."""
+    try:
+        source = " ".join(inspect.getsource(condition).split())
+        body = source[source.index("lambda:") + len("lambda:") :]
+        tree = next(filter(None, (_parsed(body[:end]) for end in range(len(body), 0, -1))))
+    except (OSError, TypeError, ValueError, StopIteration):
+        return f"{condition!r}"
+    names = {**condition.__globals__, **inspect.getclosurevars(condition).nonlocals}
+    parts = [tree.left, *tree.comparators] if isinstance(tree, ast.Compare) else [tree]
+    shown = (ast.unparse(part) for part in parts if not isinstance(part, ast.Constant))
+    return f"{ast.unparse(tree)}; " + "; ".join(f"{part} is {eval(part, names)!r:.1000}" for part in shown)
+
+
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def test_what_never_held_is_described(monkeypatch: pytest.MonkeyPatch):
+    """With the values at the end."""
+    monkeypatch.setattr("tests.daemon.test_service.PATIENCE_SECONDS", 0.0)
+    heard = ["READY=1"]
+    with pytest.raises(AssertionError, match=r"len\(heard\) == 2; len\(heard\) is 1"):
+        eventually(lambda: len(heard) == 2)
 
 
 def test_it_balances_says_so_and_ends_well(pulsar: FakePulsar, tmp_path: Path):

@@ -98,9 +98,10 @@ def followed(simulation: ScaledSimulation, settings: Settings) -> Iterator[tuple
             yield turned.seconds / 3600, simulation.replicas
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "strategy",
-    ["avg-shedder", pytest.param("least-moves", marks=pytest.mark.soak)],
+    ["avg-shedder", "least-moves"],
     ids=["all CPU counts as traffic's", "with what it learns of backgrounds"],
 )
 def test_an_autoscaler_follows_without_flapping(strategy: str):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from lbd.cli import main
 from lbd.model import Result, bundle_range
 from lbd.reason import Reason
 from lbd.simulate.faults import LOAD_REPORT, Fault, Switch
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from click.testing import Result as Invoked
 
     from lbd.simulate.fake_pulsar import FakePulsar
     from lbd.store.moves import MoveRecord
@@ -243,13 +245,12 @@ ONCE: dict[str, tuple[list[Switch], int, dict[Result, int]]] = {
 }
 
 
-def once(cluster: FakePulsar, folder: Path) -> tuple[subprocess.CompletedProcess[str], list[MoveRecord]]:
-    """``lbd run --once`` as a process, which needs one hit alone, and its moves, which are seen to be true."""
+def once(cluster: FakePulsar, folder: Path) -> tuple[Invoked, list[MoveRecord]]:
+    """``lbd run --once``, which needs one hit alone, and its moves, which are seen to be true."""
     config, state = folder / "lbd.yaml", folder / "state"
     values = {"pulsar": {"admin_urls": list(cluster.admin_urls)}, "state_dir": str(state)}
     config.write_text(json.dumps({**values, "avg_shedder": {"hit_count_high": 1}}))
-    command = [sys.executable, "-m", "lbd", "run", "--once", "--config", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = CliRunner().invoke(main, ["run", "--once", "--config", str(config)], prog_name="lbd")
     moves = list(History(state / LIVE_NAME))
     for move in moves:
         assert_true(cluster, move)
@@ -257,23 +258,23 @@ def once(cluster: FakePulsar, folder: Path) -> tuple[subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("case", ONCE)
-def test_a_process_that_runs_once(case: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+def test_what_runs_once(case: str, pulsar: FakePulsar, tmp_path: Path) -> None:
     """Its exit code and its journal are what happened."""
     faults, code, wanted = ONCE[case]
     for switch in faults:
         pulsar.faults.on(replace(switch))
     done, moves = once(pulsar, tmp_path)
-    assert (Counter(move.result for move in moves), done.returncode) == (wanted, code), done
+    assert (Counter(move.result for move in moves), done.exit_code) == (wanted, code), done.output
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_process_whose_destination_is_lost(seed: int, tmp_path: Path) -> None:
+def test_once_where_a_destination_is_lost(seed: int, tmp_path: Path) -> None:
     """It fails unless a second attempt lands."""
     with hot(clients=0, seed=seed) as pulsar:
         pulsar.faults.on(replace(LOSSES[0]))
         done, moves = once(pulsar, tmp_path)
     assert moves[0].result is (FAILED if moves[0].owner == moves[0].source else ELSEWHERE)
-    assert done.returncode == (0 if moves[-1].result is LANDED else 5), done
+    assert done.exit_code == (0 if moves[-1].result is LANDED else 5), done.output
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def watched(
     return begun
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=6)
 @given(scenarios(), st.integers(0, 1000))
 def test_no_rule_is_ever_broken(found: dict[str, Any], seed: int):
     """With thresholds so low that it moves as often as it may."""
@@ -250,7 +250,7 @@ def canary_watcher(namespaces: list[str], most: int) -> Callable[[Turned], None]
     return see
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=4)
 @given(scenarios(), st.integers(0, 1000), st.sampled_from(["simulated/n0", "simulated/*", "x/y"]), st.integers(1, 3))
 def test_a_canary_is_never_left(found: dict[str, Any], seed: int, namespace: str, most: int):
     """However eager lbd is, and whatever happens to the brokers; where nothing is in the canary nothing moves."""
