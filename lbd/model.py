@@ -130,6 +130,9 @@ RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
 """Columns of every rates array: messages/s in and out, bytes/s in and out."""
 
+IMPOSSIBLE_NUMBER = 1e15
+"""No broker has a limit, or carries messages or bytes a second, above it: shares of such a total would bind nothing."""
+
 
 class ProcessCpu(NamedTuple):
     """CPU that a broker's process has spent since it started, and how long ago that was; both in seconds."""

@@ -37,6 +37,7 @@ class Reason(Enum):
     DAY_UNLOADS = (24, "unloads-per-day", Group.LIMIT)
     SOURCE_UNLOADS = (25, "unloads-per-source", Group.LIMIT)
     DESTINATION_UNLOADS = (26, "unloads-per-destination", Group.LIMIT)
+    HOUR_TRAFFIC = (27, "traffic-per-hour", Group.LIMIT)
     PING_PONG = (28, "ping-pong", Group.LIMIT)
     CHANGED_HANDS = (29, "changed-hands", Group.LIMIT)
     CANARY = (30, "canary", Group.LIMIT)

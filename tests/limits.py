@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lbd.model import Unload
+    from lbd.model import Skip, Unload
 
 
 @dataclass
@@ -15,6 +15,13 @@ class SameForAll:
 
     may_stay_anywhere: bool = True
     landings: list[tuple[str, str]] = field(default_factory=list)
+
+    def sending_refusal(self, unload: Unload, sent: object, now: float) -> Skip | None:
+        """Nothing."""
+        del unload, sent, now
+
+    def take_sending(self, unload: Unload) -> None:
+        """Nothing to count."""
 
     def may_stay(self, unload: Unload, owner: str) -> bool:
         """The same for all."""

@@ -27,7 +27,7 @@ DEEDS = {
 MEMOS = {"Policies.forbids": "keeps which brokers a namespace's policies allow, which does not change in a round"}
 
 MUTATORS = {"add", "append", "appendleft", "begin", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"}
-MUTATORS |= {"put", "remove", "save", "setdefault", "take", "take_landing", "update", "write"}
+MUTATORS |= {"put", "remove", "save", "setdefault", "take", "take_landing", "take_sending", "update", "write"}
 
 
 def is_own(node: ast.expr) -> bool:

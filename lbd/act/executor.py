@@ -21,10 +21,11 @@ from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace, bundle_ra
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from lbd.act.unload import ReadyMove, Unloader
     from lbd.errors import LbdError
+    from lbd.permit.budget import Sent
     from lbd.permit.settings import Guardrails
 
 
@@ -35,6 +36,8 @@ class IntentLog(Protocol):
     def open(self) -> tuple[tuple[str, Unload], ...]: ...
     @property
     def attempted_at(self) -> Mapping[str, float]: ...
+    @property
+    def sent(self) -> Collection[Sent]: ...
     def intend(self, unload: Unload, attempt: int) -> str: ...
     def conclude(self, move: str, outcome: Outcome) -> None: ...
     def amend(self, move: str, outcome: Outcome) -> None: ...
@@ -44,9 +47,11 @@ class IntentLog(Protocol):
 class Limits(Protocol):
     """The limits of a plan (:class:`~lbd.permit.limits.Ledger`): questions change nothing, ``take…`` counts, once.
 
-    The executor calls them under one lock.
+    The executor calls them under one lock, and holds it until what they let through is counted.
     """
 
+    def sending_refusal(self, unload: Unload, sent: Iterable[Sent], now: float) -> Skip | None: ...
+    def take_sending(self, unload: Unload) -> None: ...
     def may_stay(self, unload: Unload, owner: str) -> bool: ...
     def take_landing(self, unload: Unload, owner: str) -> None: ...
 
@@ -400,10 +405,16 @@ class Executor:
             run.end(*hold)
         return hold
 
-    def _send(self, run: _PlanRun, ready: ReadyMove, attempt: int) -> Outcome:
+    def _send(self, run: _PlanRun, ready: ReadyMove, attempt: int) -> Outcome | Skip:
+        """Send one request. Limits are asked each time, retries included: a request that is sent counts."""
+        with self._limiting:
+            refusal = run.limits.sending_refusal(ready.move, self._journal.sent, self._now())
+            if refusal is not None:
+                return refusal
+            move = self._journal.intend(ready.move, attempt)
+            run.limits.take_sending(ready.move)
         with self._changed:
             self._doubts.pop(ready.move.bundle, None)
-        move = self._journal.intend(ready.move, attempt)
         try:
             outcome = replace(run.orders.unloader.send(self._fenced(run, ready, move)), attempts=attempt)
         except Exception as error:  # noqa: BLE001 - see _safely; it may have been sent

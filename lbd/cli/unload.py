@@ -41,6 +41,7 @@ HOLDS = (
     Reason.NOT_SERVED,
     Reason.HOUR_UNLOADS,
     Reason.DAY_UNLOADS,
+    Reason.HOUR_TRAFFIC,
 )
 """Refusals that hold for all bundles of a namespace."""
 

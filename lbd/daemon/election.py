@@ -250,7 +250,7 @@ class Leadership:
             while not self._stopping.is_set() and self._tried(log):
                 before = self._seen.leader
                 self._spoken()
-                self._take(log.read(READ_SECONDS))
+                self._take(log.read(READ_SECONDS), live=True)
                 self._heard(before)
                 self._spoken()
         finally:
@@ -301,7 +301,7 @@ class Leadership:
         while self._seen.leader is None or self._seen.leader.term != term:
             if boot_seconds() > deadline:
                 raise ObserveError("the leader topic cannot be read to its end")
-            self._take(log.read(READ_SECONDS))
+            self._take(log.read(READ_SECONDS), live=True)
         self.orders.lead(log.publish)
         self.journal.lead(log.publish)
         self.on_gain()
@@ -319,10 +319,10 @@ class Leadership:
             self.on_change(f"old lines of the leader topic stay: {error}")
         return True
 
-    def _take(self, lines: Sequence[bytes]) -> bool:
+    def _take(self, lines: Sequence[bytes], *, live: bool = False) -> bool:
         entries = [decoded(line) for line in lines]
         known: list[Shared] = [entry for entry in entries if entry is not None and not isinstance(entry, NewerOrders)]
-        self.journal.take(known)
+        self.journal.take(known, live=live)
         for words in self.orders.take(entry for entry in known if isinstance(entry, OrderList)):
             self.on_change(words)
         self._seen.unread += sum(entry is None for entry in entries)

@@ -18,7 +18,8 @@ from lbd.load import scoring
 from lbd.load.effects import together
 from lbd.load.estimate import CPU, DRIVEN, Source, driving
 from lbd.load.fit import OTHERS_SHARE, SATURATED_PERCENT, UNKNOWN, WIDTH, SlopeFit, line
-from lbd.permit.evidence import IMPOSSIBLE_NUMBER, IMPOSSIBLE_SHARE
+from lbd.model import IMPOSSIBLE_NUMBER
+from lbd.permit.evidence import IMPOSSIBLE_SHARE
 from lbd.permit.predicted import OWN
 from lbd.reason import Reason
 

@@ -11,10 +11,10 @@ import numpy as np
 from lbd.doctor.findings import Check, broker_names, named
 from lbd.doctor.survey import LIVE_CPU, OBSERVING, ROLES, SUPERUSER
 from lbd.errors import UsageError
-from lbd.model import RESOURCES, bundle_namespace
+from lbd.model import IMPOSSIBLE_NUMBER, RESOURCES, bundle_namespace
 from lbd.observe.reports import MOST_MINUTES
 from lbd.permit.eligibility import broker_bundles, homeless, pools
-from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
+from lbd.permit.evidence import FROZEN_SAMPLES, judge, same
 from lbd.permit.slow import judged_round
 from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.pulsar.admin import MODULAR, unsupported_versions

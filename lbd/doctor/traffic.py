@@ -10,9 +10,8 @@ import numpy as np
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.doctor.findings import Check, named
 from lbd.load.scoring import scores
-from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
+from lbd.model import BYTES_IN, BYTES_OUT, IMPOSSIBLE_NUMBER, MSG_IN, MSG_OUT
 from lbd.permit.eligibility import broker_bundles
-from lbd.permit.evidence import IMPOSSIBLE_NUMBER
 from lbd.text import counted
 from lbd.turn.strategy_config import effective
 

@@ -123,6 +123,7 @@ class Unshown:
 UNLIMITED = {
     "max_unloads_per_turn": 1 << 31,
     "max_traffic_per_turn": float("inf"),
+    "max_traffic_per_hour": float("inf"),
     "max_unloads_per_hour": 0,
     "max_unloads_per_day": 0,
     "max_unloads_per_broker_per_hour": 0,

@@ -1,4 +1,7 @@
-"""Unloads that may be sent within an hour and a day: in total, from one broker, and to one broker. Pure.
+"""Unloads and traffic that may be sent within an hour and a day: in total, from one broker, and to one broker. Pure.
+
+Budgets are asked when a plan is made, and again at each sending: a retry, or a move of somebody else, may have used up
+what the plan had room for.
 
 Counted are unloads that were really sent, from the journal, including retries and manual moves. Drains and fills have
 a budget of their own (``decide/drain.py``), and count in none of these: they would keep turns from balancing for hours.
@@ -7,11 +10,12 @@ a budget of their own (``decide/drain.py``), and count in none of these: they wo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.model import Skip, Unload
+from lbd.model import IMPOSSIBLE_NUMBER, Skip, Unload
 from lbd.reason import Reason
 from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
 
@@ -131,8 +135,42 @@ class _Cap:
             yield Used(self.reason.label, key, self.used(key), self.limit(key) or None)
 
 
+def cluster_traffic(snapshot: Snapshot) -> tuple[float, float]:
+    """Messages/s and bytes/s of all brokers, in and out; what cannot be is left out."""
+    rates = snapshot.brokers.rates
+    messages_in, messages_out, bytes_in, bytes_out = np.where((rates > 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0).sum(
+        axis=0
+    )
+    return float(messages_in + messages_out), float(bytes_in + bytes_out)
+
+
+class TrafficShare:
+    """A share of the cluster's traffic, used up by moves. The first bundle may always move, however much it carries."""
+
+    def __init__(self, snapshot: Snapshot, share: float) -> None:
+        messages, size = cluster_traffic(snapshot)
+        self.msg_rate_left, self.throughput_left = messages * share, size * share
+        self._bundles = 0
+
+    def refuses(self, unload: Unload) -> bool:
+        """Whether the unload would exceed it."""
+        more = unload.msg_rate > self.msg_rate_left or unload.throughput > self.throughput_left
+        return self._bundles > 0 and more
+
+    def take(self, unload: Unload | Sent) -> None:
+        """Count an unload."""
+        self.msg_rate_left -= unload.msg_rate
+        self.throughput_left -= unload.throughput
+        self._bundles += 1
+
+    @property
+    def text(self) -> str:
+        """What is left."""
+        return f"{max(self.msg_rate_left, 0):.0f} msg/s and {max(self.throughput_left, 0) / 1e6:.1f} MB/s left"
+
+
 class Budget:
-    """The budgets of one turn, advanced by each unload that is let through.
+    """The budgets at ``now`` (epoch seconds; None: of the round), advanced by each unload that is let through.
 
     ``sent`` is what was sent within the last day. What has a reason in ``ignored`` is counted and not refused.
     """
@@ -143,13 +181,19 @@ class Budget:
         sent: Iterable[Sent],
         guardrails: Guardrails,
         ignored: frozenset[Reason] = frozenset(),
+        now: float | None = None,
     ) -> None:
-        self._now, self._ignored = snapshot.taken_at, ignored
+        self._now, self._ignored = snapshot.taken_at if now is None else now, ignored
         self._caps = _caps(_Sizes(snapshot), guardrails)
+        self._traffic = TrafficShare(snapshot, guardrails.max_traffic_per_hour)
+        self._traffic_frees_at = inf
         for one in sent:
             for cap in self._caps if not one.order else ():
                 if one.at > self._now - cap.window_seconds:
                     cap.count(one, one.at)
+            if not one.order and one.at > self._now - HOUR_SECONDS:
+                self._traffic.take(one)
+                self._traffic_frees_at = min(self._traffic_frees_at, one.at + HOUR_SECONDS)
 
     def refusal(self, unload: Unload) -> Skip | None:
         """The first budget that this unload would exceed; None when it is within all."""
@@ -157,12 +201,20 @@ class Budget:
             key = cap.key(unload)
             if cap.reason not in self._ignored and cap.is_used_up(key):
                 return Skip(unload.bundle, cap.reason, cap.detail(key, self._now))
+        if Reason.HOUR_TRAFFIC not in self._ignored and self._traffic.refuses(unload):
+            return Skip(unload.bundle, Reason.HOUR_TRAFFIC, self._traffic_detail(unload))
         return None
+
+    def _traffic_detail(self, unload: Unload) -> str:
+        wait = max(min(self._traffic_frees_at, self._now + HOUR_SECONDS) - self._now, 0) / 60
+        wanted = f"{unload.msg_rate:.0f} msg/s and {unload.throughput / 1e6:.1f} MB/s"
+        return f"{wanted}, {self._traffic.text}, more in {wait:.0f} min (guardrails.max_traffic_per_hour)"
 
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""
         for cap in self._caps:
             cap.count(unload, self._now)
+        self._traffic.take(unload)
 
     def usage(self) -> tuple[Used, ...]:
         """Each budget; of the budgets for single brokers the most used one."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load.scoring import SCORED, Weights, scores
-from lbd.model import RESOURCES, Permission, counter_broker
+from lbd.model import IMPOSSIBLE_NUMBER, RESOURCES, Permission, counter_broker
 from lbd.permit.slow import UNCHECKED, Health
 from lbd.reason import Reason
 
@@ -68,9 +68,6 @@ and lbd may see one an interval late; five in a row are skipped by one that does
 
 IMPOSSIBLE_SHARE = 10.0
 """A usage above ten times its limit is a broken counter; bursts over a cgroup quota stay far below."""
-
-IMPOSSIBLE_NUMBER = 1e15
-"""No broker has a limit, or carries messages or bytes a second, above it: shares of such a total would bind nothing."""
 
 _SAMPLED = (RESOURCES.index("cpu"), RESOURCES.index("bandwidth_in"), RESOURCES.index("bandwidth_out"))
 

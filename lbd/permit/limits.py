@@ -10,8 +10,7 @@ import numpy as np
 
 from lbd.load.scoring import AT_LIMIT_POINTS, Weights
 from lbd.model import Skip, Unload, bundle_namespace
-from lbd.permit.budget import Budget
-from lbd.permit.evidence import IMPOSSIBLE_NUMBER
+from lbd.permit.budget import Budget, TrafficShare
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
 from lbd.permit.predicted import Predictor, Rise
@@ -79,14 +78,14 @@ class Ledger:
         self._at = snapshot.positions_of({unload.bundle for unload in plan})
         self._bundle_topics = _topic_counts(snapshot, self._at)
         self._permission, self._ignored = permission, ignored
+        self._snapshot, self._planned, self._sent = (
+            snapshot,
+            TurnCaps(snapshot, guardrails),
+            TurnCaps(snapshot, guardrails),
+        )
         self.budget = Budget(snapshot, sent, guardrails, ignored)
         self._trips = Trips(sent, snapshot.taken_at, guardrails)
         self._taken: dict[str, Unload] = {}
-        rates = snapshot.brokers.rates
-        totals = np.where((rates > 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0).sum(axis=0)
-        self._messages_left = float(totals[0] + totals[1]) * guardrails.max_traffic_per_turn
-        self._bytes_left = float(totals[2] + totals[3]) * guardrails.max_traffic_per_turn
-        self._most_unloads = guardrails.max_unloads_per_turn or max(10, len(snapshot.bundles) // 100)
 
     def refusal(self, unload: Unload) -> Skip | None:
         """Why this unload may not happen; None when it may."""
@@ -95,7 +94,7 @@ class Ledger:
             or self._bound(unload)
             or self._no_destination(unload)
             or self._too_much_load(unload)
-            or self._over_cap(unload)
+            or self._planned.refusal(unload)
             or self.budget.refusal(unload)
         )
 
@@ -110,12 +109,26 @@ class Ledger:
             self._take_load(self._landed(unload, owner))
         self._spread.take(replace(unload, source=self._counted_at(unload), destination=owner))
 
+    def sending_refusal(self, unload: Unload, sent: Iterable[Sent], now: float) -> Skip | None:
+        """Why a planned unload, or its retry, may not be sent ``now`` (epoch seconds) after all that was ``sent``.
+
+        All caps are those of the plan, whose own requests count with all others: a retry is one of them. Where the load
+        would go is not asked again: it was counted when the plan was made.
+        """
+        capped = self._sent.refusal(unload)
+        if capped is not None and capped.reason not in self._ignored:
+            return capped
+        return Budget(self._snapshot, sent, self._guardrails, self._ignored, now).refusal(unload)
+
+    def take_sending(self, unload: Unload) -> None:
+        """Count a request that is sent."""
+        self._sent.take(unload)
+
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""
         self._take_load(unload)
         self._spread.take(unload)
-        self._messages_left -= unload.msg_rate
-        self._bytes_left -= unload.throughput
+        self._planned.take(unload)
         self._taken[unload.bundle] = unload
         self.budget.take(unload)
 
@@ -241,15 +254,29 @@ class Ledger:
         points = self._unshown[broker]
         return f" (+{points:.1f} by moves of late that its report does not show yet)" if points > 0 else ""
 
-    def _over_cap(self, unload: Unload) -> Skip | None:
-        taken = len(self._taken)
-        if taken >= self._most_unloads:
-            detail = f"{taken} of {self._most_unloads} used (guardrails.max_unloads_per_turn)"
+
+class TurnCaps:
+    """What one turn may move: a number of unloads, and a share of the cluster's traffic."""
+
+    def __init__(self, snapshot: Snapshot, guardrails: Guardrails) -> None:
+        self._most = guardrails.max_unloads_per_turn or max(10, len(snapshot.bundles) // 100)
+        self._traffic = TrafficShare(snapshot, guardrails.max_traffic_per_turn)
+        self._taken = 0
+
+    def refusal(self, unload: Unload) -> Skip | None:
+        """Why one more unload would be too much; None where it is not."""
+        if self._taken >= self._most:
+            detail = f"{self._taken} of {self._most} used (guardrails.max_unloads_per_turn)"
             return Skip(unload.bundle, Reason.TURN_UNLOADS, detail)
-        if taken and (unload.msg_rate > self._messages_left or unload.throughput > self._bytes_left):
-            detail = f"{unload.msg_rate:.0f} msg/s, {max(self._messages_left, 0):.0f} left"
+        if self._traffic.refuses(unload):
+            detail = f"{unload.msg_rate:.0f} msg/s, {max(self._traffic.msg_rate_left, 0):.0f} left"
             return Skip(unload.bundle, Reason.TURN_TRAFFIC, f"{detail} of guardrails.max_traffic_per_turn")
         return None
+
+    def take(self, unload: Unload) -> None:
+        """Count an unload."""
+        self._taken += 1
+        self._traffic.take(unload)
 
 
 def permit(plan: Iterable[Unload], ledger: Ledger) -> Permitted:

@@ -134,6 +134,14 @@ class Guardrails(BaseModel):
         description="Fraction of the cluster's messages or bytes that one turn may move. At least one bundle "
         "may always move",
     )
+    max_traffic_per_hour: float = Field(
+        0.5,
+        ge=0.0001,
+        le=1000,
+        description="Fraction of the cluster's messages or bytes that may be moved within the last hour, so that a "
+        "fault of lbd, or of what brokers report, cannot disconnect everybody. At least one bundle may always move. "
+        "Each request counts, retries and moves by hand included. Moves of drains and fills do not",
+    )
     max_unloads_per_hour: int | None = Field(
         None,
         ge=0,

@@ -292,10 +292,20 @@ class SharedJournal(Journal):
         super().conclude_split(split, outcome)
         self._terms.pop(split, None)
 
-    def take(self, lines: Sequence[Shared]) -> None:
-        """Write new lines of the topic to this journal. Raises :class:`UsageError` when it cannot be written."""
+    def take(self, lines: Sequence[Shared], *, live: bool = False) -> None:
+        """Write new lines of the topic to this journal. Raises :class:`UsageError` when it cannot be written.
+
+        ``live``: they have only just come. Then an intent counts in full from now on, by the clock that nobody can set,
+        also where the clock of who wrote it was behind.
+        """
         with self._lock:
             fresh = self._fresh(lines)
+            if live:
+                moment = self._moment()
+                fresh = [
+                    msgspec.structs.replace(one, **moment) if isinstance(one, Intent | SplitIntent) else one
+                    for one in fresh
+                ]
             if fresh:
                 super()._append(*fresh)
                 self._rotate_when_long()

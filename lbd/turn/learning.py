@@ -14,8 +14,7 @@ from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
 from lbd.load.samples import GO_STALE_SECONDS, IS_SAMPLED, MOST_SAMPLES, MOST_SECONDS, Gathering, percent_used, usual
 from lbd.load.settings import NOTHING_KNOWN
-from lbd.model import BYTES_IN, BYTES_OUT, Slopes
-from lbd.permit.evidence import IMPOSSIBLE_NUMBER
+from lbd.model import BYTES_IN, BYTES_OUT, IMPOSSIBLE_NUMBER, Slopes
 from lbd.permit.predicted import OWN
 from lbd.text import HOUR_SECONDS
 

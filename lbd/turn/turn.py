@@ -56,6 +56,7 @@ CAPS = frozenset(
         Reason.TURN_TRAFFIC,
         Reason.CANARY_UNLOADS,
         Reason.HOUR_UNLOADS,
+        Reason.HOUR_TRAFFIC,
         Reason.DAY_UNLOADS,
         Reason.SOURCE_UNLOADS,
         Reason.DESTINATION_UNLOADS,

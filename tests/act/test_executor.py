@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lbd.act.executor import Limits
     from lbd.act.unload import ReadyMove
+    from lbd.permit.budget import Sent
     from tests.fake_pulsar import FakePulsar
 
 BUNDLES = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(6)]
@@ -51,6 +52,7 @@ class Diary:
     lines: list[tuple[str, str, int, int]] = field(default_factory=list)
     open: tuple[tuple[str, Unload], ...] = ()
     attempted_at: dict[str, float] = field(default_factory=dict)
+    sent: tuple[Sent, ...] = ()
 
     def intend(self, unload: Unload, attempt: int) -> str:
         """Note the attempt and how many unloads had been sent before it."""

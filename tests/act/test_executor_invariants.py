@@ -73,6 +73,7 @@ class Diary:
     lines: list[tuple[str, str]] = field(default_factory=list)
     open: tuple[tuple[str, Unload], ...] = ()
     attempted_at: dict[str, float] = field(default_factory=dict)
+    sent: tuple[()] = ()
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def intend(self, unload: Unload, attempt: int) -> str:

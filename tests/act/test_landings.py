@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def pulsar() -> Iterator[FakePulsar]:
         yield cluster
 
 
-def ledger(pulsar: FakePulsar, third_points: float, plan: list[Unload]) -> Ledger:
+def ledger(pulsar: FakePulsar, third_points: float, plan: list[Unload], **limits: Any) -> Ledger:
     """The plan let through, with so many points on the second and the fourth broker."""
     reports = {
         pulsar.ids[0]: builders.report(40, {name: builders.stats(100) for name in BUNDLES}),
@@ -48,11 +48,12 @@ def ledger(pulsar: FakePulsar, third_points: float, plan: list[Unload]) -> Ledge
         pulsar.ids[2]: builders.report(5),
         pulsar.ids[3]: builders.report(third_points),
     }
-    seen = builders.snapshot(reports)
+    seen = builders.snapshot(reports, time.time())
     groups = Groups(free=frozenset(f"t/{number}" for number in range(4)))
     policies = Policies(groups=groups, active=seen.brokers.ids)
     scores = np.array([40.0, third_points, 5.0, third_points])
-    judge = Ledger(seen, scores, policies, Guardrails(max_traffic_per_turn=1, max_destination_score=40), plan)
+    rails = {"max_traffic_per_turn": 1, "max_traffic_per_hour": 1, "max_destination_score": 40, **limits}
+    judge = Ledger(seen, scores, policies, Guardrails.model_validate(rails), plan)
     assert not permit(plan, judge).skips
     return judge
 
@@ -147,3 +148,48 @@ def test_asking_changes_no_answer(pulsar: FakePulsar) -> None:
     assert asked == [(True, None, 28.0)] * 3
     judge.take_landing(move, third)
     assert (judge.may_stay(move, third), judge.predicted(third)) == (False, pytest.approx(38.0))
+
+
+CANARY = {"namespaces": ["t/0"], "max_moves_per_hour": 1}
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_unloads_per_turn": 1},
+        {"max_unloads_per_hour": 1},
+        {"max_unloads_per_day": 1},
+        {"max_unloads_per_broker_per_hour": 1},
+        {"canary": CANARY},
+        {"max_traffic_per_turn": 0.3},
+        {"max_traffic_per_hour": 0.3},
+    ],
+    ids=lambda limits: next(iter(limits)),
+)
+def test_a_retry_is_one_more_request(limits: dict[str, Any], pulsar: FakePulsar, tmp_path: Path) -> None:
+    """A bundle that came back to its source is not tried again where that would pass a limit."""
+    plan = moves(pulsar, 0)
+    judge = ledger(pulsar, 5.0, plan, **limits)
+    pulsar.steals[BUNDLES[0]] = [pulsar.ids[0]]
+    (outcome,) = Cluster(pulsar, tmp_path / "state").execute(plan, judge).outcomes
+    assert (outcome.result.value, outcome.attempts) == ("failed", 1)
+    assert [one.attempt for one in history(tmp_path / "state")] == [1]
+
+
+def test_a_retry_within_all_limits_is_sent(pulsar: FakePulsar, tmp_path: Path) -> None:
+    """Two of two."""
+    plan = moves(pulsar, 0)
+    judge = ledger(pulsar, 5.0, plan, max_unloads_per_turn=2, max_unloads_per_hour=2, max_unloads_per_broker_per_hour=2)
+    pulsar.steals[BUNDLES[0]] = [pulsar.ids[0]]
+    (outcome,) = Cluster(pulsar, tmp_path / "state").execute(plan, judge).outcomes
+    assert (outcome.result.value, outcome.attempts) == ("landed", 2)
+
+
+def test_what_others_sent_meanwhile_counts(pulsar: FakePulsar, tmp_path: Path) -> None:
+    """The plan had room for two in this hour; a move by hand has used one up before they were sent."""
+    plan = moves(pulsar, 0, 1)
+    judge, cluster = ledger(pulsar, 5.0, plan, max_unloads_per_hour=2), Cluster(pulsar, tmp_path / "state")
+    cluster.journal.intend(Unload(BUNDLES[3], pulsar.ids[1], pulsar.ids[2], 1.0, 1.0), 1)
+    ended = cluster.execute(plan, judge)
+    assert [one.unload.bundle for one in ended.outcomes] == [BUNDLES[0]]
+    assert [(skip.what, skip.reason) for skip in ended.skips] == [(BUNDLES[1], Reason.HOUR_UNLOADS)]

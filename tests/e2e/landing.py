@@ -94,6 +94,7 @@ class Untold:
 
     open: tuple[tuple[str, Unload], ...] = ()
     attempted_at: dict[str, float] = field(default_factory=dict)
+    sent: tuple[()] = ()
 
     def intend(self, unload: Unload, attempt: int) -> str:
         return f"{unload.bundle} {attempt}"

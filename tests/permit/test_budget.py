@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,3 +194,37 @@ def test_the_last_hour_counts_moves_bundles_and_attempts():
     assert found == LastHour(moves=3, bundles=2, attempts=4)
     assert found.words == "3 moves of 2 bundles, 4 attempts"
     assert LastHour(1, 1, 1).words == "1 move of 1 bundle, 1 attempt"
+
+
+@pytest.mark.parametrize(
+    ("history", "share", "rate", "refusal"),
+    [
+        ([], 0.1, 60.0, ""),
+        (sent(1, msg_rate=20.0), 0.5, 20.0, ""),
+        (sent(1, msg_rate=20.0), 0.5, 20.1, "traffic-per-hour: 20 msg/s"),
+        (sent(1, msg_rate=20.0, attempt=2), 0.5, 20.1, "traffic-per-hour: 20 msg/s"),
+        (sent(1, msg_rate=20.0, throughput=3995.0), 0.5, 1.0, "traffic-per-hour: 1 msg/s"),
+        (sent(1, 59.9, msg_rate=41.0), 0.5, 0.1, "traffic-per-hour: 0 msg/s"),
+        (sent(1, 60.0, msg_rate=41.0), 0.5, 20.1, ""),
+        (sent(1, msg_rate=41.0, order="drain"), 0.5, 20.1, ""),
+        (sent(1, msg_rate=41.0), 1.0, 20.1, ""),
+    ],
+    ids=[
+        "the first",
+        "within",
+        "beyond",
+        "a retry counts",
+        "bytes",
+        "in the hour",
+        "past it",
+        "a drain's",
+        "all of it",
+    ],
+)
+def test_traffic_of_an_hour(history: list[Sent], share: float, rate: float, refusal: str):
+    """A share of the 80 msg/s and 8 kB/s that the cluster carries; one bundle may always move."""
+    guardrails = Guardrails.model_validate({**NONE, "max_traffic_per_hour": share})
+    one = replace(unload(), msg_rate=rate, throughput=rate * 10)
+    skip = Budget(cluster(), history, guardrails).refusal(one)
+    assert (f"{skip.reason.label}: {skip.detail}" if skip else "").startswith(refusal)
+    assert (skip is None) == (refusal == "")

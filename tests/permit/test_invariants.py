@@ -97,6 +97,14 @@ def caps(case: Case, let: list[Unload]) -> None:
     within(case, rails.max_unloads_per_broker_per_hour, 60, lambda one: one.destination or "", let)
 
 
+def traffic(case: Case, let: list[Unload]) -> None:
+    """A share of the cluster's within an hour; the first bundle of the hour may be larger."""
+    rates, hour = case.seen.brokers.rates * case.guardrails.max_traffic_per_hour, [*case.since(60), *let]
+    if let and len(hour) > 1:
+        assert sum(one.msg_rate for one in hour) <= rates[:, :2].sum() + 1e-6
+        assert sum(one.throughput for one in hour) <= rates[:, 2:].sum() + 1e-6
+
+
 def namespaces(case: Case, let: list[Unload]) -> None:
     """Of included ones alone, never of an excluded one, and under a canary of its own, at its pace."""
     rails = case.guardrails
@@ -187,7 +195,17 @@ def _allows(given: dict[str, Any], host: str, active: Iterable[str]) -> bool:
     return primaries < limit and bool(re.fullmatch(given["secondary"][0], host))
 
 
-RULES: list[Callable[[Case, list[Unload]], None]] = [caps, namespaces, turn, rest, to_and_fro, quiet, load, policies]
+RULES: list[Callable[[Case, list[Unload]], None]] = [
+    caps,
+    traffic,
+    namespaces,
+    turn,
+    rest,
+    to_and_fro,
+    quiet,
+    load,
+    policies,
+]
 
 LIMITS = {
     "max_unloads_per_hour": 12,

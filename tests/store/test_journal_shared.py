@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lbd.clock import Moment
 from lbd.errors import ObserveError, RefusedError
 from lbd.model import Outcome, Result, Unload
 from lbd.store.journal_lines import Intent, Noted, OutcomeLine, PlacementLine
@@ -298,3 +299,20 @@ def test_a_note_that_is_gone_stays_gone_when_all_is_read_again(tmp_path: Path):
     two.take(lines)
     one.take([Noted(NOW + 1, FIRST, "b:80", "a:80"), *lines])
     assert (dict(one.notes), dict(two.notes)) == ({}, {})
+
+
+@pytest.mark.parametrize(("live", "age_seconds"), [(True, 60.0), (False, 7260.0)])
+def test_what_a_leader_with_a_late_clock_wrote_counts_in_full(live: bool, age_seconds: float, tmp_path: Path) -> None:
+    """A standby that hears of an unload as it is sent counts it from then on; of old lines nobody knows more."""
+    now, up = [1_800_000_000.0], [500.0]
+    (tmp_path / "two").mkdir()
+    standby = SharedJournal(
+        tmp_path / "two" / "journal.jsonl", lambda: now[0], boot=lambda: Moment("this-start", up[0])
+    )
+    intent = Intent(now[0] - 7200, "m1", "t/n/0x00000000_0xffffffff", "a:80", "b:80", boot="another", up=9.0)
+    standby.take([intent], live=live)
+    now[0], up[0] = now[0] + 60, up[0] + 60
+    (sent,) = standby.sent
+    assert now[0] - sent.at == pytest.approx(age_seconds)
+    assert now[0] - standby.attempted_at[intent.bundle] == pytest.approx(age_seconds)
+    standby.close()
