@@ -187,7 +187,7 @@ TROUBLES = [
         lambda pulsar, _: {"admin_urls": pulsar.urls[:1], "read_timeout_seconds": 0.25},
     ),
     Trouble("no broker", "no broker is active", lambda pulsar, _: pulsar.gone.update(pulsar.ids)),
-    Trouble("brokers that are no addresses", "no broker of this", lambda pulsar, _: listed(pulsar, ["[b:1", ""])),
+    Trouble("brokers that are no addresses", "names '[b:1'", lambda pulsar, _: listed(pulsar, ["[b:1", ""])),
     Trouble("a leader that is no address", "'http://[b:1'", answers(ok({"serviceUrl": "http://[b:1"}), "leader")),
     Trouble("a negative count", "Expected `int` >= 0 - at `$.numTopics`", reports(numTopics=-1)),
     Trouble("a count that no column holds", "Expected `int` <= ", reports(numTopics=10**30)),
@@ -377,8 +377,6 @@ LIVED_THROUGH = {
     "half a JSON as reports",
     "10 MB of junk as reports",
     "10 MB of brackets as reports",
-    "an answer after a minute",
-    "reports after a minute",
     "no broker",
 }
 
@@ -397,7 +395,7 @@ def hears(daemon: Daemon, start: str, words: str) -> None:
 
     A broker that did not answer is asked again after a quarter of a minute.
     """
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 45
     while time.monotonic() < deadline:
         if words in daemon.notified.wait_for(start):
             return

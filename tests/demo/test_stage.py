@@ -124,6 +124,7 @@ def test_its_clock_begins_in_the_past_and_ends_at_the_present():
         assert 10 < status.next_turn_at - status.at < 16
 
 
+@pytest.mark.soak
 def test_lbd_goes_on_moving_after_the_story_has_ended(tmp_path: Path):
     """Once it has relieved the first hot broker the cluster is balanced; a busy day takes moves again."""
     scenario = load("demo")

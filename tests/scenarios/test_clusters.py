@@ -25,7 +25,7 @@ def test_the_suite_is_what_it_says():
     assert cluster("drifting", 7) != cluster("drifting", 8)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", [NUMBERS[0], *(pytest.param(one, marks=pytest.mark.soak) for one in NUMBERS[1:])])
 @pytest.mark.parametrize("kind", KINDS)
 def test_least_moves_on_a_cluster_of_each_kind(kind: str, number: int):
     """It ends nearer than it began, keeps to what bounds allow, and moves one bundle twice at most: where an unlike

@@ -15,7 +15,7 @@ SEEDS = (1, 2, 3, 4, 5)
 LONG = {"day", "hundred-new", "month"}
 
 every_seed = pytest.mark.parametrize(
-    "seed", [*SEEDS[:2], *(pytest.param(seed, marks=pytest.mark.soak) for seed in SEEDS[2:])]
+    "seed", [*SEEDS[:1], *(pytest.param(seed, marks=pytest.mark.soak) for seed in SEEDS[1:])]
 )
 
 
