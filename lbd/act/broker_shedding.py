@@ -1,22 +1,22 @@
 """Turn the brokers' own shedding off and restore it, so that it and lbd never act together.
 
-``take-over.json`` records the previous override. It is on disk before anything changes, and is removed only when the
-previous state is verified. Every step can be repeated: after a kill the next process completes it.
+``take-over.json`` is the note on the override (``override.py``): after a kill the next process goes on by it.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
+from lbd.act.override import SettingSwitch
+from lbd.errors import RefusedError, UsageError
 from lbd.files import At, decoded, put, sync
 from lbd.files import remove as remove_file
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED, sheds
+from lbd.pulsar.override_note import OFF, OverrideNote, override_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,53 +27,20 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-ON, OFF = "true", "false"
 
 
-class TakeOverNote(msgspec.Struct, frozen=True):
-    """A take-over: ``taking`` until shedding is off on all brokers, then ``taken``, at last ``releasing``.
+class TakeOverNote(OverrideNote, frozen=True, kw_only=True):
+    """The note on in-broker shedding that is off.
 
-    ``before`` is the override that lbd owes the operator, None for none, and ``ran`` what each broker ran with then.
     ``at`` is when lbd turned shedding off, ``seen_at`` when it was last confirmed off on all brokers, ``asked_at`` when
     the phase began; all in epoch seconds.
     """
 
     cluster: str
-    phase: Literal["taking", "taken", "releasing"]
-    before: str | None
-    ran: dict[str, str]
     at: At
     asked_at: At
     seen_at: At = 0.0
     format: int = FORMAT
-
-    @property
-    def override_to_restore(self) -> str | None:
-        """The override to set on release; if there was none before, a value is set before it is deleted.
-
-        Pulsar 2.11 keeps the last value when an override is deleted, until a restart (measured; 3.3.6 to 5.0.0-M1
-        return to broker.conf within 100 ms), so a broker must be made to run its own value first.
-        """
-        return ON if self.before is None and ON in self.ran.values() else self.before
-
-    def lbds(self, present: str | None) -> bool:
-        """Whether lbd itself set the present override, in this phase; a kill may have come at any point.
-
-        ``false`` always counts as lbd's: an operator's ``false`` cannot be told apart from it.
-        """
-        return present == OFF or (self.phase == "releasing" and present in {self.override_to_restore, self.before})
-
-    def owes(self, present: str | None) -> bool:
-        """Whether ``before`` still is what the operator wants, given the override that is there now.
-
-        It is while the present override is lbd's own or equals ``before``. Another value, or that there is none any
-        more, is the operator's newest wish: that must be given back instead.
-        """
-        return present == self.before or self.lbds(present)
-
-    def awaits(self, present: str | None) -> bool:
-        """Whether the last request of this phase is not visible in the present override: it may be under way yet."""
-        return self.phase != "taken" and (present == OFF) != (self.phase == "taking")
 
 
 def load(path: Path) -> TakeOverNote | None:
@@ -112,60 +79,6 @@ def remove(path: Path) -> None:
         raise UsageError(f"{path}: cannot be removed: {error.strerror}; it is given back, remove it by hand") from error
 
 
-# --- effective settings, read from each broker: the only proof that a dynamic setting was taken
-
-PATIENCE_SECONDS = 5.0
-"""Brokers take 16-80 ms to run with an override that was stored (2.11.0 to 5.0.0-M1, three brokers)."""
-
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5
-
-
-class ReadBack:
-    """Asks all active brokers for one setting's effective value, at the same time."""
-
-    def __init__(self, admin: Admin, clock: ActClock, key: str) -> None:
-        self._admin = admin
-        self._clock = clock
-        self._key = key
-        self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-read-back")
-
-    def now(self) -> dict[str, Mapping[str, str] | str]:
-        """Each active broker's effective configuration, or why it cannot be read."""
-        brokers = self._admin.active_brokers()
-        return dict(zip(brokers, self._pool.map(self._configuration, brokers), strict=True))
-
-    def _configuration(self, broker: str) -> Mapping[str, str] | str:
-        try:
-            return self._admin.runtime_configuration(broker)
-        except AdminError as error:
-            return str(error)
-
-    def until(self, holds: Callable[[str, Mapping[str, str]], bool]) -> tuple[tuple[str, ...], str]:
-        """All active brokers, and a message on those for which it does not hold even after some seconds."""
-        deadline = self._clock.monotonic() + PATIENCE_SECONDS
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            configurations = self.now()
-            problems = [self._problem(broker, runtime, holds) for broker, runtime in configurations.items()]
-            wrong = [problem for problem in problems if problem]
-            if not wrong or self._clock.monotonic() >= deadline:
-                return tuple(configurations), _first_problem(wrong)
-            self._clock.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-
-    def _problem(
-        self, broker: str, runtime: Mapping[str, str] | str, holds: Callable[[str, Mapping[str, str]], bool]
-    ) -> str:
-        if isinstance(runtime, str):
-            return runtime
-        return "" if holds(broker, runtime) else f"{broker} runs {self._key}={runtime.get(self._key)}"
-
-
-def _first_problem(wrong: list[str]) -> str:
-    more = f" (and {len(wrong) - 1} more brokers)" if len(wrong) > 1 else ""
-    return wrong[0] + more if wrong else ""
-
-
 # --- take-over and release
 
 IN_FLIGHT_SECONDS = 5.0
@@ -198,7 +111,7 @@ class SheddingSwitch:
         self._path = path
         self._clock = clock
         self._now = now
-        self._brokers = ReadBack(admin, clock, SHEDDING_ENABLED)
+        self._switch = SettingSwitch(admin, clock, SHEDDING_ENABLED, name="in-broker shedding", again=_AGAIN)
 
     @property
     def note(self) -> TakeOverNote | None:
@@ -218,12 +131,11 @@ class SheddingSwitch:
         """
         note = self._own_note()
         present = self._settled(note)
-        running = {broker: runtime for broker, runtime in self._brokers.now().items() if not isinstance(runtime, str)}
+        running = self._switch.running()
         if note is None and (present == OFF or not any(map(sheds, running.values()))):
-            return TakenOver(self._prove_off("overridden with false, not by lbd"), None)
+            return TakenOver(self._switch.prove_off(sheds, "overridden with false, not by lbd"), None)
         note = self._note_first(note, present, running)
-        self._admin.set_dynamic(SHEDDING_ENABLED, OFF)
-        brokers = self._prove_off("set to false by lbd on all brokers")
+        brokers = self._switch.turn_off(sheds)
         note = self._save(replace(note, phase="taken", asked_at=self._now(), seen_at=self._now()))
         return TakenOver(brokers, note)
 
@@ -244,7 +156,7 @@ class SheddingSwitch:
             return nothing_taken(self._path)
         present = self._settled(note)
         if note.lbds(present):
-            message = self._give_back(self._save(replace(note, phase="releasing", asked_at=self._now())))
+            message = self._switch.give_back(self._save(replace(note, phase="releasing", asked_at=self._now())))
         else:
             message = _remaining_note(note, present)
         remove(self._path)
@@ -259,18 +171,15 @@ class SheddingSwitch:
             )
         return note
 
-    def _present(self) -> str | None:
-        return self._admin.dynamic_configuration().get(SHEDDING_ENABLED)
-
     def _settled(self, note: TakeOverNote | None) -> str | None:
         """The present override, once a killed process's request is visible in it, or can no longer take effect."""
-        present = self._present()
+        present = self._switch.present()
         while note is not None and note.awaits(present):
             remaining = note.asked_at + IN_FLIGHT_SECONDS - self._now()
             if not 0 < remaining <= IN_FLIGHT_SECONDS:
                 break
             self._clock.sleep(min(remaining, IN_FLIGHT_PAUSE_SECONDS))
-            present = self._present()
+            present = self._switch.present()
         return present
 
     def _note_first(
@@ -279,8 +188,8 @@ class SheddingSwitch:
         """The note that must be on disk before the override is set."""
         now = self._now()
         if note is None or not note.owes(present):
-            ran = {broker: runtime.get(SHEDDING_ENABLED, ON) for broker, runtime in running.items()}
-            return self._save(TakeOverNote(self._admin.cluster, "taking", present, ran, at=now, asked_at=now))
+            first = msgspec.structs.asdict(self._switch.note(present, running))
+            return self._save(TakeOverNote(cluster=self._admin.cluster, at=now, asked_at=now, **first))
         off_since = note.at if note.phase == "taken" and present == OFF else now
         return self._save(replace(note, phase="taking", at=off_since, asked_at=now))
 
@@ -288,46 +197,8 @@ class SheddingSwitch:
         save(self._path, note)
         return note
 
-    def _prove_off(self, how: str) -> tuple[str, ...]:
-        brokers, wrong = self._brokers.until(lambda _, runtime: not sheds(runtime))
-        if wrong:
-            raise RefusedError(f"in-broker shedding is not off: {wrong}, wanted false; it is {how}")
-        return brokers
-
-    def _give_back(self, note: TakeOverNote) -> str:
-        if note.override_to_restore is not None:
-            self._admin.set_dynamic(SHEDDING_ENABLED, note.override_to_restore)
-            self._require_running(_parsed(note.override_to_restore))
-        if note.before is not None:
-            return f"Given back: {_override_text(note.before)} again, as before lbd."
-        return self._delete_override(note)
-
-    def _require_running(self, wanted: str) -> None:
-        _, wrong = self._brokers.until(lambda _, runtime: runtime.get(SHEDDING_ENABLED) == wanted)
-        if wrong:
-            raise ObserveError(f"in-broker shedding is not given back: {wrong}, wanted {wanted}; {_AGAIN}")
-
-    def _delete_override(self, note: TakeOverNote) -> str:
-        self._admin.delete_dynamic(SHEDDING_ENABLED)
-        present = self._present()
-        if present is not None:
-            raise ObserveError(
-                f"in-broker shedding is not given back: {_override_text(present)}, wanted no override; {_AGAIN}"
-            )
-        _, other = self._brokers.until(
-            lambda broker, runtime: note.ran.get(broker) in {None, runtime.get(SHEDDING_ENABLED)}
-        )
-        return (
-            f"Given back: {_override_text(None)} again, as before lbd{other and f'; but {other}, unlike before lbd'}."
-        )
-
 
 _AGAIN = "run lbd release again"
-
-
-def _parsed(value: str) -> str:
-    """The effective value of an override: Java's ``Boolean.valueOf`` (measured for abc, TRUE, False)."""
-    return ON if value.strip().lower() == ON else OFF
 
 
 def nothing_taken(path: Path) -> str:
@@ -343,4 +214,4 @@ def _remaining_note(note: TakeOverNote, present: str | None) -> str:
 
 
 def _override_text(override: str | None) -> str:
-    return f"{SHEDDING_ENABLED} " + ("has no override" if override is None else f"is overridden with {override}")
+    return override_text(SHEDDING_ENABLED, override)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace as changed
 
+from lbd.act.override import SettingSwitch
 from lbd.api.shapes import RolloutPlan, RolloutStep
 from lbd.errors import AdminError, LbdError, RefusedError, UsageError
 from lbd.load import scoring
@@ -21,11 +22,13 @@ from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, HeldError, Pacing, ca
 from lbd.operations.drain_plan import Guide, plan_drain_now
 from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
+from lbd.operations.split import CLOCK
 from lbd.permit.evidence import same
 from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED, splits
+from lbd.pulsar.override_note import OFF
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
-from lbd.store.rollouts import Rollout, Rollouts, SplittingBefore
+from lbd.store.rollouts import Rollout, Rollouts
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from lbd.operations.drain_plan import DrainView
     from lbd.permit.budget import Sent
     from lbd.pulsar.admin import Admin
+    from lbd.pulsar.override_note import OverrideNote
     from lbd.store.control import RolloutRequest
     from lbd.store.drains import Drain, Work
     from lbd.store.orders import Orders
@@ -279,12 +283,13 @@ class Rolling:
                 raise RefusedError(refusal)
             return RequestResult(0, f"It goes on: {self._look_again(rollout, tools).summary}.")
         rollout = order_rollout(request, self._draining.in_force(), self._now(), tools)
-        rollout = changed(rollout, splitting=splitting_before(tools.admin))
+        switch = splitting_switch(tools.admin)
+        rollout = changed(rollout, splitting=splitting_before(tools.admin, switch))
         self._rollouts.begin(rollout)
         try:
-            stop_splitting(rollout, tools.admin)
-        except LbdError:
-            self._rollouts.withdraw(self._now())
+            stop_splitting(rollout, switch)
+        except LbdError as error:  # the request may have been obeyed all the same: the next steps give it back
+            self._save(rollout, changed(rollout, stopping=str(error)))
             raise
         self.on_change(rollout)
         order = f"{counted(len(rollout.brokers), 'broker')}, {rollout.broker} first"
@@ -311,7 +316,8 @@ class Rolling:
             rollout = self._rollouts.under_way()
         except UsageError as error:
             self._rollouts.withdraw(self._now())
-            return RequestResult(0, f"The rollout is over, as it could not be read: {error}.")
+            words = f"check the override of {AUTO_SPLIT_ENABLED}, which it may have left"
+            return RequestResult(0, f"The rollout is over, as it could not be read: {error}; {words}.")
         why = f"by {request.by}{request.reason and f': {request.reason}'}"
         stopped = self._rollouts.stop(rollout.id, why, self._now()) if rollout is not None else None
         if stopped is None:
@@ -351,10 +357,23 @@ class Rolling:
             return  # a person has stopped it since this step began: the next one goes by that
         if after.phase == "ended":
             self._release(after)
-            give_splitting_back(after, tools().admin)
-            self._rollouts.end(after, self._now())
+            self._give_splitting_back(after, splitting_switch(tools().admin))
         else:
             self._act(after, tools)
+
+    def _give_splitting_back(self, rollout: Rollout, switch: SettingSwitch) -> None:
+        """Give it back and end the rollout, whose note says first that this has begun; a failed step is repeated.
+
+        Another override than lbd's is somebody's newest wish, and stays.
+        """
+        note = rollout.splitting
+        if note is not None and note.lbds(switch.present()):
+            releasing = changed(rollout, splitting=changed(note, phase="releasing"))
+            if not self._save(rollout, releasing):
+                return
+            rollout = releasing
+            switch.give_back(changed(note, phase="releasing"))
+        self._rollouts.end(rollout, self._now())
 
     def _wait(self, rollout: Rollout, reason: Reason, detail: str) -> None:
         """It is held; how long still changes with each look, and is not written down."""
@@ -386,7 +405,7 @@ class Rolling:
             return rollout.begun
         if rollout.phase == "drain" and not rollout.begun:
             if not rollout.done:
-                stop_splitting(rollout, tools().admin)  # a kill may have come before it
+                stop_splitting(rollout, splitting_switch(tools().admin))  # a kill may have come before it
             if self._drain_of(rollout) is None or rollout.tries:
                 self._draining.begin(self._drain_request(rollout), tools())
             return True
@@ -476,32 +495,23 @@ def start_times(brokers: Brokers) -> dict[str, float]:
 # --- the brokers' own splitting: off for so long, and given back
 # A bundle that is split meanwhile has new names, whose moves would be counted anew, and be two more each.
 
-ON, OFF = "true", "false"
+
+def splitting_switch(admin: Admin) -> SettingSwitch:
+    """The override of automatic splitting."""
+    return SettingSwitch(admin, CLOCK, AUTO_SPLIT_ENABLED, name="automatic splitting", again="lbd tries again")
 
 
-def splitting_before(admin: Admin) -> SplittingBefore | None:
-    """What is to be given back; None where no broker splits by itself, or :class:`AdminError` is raised."""
+def splitting_before(admin: Admin, switch: SettingSwitch) -> OverrideNote | None:
+    """What is to be given back; None where no broker splits by itself. Raises :class:`AdminError`."""
     if not splits(admin.runtime_configuration()):
         return None
-    return SplittingBefore(admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED))
+    return switch.note(switch.present(), switch.running())
 
 
-def stop_splitting(rollout: Rollout, admin: Admin) -> None:
-    """Turn it off, as far as that is not so; it is on disk by now what was there before."""
-    if rollout.splitting is not None and admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED) != OFF:
-        admin.set_dynamic(AUTO_SPLIT_ENABLED, OFF)
-
-
-def give_splitting_back(rollout: Rollout, admin: Admin) -> None:
-    """What was there before; another override than lbd's is somebody's newest wish, and stays.
-
-    Pulsar 2.11 runs on with the last value when an override is deleted, so it is told its own before.
-    """
-    if rollout.splitting is None or admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED) != OFF:
-        return
-    admin.set_dynamic(AUTO_SPLIT_ENABLED, rollout.splitting.override or ON)
-    if rollout.splitting.override is None:
-        admin.delete_dynamic(AUTO_SPLIT_ENABLED)
+def stop_splitting(rollout: Rollout, switch: SettingSwitch) -> None:
+    """Turn it off, as far as that is not so, and read it back; it is on disk by now what was there before."""
+    if rollout.splitting is not None and switch.present() != OFF:
+        switch.turn_off(splits)
 
 
 # --- the order

@@ -12,17 +12,12 @@ import msgspec
 
 from lbd.errors import RefusedError, UsageError
 from lbd.files import At
+from lbd.pulsar.override_note import OverrideNote
 from lbd.store.order import DRAIN, ROLLOUT, Order, OrderList
 from lbd.store.orders import Orders, body_of, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class SplittingBefore(msgspec.Struct, frozen=True):
-    """The dynamic override of automatic splitting that lbd owes the operator; None where there was none."""
-
-    override: str | None
 
 
 Phase: TypeAlias = Literal["drain", "restart", "fill", "ended"]
@@ -36,8 +31,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     phase was ordered, and after a failure ``tries`` times once more. ``started_at`` is when the broker had started,
     None where it does not tell (2.11); ``gone_at`` is when it was first seen to be gone, or started anew. It has to be
     back ``timeout_seconds`` later; with ``executes`` a command restarts it, and the time counts from the hand-over.
-    ``done`` were restarted. ``stopping`` is why it is to be stopped, ``waits`` what it waits for. ``splitting`` is what
-    is to be given back at the end, None where lbd changed nothing.
+    ``done`` were restarted. ``stopping`` is why it is to be stopped, ``waits`` what it waits for. ``splitting`` is
+    the note on automatic splitting, which is given back at the end, None where lbd changed nothing.
     """
 
     id: str
@@ -58,7 +53,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     done: tuple[str, ...] = ()
     stopping: str = ""
     waits: str = ""
-    splitting: SplittingBefore | None = None
+    splitting: OverrideNote | None = None
     ended_at: At | None = None
     exit_code: int = 0
     sentence: str = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act import broker_shedding
+from lbd.act import broker_shedding, override
 from lbd.act.broker_shedding import SheddingSwitch
 from lbd.act.ownership import ActClock
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
@@ -156,7 +156,7 @@ class TestTakeOver:
         third = bench.pulsar.ids[2]
         bench.pulsar.fault("/runtime", ok({KEY: "true", "clusterName": "c"}), broker=third, times=4)
         assert bench.switch.take_over().brokers == tuple(bench.pulsar.ids)
-        assert 0 < bench.seconds < broker_shedding.PATIENCE_SECONDS
+        assert 0 < bench.seconds < override.PATIENCE_SECONDS
 
     @pytest.mark.parametrize(
         ("reply", "told"),
@@ -171,7 +171,7 @@ class TestTakeOver:
         bench.pulsar.fault("/runtime", reply, broker=bench.pulsar.ids[2])
         with pytest.raises(RefusedError, match=told):
             bench.switch.take_over()
-        assert bench.seconds >= broker_shedding.PATIENCE_SECONDS
+        assert bench.seconds >= override.PATIENCE_SECONDS
         assert (bench.note() or {})["phase"] == "taking"
         bench.pulsar.faults.off()
         bench.switch.take_over()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from lbd.errors import RefusedError, UsageError
+from lbd.errors import AdminError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.load.scoring import Weights
 from lbd.model import Result
@@ -18,6 +18,7 @@ from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.faults import Fault, Reply, Switch
 from lbd.simulate.scenario import load
 from lbd.store import orders
 from lbd.store.control import Control, Pause, RolloutRequest
@@ -308,6 +309,32 @@ class TestLive:
         begin(lbd, asked(stop=True))
         assert Operator(lbd).to_the_end(5).exit_code == 4
         assert splitting(cluster) == after
+
+    @pytest.mark.parametrize("method", ["POST", "DELETE"])
+    @pytest.mark.parametrize("acts", [False, True], ids=["not obeyed", "obeyed, and the answer lost"])
+    def test_splitting_is_given_back_though_one_request_fails(
+        self, lbd: Run, cluster: FakePulsar, acts: bool, method: str
+    ):
+        """No broker obeys, or all do and no answer comes: it is made up for, and only then is the rollout over."""
+        begin(lbd, asked(cluster.brokers[1]))
+        assert splitting(cluster) == ("false", "false")
+        begin(lbd, asked(stop=True))
+        key = "configuration/loadBalancerAutoBundleSplitEnabled"
+        cluster.faults.on(Switch(Fault.OTHER_REPLY, None, key, 6, acts=acts, reply=Reply(503), method=method))
+        assert Operator(lbd).to_the_end(8).exit_code == 4
+        assert splitting(cluster) == ("true", None)
+        assert (Rollouts(lbd.folder).under_way(), lbd.engine.rolling.trouble) == (None, "")
+
+    def test_splitting_is_given_back_though_the_beginning_fails(self, lbd: Run, cluster: FakePulsar):
+        """The brokers have obeyed a request whose answer was lost: the order stands until that is undone."""
+        key = "configuration/loadBalancerAutoBundleSplitEnabled"
+        cluster.faults.on(Switch(Fault.OTHER_REPLY, None, key, 6, acts=True, reply=Reply(503), method="POST"))
+        with pytest.raises(AdminError):
+            begin(lbd, asked(cluster.brokers[1]))
+        assert splitting(cluster) == ("false", "false")
+        cluster.faults.off()
+        assert Operator(lbd).to_the_end(8).exit_code == 4
+        assert splitting(cluster) == ("true", None)
 
     def test_a_stop_while_lbd_looks_at_the_cluster_stands(
         self, lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.act import broker_shedding
+from lbd.act import override
 from lbd.config import Settings
 from lbd.daemon import take_over
 from lbd.observe.observer import Observer
@@ -28,7 +28,7 @@ KEY = "loadBalancerSheddingEnabled"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_shedding, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(override, "PATIENCE_SECONDS", 0.2)
 
 
 @pytest.fixture
