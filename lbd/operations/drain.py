@@ -48,7 +48,7 @@ from lbd.text import HOUR_SECONDS, counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from lbd.act.executor import Executor
+    from lbd.act.executor import Executor, Limits
     from lbd.act.unload import Unloader
     from lbd.config import Settings
     from lbd.model import Unload
@@ -444,12 +444,48 @@ def within_hour(
     kind: str, broker: str, look: DrainView, sent: Iterable[Sent], now: float, plan: tuple[Unload, ...]
 ) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
     """What of a plan is within the hour's limit of one drain or fill, which moves of other kinds leave alone."""
-    most = most_per_hour(look.bundles)
-    ends = ((one.at, one.source if kind == "drain" else one.destination) for one in sent if one.order == kind)
-    used = sum(at > now - HOUR_SECONDS and end == broker for at, end in ends)
-    text, room = f"{used} of {most} used within the hour; --override REASON passes this", max(most - used, 0)
-    reason = Reason.SOURCE_UNLOADS if kind == "drain" else Reason.DESTINATION_UNLOADS
-    return plan[:room], tuple(Skip(one.bundle, reason, text) for one in plan[room:])
+    hour = HourOfOrder(look.limits, kind, broker, most_per_hour(look.bundles))
+    room = hour.room(sent, now)
+    return plan[:room], tuple(hour.refusal(one, room) for one in plan[room:])
+
+
+@dataclass(frozen=True)
+class HourOfOrder:
+    """The limits of a plan, and the hour's limit of one drain or fill, ``most``: asked at each sending, too."""
+
+    limits: Limits
+    kind: str
+    broker: str
+    most: int
+
+    def room(self, sent: Iterable[Sent], now: float) -> int:
+        """How many requests may still be sent; retries count."""
+        own = (one for one in sent if one.order == self.kind)
+        ends = ((one.at, one.source if self.kind == "drain" else one.destination) for one in own)
+        return max(self.most - sum(at > now - HOUR_SECONDS and end == self.broker for at, end in ends), 0)
+
+    def refusal(self, unload: Unload, room: int) -> Skip:
+        """Why an unload is beyond the hour."""
+        reason = Reason.SOURCE_UNLOADS if self.kind == "drain" else Reason.DESTINATION_UNLOADS
+        text = f"{self.most - room} of {self.most} used within the hour; --override REASON passes this"
+        return Skip(unload.bundle, reason, text)
+
+    def sending_refusal(self, unload: Unload, sent: Collection[Sent], now: float) -> Skip | None:
+        """As :meth:`~lbd.permit.limits.Ledger.sending_refusal`, and within the hour."""
+        room = self.room(sent, now)
+        return self.limits.sending_refusal(unload, sent, now) if room else self.refusal(unload, room)
+
+    def take_sending(self, unload: Unload) -> None:
+        """Count a request; those of the hour are in the journal."""
+        self.limits.take_sending(unload)
+
+    def may_stay(self, unload: Unload, owner: str) -> bool:
+        """Whether a bundle may stay where it landed instead."""
+        return self.limits.may_stay(unload, owner)
+
+    def take_landing(self, unload: Unload, owner: str) -> None:
+        """Count where it landed instead."""
+        self.limits.take_landing(unload, owner)
 
 
 def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold | None]) -> Orders:
@@ -807,7 +843,8 @@ class Draining:
         orders = drain_orders(job, tools.paced(look), tools, partial(self._stands, job))
         moves = with_clients(part, look.observation.snapshot)
         plan = [replace(move, reason=job.reason, order=job.kind) for move in moves]
-        self._executor.start(plan, look.limits, orders)
+        hour = HourOfOrder(look.limits, job.kind, job.broker, most_per_hour(look.bundles))
+        self._executor.start(plan, look.limits if job.override is not None else hour, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = self._fill = None
