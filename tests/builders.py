@@ -9,6 +9,7 @@ import numpy as np
 from lbd.model import Averages, Permission, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import BundleStats, LoadReport, Usage, build_snapshot
+from lbd.store.database import STORE_NAME, Database
 from lbd.store.state import StateDir
 
 if TYPE_CHECKING:
@@ -84,6 +85,5 @@ def permission(seen: Snapshot, **changes: Any) -> Permission:
 def state_begun(path: Path) -> StateDir:
     """A state directory as the first start of lbd leaves it."""
     path.mkdir(parents=True, exist_ok=True)
-    found = StateDir(path)
-    found.begin_journal()
-    return found
+    Database.open(path / STORE_NAME).close()
+    return StateDir(path)

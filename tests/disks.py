@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -25,6 +27,19 @@ def small_disk(folder: Path, kib: int) -> Iterator[Path]:
         pytest.skip("only root may mount")
     yield disk
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def open_way(folder: Path) -> None:
+    """Let every user reach a folder of this process's tests."""
+    for parent in (folder, *folder.parents):
+        if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & stat.S_IXOTH:
+            parent.chmod(0o755)
+
+
+def free(folder: Path) -> int:
+    """Bytes that may still be written below a folder."""
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize
 
 
 def flip(path: Path, column: str) -> None:

@@ -94,7 +94,7 @@ class TestBudgets:
         answers = [done(chosen, by_hand(pulsar, override, number)) for number, override in enumerate((None, None, "x"))]
         assert [answer.exit_code for answer in answers] == [0, 4, 0]
         assert "unloads-per-day: 1 of 1 used" in answers[1].sentence
-        assert len(read(chosen.state_dir / "journal.jsonl").sent) == 2
+        assert len(read(chosen.state_dir / "lbd.db").sent) == 2
 
     def test_status_shows_what_is_left(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With what this turn sends; brokers by the one that has used most."""
@@ -230,7 +230,7 @@ class TestNoImprovement:
         assert (
             f"3 rounds of moves in a row brought no brokers closer, at best {first} -> {third}: 70." in record.sentence
         )
-        assert len(read(chosen.state_dir / "journal.jsonl").sent) == 3
+        assert len(read(chosen.state_dir / "lbd.db").sent) == 3
         assert told(dry_run(chosen), Reason.NO_IMPROVEMENT)
         left = next(number for number, bundle in enumerate(HOT) if pulsar.owners[bundle] == first)
         assert done(chosen, by_hand(pulsar, None, left)).exit_code == 4

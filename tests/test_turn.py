@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import threading
 import time
@@ -14,14 +13,14 @@ from lbd.act.ownership import ActClock
 from lbd.config import Settings
 from lbd.daemon import wiring as live
 from lbd.daemon.engine import engine
-from lbd.errors import AdminError, LbdError, ObserveError, RefusedError
+from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
 from lbd.model import Hits, Outcome, Result, Unload
 from lbd.operations.dry import dry_run
 from lbd.reason import Reason
 from lbd.simulate.faults import Reply, ok, refused
 from lbd.store.journal import Journal, read
 from lbd.store.state import StateDir, TurnMemory
-from tests import fake_pulsar
+from tests import fake_pulsar, journals
 from tests.builders import state_begun
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
 from tests.pulsar.issuer import issuing, key_file
@@ -57,8 +56,7 @@ def patient(pulsar: FakePulsar, folder: Path) -> Settings:
 
 def journal(folder: Path) -> list[dict[str, Any]]:
     """Every intent and outcome of the journal."""
-    lines = [json.loads(line) for line in (folder / "state" / "journal.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] in {"intent", "outcome"}]
+    return [entry for entry in journals.entries(folder / "state") if entry["event"] in {"intent", "outcome"}]
 
 
 def reasons(record: TurnResult) -> dict[str, Reason]:
@@ -150,7 +148,7 @@ class TestMoving:
         assert [skip.reason for skip in record.refused] == [Reason.LEADER_UNREACHABLE] * 3
         assert record.sentence == "Moved 0 of 3 bundles: 3 not asked for."
         assert pulsar.asked("/unload") == []
-        assert '"intent"' not in (tmp_path / "state" / "journal.jsonl").read_text()
+        assert journal(tmp_path) == []
 
     def test_caps_hold(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """One unload a turn: the first is made, the others are named with the limit."""
@@ -543,12 +541,12 @@ class TestMemory:
     def test_an_open_intent_of_a_killed_lbd_is_closed_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The journal has its outcome before anything new is planned, and the bundle rests."""
         chosen = settings(pulsar, tmp_path)
-        opened = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - 100)
+        opened = Journal(state_begun(chosen.state_dir).store, lambda: time.time() - 100)
         opened.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0), 1)
         opened.close()
         record = once(chosen)
         assert journal(tmp_path)[1]["result"] == "failed"
-        assert read(chosen.state_dir / "journal.jsonl").open == ()
+        assert read(chosen.state_dir / "lbd.db").open == ()
         assert HOT[0] not in {unload.bundle for unload in record.unloads}
 
     def test_a_second_lbd_is_refused(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -558,9 +556,9 @@ class TestMemory:
             once(chosen)
         assert pulsar.requests == []
 
-    @pytest.mark.parametrize("name", ["memory.json", "averages.npz", "journal.jsonl"])
+    @pytest.mark.parametrize("name", ["memory.json", "averages.npz"])
     def test_a_damaged_file_never_raises_out_of_a_turn(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Counters that cannot be read stop the turn in words; averages and torn lines are done without."""
+        """Counters that cannot be read stop the turn in words; averages are done without."""
         chosen = settings(pulsar, tmp_path)
         state_begun(chosen.state_dir)
         (chosen.state_dir / name).write_bytes(b"PK\x03\x04 half\n")
@@ -632,7 +630,7 @@ class TestErrors:
         record = once(settings(pulsar, tmp_path, pulsar=reach))
         assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
         assert {one.authorization for one in pulsar.requests} == {"Bearer right"}
-        assert "right" not in (tmp_path / "state" / "journal.jsonl").read_text().replace("right now", "")
+        assert "right" not in json.dumps(journal(tmp_path)).replace("right now", "")
 
     def test_with_an_access_token(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """One token of the issuer is enough for all requests of a turn; neither it nor the secret is stored."""
@@ -716,20 +714,20 @@ TWO_NAMES = "t/c/n/0x00000000_0xffffffff"
 
 
 class FullDisk:
-    """A file on a disk that is full after so many lines."""
+    """A store on a disk that is full after so many entries."""
 
-    def __init__(self, file: Any, lines: int) -> None:
-        self._file, self._left = file, lines
+    def __init__(self, store: Any, entries: int) -> None:
+        self._store, self._left = store, entries
 
-    def write(self, line: bytes) -> int:
+    def write(self, statement: str, rows: list[tuple[object, ...]]) -> None:
         """Write, while there is room."""
         if self._left == 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise UsageError("lbd.db: store cannot be read or written: database or disk is full")
         self._left -= 1
-        return self._file.write(line)
+        self._store.write(statement, rows)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+        return getattr(self._store, name)
 
 
 class TestReports:
@@ -803,7 +801,7 @@ class TestDeadLeader:
             assert record.error is None
             assert held_by(record) is Reason.LEADER_UNREACHABLE
         assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]].high == 1
-        assert read(chosen.state_dir / "journal.jsonl").attempted_at == {}
+        assert read(chosen.state_dir / "lbd.db").attempted_at == {}
 
     def test_the_next_leader_ends_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """As soon as another broker leads, the next sample moves."""
@@ -828,13 +826,13 @@ class TestWhatIsGone:
         )
         chosen = settings(pulsar, tmp_path)
         gone = Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0)
-        opened = Journal(state_begun(chosen.state_dir).journal, time.time)
+        opened = Journal(state_begun(chosen.state_dir).store, time.time)
         opened.intend(gone, 1)
         opened.close()
         record = once(chosen)
         assert record.error is None
         assert journal(tmp_path)[1]["result"] == "gone"
-        assert read(chosen.state_dir / "journal.jsonl").open == ()
+        assert read(chosen.state_dir / "lbd.db").open == ()
         assert {one.result for one in record.outcomes} == {Result.GONE}
         lines = len(journal(tmp_path))
         pulsar.sample(81.0, 46.0, 11.0)
@@ -847,11 +845,11 @@ class TestFullDisk:
     def test_what_was_done_is_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The journal takes the first move and not the second: the turn ends there, and tells the first one."""
         with engine(settings(pulsar, tmp_path)) as balancer:
-            balancer._real.journal._file = FullDisk(balancer._real.journal._file, lines=2)
+            balancer._real.journal._store = FullDisk(balancer._real.journal._store, entries=2)
             record = balancer.once()
         assert [(one.result, one.owner) for one in record.outcomes] == [(Result.LANDED, pulsar.ids[2])]
         assert isinstance(record.error, LbdError)
-        assert "No space left" in str(record.error)
+        assert "disk is full" in str(record.error)
         assert not record.sentence.startswith("No move")
         assert len(pulsar.asked("/unload", "PUT")) == 2
         assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
@@ -859,10 +857,10 @@ class TestFullDisk:
     def test_nothing_is_sent_without_an_intent(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A disk that is full from the beginning: no unload, and an error that names the journal."""
         with engine(settings(pulsar, tmp_path)) as balancer:
-            balancer._real.journal._file = FullDisk(balancer._real.journal._file, lines=0)
+            balancer._real.journal._store = FullDisk(balancer._real.journal._store, entries=0)
             record = balancer.once()
         unmoved(pulsar, record)
-        assert "journal.jsonl" in str(record.error)
+        assert "lbd.db" in str(record.error)
 
 
 class TestManyNamespaces:
@@ -920,7 +918,7 @@ class TestBarredFirst:
         )
         first, second, _ = pulsar.ids
         pulsar.own(first, {"x/y/0x00000000_0xffffffff": 100_000.0})
-        past = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - 3600)
+        past = Journal(state_begun(chosen.state_dir).store, lambda: time.time() - 3600)
         for bundle in HOT:
             unload = Unload(bundle, second, first, 1.0, 1.0)
             past.conclude(past.intend(unload, 1), Outcome(unload, Result.LANDED, first))

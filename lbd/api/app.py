@@ -16,7 +16,6 @@ from lbd.api.metrics import Exposition, exposition
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
 from lbd.api.read import capacity, explaining, placement, probes, reading, scoring
 from lbd.api.schemas import Documented
-from lbd.store.moves import Following
 
 if TYPE_CHECKING:
     import threading
@@ -54,12 +53,12 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
     )
     add_handlers(app)
     app.include_router(probes(backend))
-    changes, following = ChangeLog(), Following(backend.state_dir)
+    changes = ChangeLog()
     runner = Runner(backend, changes, ending)
     read = (
         placement(backend),
-        reading(backend, following),
-        scoring(backend, following),
+        reading(backend),
+        scoring(backend),
         explaining(backend),
         capacity(backend),
         drains(backend),

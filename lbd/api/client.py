@@ -112,7 +112,7 @@ class Client:
         ends_at = boot_seconds() + seconds
         connected.settimeout(seconds)
         with closing(HTTPConnection(urlsplit(self.name).netloc or "localhost")) as exchange:
-            exchange.sock, exchange.response_class = connected, partial(_Response, ends_at)  # type: ignore[assignment]
+            exchange.sock, exchange.response_class = connected, partial(_TimedResponse, ends_at)  # type: ignore[assignment]
             try:
                 exchange.request(method, target, msgspec.json.encode(body) if body is not None else None, all_headers)
                 response = exchange.getresponse()
@@ -181,7 +181,7 @@ class LocalClient(Client):
                 raise refused(self._path, error, "used") from error
 
 
-class _Response(HTTPResponse):
+class _TimedResponse(HTTPResponse):
     """An answer that is complete at ``ends_at``, or raises :class:`TimeoutError`."""
 
     def __init__(self, ends_at: float, connected: socket.socket, **kwargs: Any) -> None:  # noqa: ANN401 - the library's

@@ -35,7 +35,7 @@ from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
 from lbd.store.explain import Explainer
 from lbd.store.history_round import HISTORY_FOLDER
-from lbd.store.moves import MOST_MOVES, Following, history
+from lbd.store.moves import MOST_MOVES, history, newest_moves
 from lbd.store.scores import Scores, score_line
 from lbd.store.status import document
 from lbd.store.turns import TURNS_FOLDER, KeptTurns, named
@@ -198,7 +198,7 @@ def probes(backend: Backend) -> APIRouter:
     return router
 
 
-def reading(backend: Backend, following: Following) -> APIRouter:
+def reading(backend: Backend) -> APIRouter:
     """The rest of what may be read."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
@@ -233,7 +233,7 @@ def reading(backend: Backend, following: Following) -> APIRouter:
     def moves(last: Last = 100, bundle: Name = None, broker: Name = None) -> Response:
         """Moves of the journal, also those under way, the newest first."""
         if bundle is None and broker is None:
-            return answer(following.newest(last))
+            return answer(newest_moves(backend.state_dir, last))
         return answer(list(reversed(deque(_moves(history(backend.state_dir), bundle, broker), last))))
 
     @router.get("/events", responses=EVENTS)
@@ -264,7 +264,7 @@ WARM_SECONDS = 900.0
 """Reading begins so much earlier: by then each broker has a sample."""
 
 
-def scoring(backend: Backend, following: Following) -> APIRouter:
+def scoring(backend: Backend) -> APIRouter:
     """The route."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
@@ -280,7 +280,7 @@ def scoring(backend: Backend, following: Following) -> APIRouter:
         since = until - RANGES_SECONDS[range_]
         moves = [
             derived(MoveMark, move, destination=move.owner or move.destination)
-            for move in _moves(following.newest(MOST_MOVES), None, broker)
+            for move in _moves(newest_moves(backend.state_dir, MOST_MOVES), None, broker)
             if move.at >= since
         ]
         try:

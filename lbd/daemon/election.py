@@ -428,10 +428,10 @@ def open_role(settings: Settings, state: StateDir, timebase: Timebase) -> tuple[
     """
     now, boot = timebase.now, timebase.boot
     if settings.mode == "observe" or not settings.leader.enabled:
-        return Journal(state.journal, now, state_lost=lambda: state.lost, boot=boot), Alone(
+        return Journal(state.store, now, state_lost=lambda: state.lost, boot=boot), Alone(
             Orders(settings.state_dir, now)
         )
-    journal = SharedJournal(state.journal, now, state_lost=lambda: state.lost, boot=boot)
+    journal = SharedJournal(state.store, now, state_lost=lambda: state.lost, boot=boot)
     return journal, leadership(settings, journal, now)
 
 

@@ -20,14 +20,12 @@ from lbd.operations.parts import print_wait
 from lbd.operations.requests import ONLY_OBSERVES, Requests
 from lbd.permit.budget import last_hour
 from lbd.reason import Reason
-from lbd.store.append_log import LIVE_NAME
 from lbd.store.state import StateDir
 from lbd.turn.parts import TurnResult
 from lbd.turn.turn import finish, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from lbd.config import Settings
     from lbd.daemon.election import Role
@@ -55,13 +53,6 @@ def forget_notes(journal: Journal, record: TurnResult) -> None:
         for bundle, note in journal.notes.items():
             if note.leader not in {None, leader.broker}:
                 journal.note(bundle, None, None)
-
-
-def journal_warnings(journal: Journal, path: Path) -> tuple[str, ...]:
-    """What a person should know of it; empty texts where all is well."""
-    torn = journal.torn_lines
-    lines = f"{path}: {torn} lines cannot be read; cool-downs in them are lost"
-    return (lines if torn else "", journal.rotation_failure)
 
 
 # --- engine
@@ -271,8 +262,7 @@ class Engine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of the state directory."""
-        journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
-        messages = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
+        messages = [*self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         messages += [f"{namespace} stays: {why}" for namespace, why in self.proof.namespaces().items()]
         messages += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
         messages += [self._real.learned.trouble, self._real.peaks.trouble]
@@ -342,7 +332,6 @@ def engine(settings: Settings, *, timebase: Timebase = SYSTEM, new_journal: bool
             if not new_journal:
                 raise UsageError(lost)
             state.forget_journal()
-        state.begin_journal()
         joined = open_role(settings, state, timebase)
         running = Engine(settings, state, joined, timebase)
         try:

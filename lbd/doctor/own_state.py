@@ -23,8 +23,8 @@ from lbd.operations.parts import broker_loads, stored_learning
 from lbd.permit.settings import canary_text
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.reason import Reason
-from lbd.store.append_log import LIVE_NAME
 from lbd.store.control import Control
+from lbd.store.database import STORE_NAME
 from lbd.store.drains import drains_in_force
 from lbd.store.journal import KEEP_SECONDS, read
 from lbd.store.state import StateDir
@@ -151,7 +151,7 @@ def _without_effect_on_pairs(chosen: AvgShedderSettings) -> Iterator[Finding]:
 # --- state: whether an lbd runs, and whether its state directory is intact
 
 LEAST_FREE_BYTES, FEW_FREE_BYTES = 16 * 1024**2, 512 * 1024**2
-"""A journal is set aside at 8 MiB, averages of 100,000 bundles take 10; without room no intent can be written."""
+"""A store has 25 MB, averages of 100,000 bundles take 10; without room no intent can be written."""
 
 LASTING_SECONDS = 4 * 3600.0
 """Longer than replacing a machine takes: a drain of that age was perhaps forgotten."""
@@ -197,7 +197,7 @@ def journal(survey: Survey) -> tuple[Past | None, list[Finding]]:
     try:
         if lost := StateDir(directory).journal_lost:
             return None, [JOURNAL.problem(lost, "put the journal back, or lbd run --new-journal")]
-        past = read(directory / LIVE_NAME, survey.taken_at, KEEP_SECONDS, boot=moment())
+        past = read(directory / STORE_NAME, survey.taken_at, KEEP_SECONDS, boot=moment())
         return past, list(_journal(directory, past, survey.taken_at))
     except UsageError as error:
         return None, [JOURNAL.problem(str(error), "mend or remove the file; removing it forgets cool-downs")]
@@ -315,16 +315,12 @@ def _taken_over(directory: Path) -> Iterator[Finding]:
 
 
 def _journal(directory: Path, past: Past, now: float) -> Iterator[Finding]:
-    path = directory / LIVE_NAME
-    if past.torn_lines:
-        message = f"{path}: {counted(past.torn_lines, 'line')} cannot be read: cool-downs in them are lost"
-        yield JOURNAL.warning(message, "check the disk; after a kill -9 one torn line is nothing")
     if past.open and running(directory) is None:
         bundles = named([unload.bundle for _, unload in past.open])
         yield JOURNAL.warning(
             f"no outcome yet: {bundles}; lbd ended in the middle", "the next lbd run asks who owns them"
         )
-    elif not past.torn_lines:
+    else:
         under_way = f", {len(past.open)} under way" if past.open else ""
         lately = sum(at > now - 86_400 for at in past.attempted_at.values())
         yield JOURNAL.ok(f"{counted(lately, 'bundle')} attempted in the last day{under_way}")

@@ -156,7 +156,7 @@ def remembered(settings: Settings) -> tuple[TurnMemory, Averages, Past]:
             return nothing
         state, now = StateDir(settings.state_dir), time.time()
         memory = state.load().at(now, gap_seconds(settings))
-        return memory, state.load_averages(now), read(state.journal, now, KEEP_SECONDS, boot=moment())
+        return memory, state.load_averages(now), read(state.store, now, KEEP_SECONDS, boot=moment())
     except (UsageError, OSError):
         return nothing
 

@@ -34,9 +34,8 @@ class Sent:
     """An unload that was asked for at ``at`` (epoch seconds): ``attempt`` 2 is the retry of a move that missed.
 
     ``failed``: the bundle is known to have stayed where it was. ``owner`` is the broker that was proven to own it when
-    the move had ended, None while that is not known, and ``ended_at`` when that was (epoch seconds; what
-    a rotated journal carries over has none). ``msg_rate`` in messages/s, ``throughput`` in bytes/s. ``order`` is the
-    unload's.
+    the move had ended, None while that is not known, and ``ended_at`` when that was (epoch seconds). ``msg_rate`` in
+    messages/s, ``throughput`` in bytes/s. ``order`` is the unload's.
     """
 
     at: float

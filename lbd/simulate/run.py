@@ -177,8 +177,8 @@ class Moving:
         """Journal a split of lbd's, which took no time."""
         self._number += 1
         now, split, parts = self._now(), str(self._number), tuple(part.bundle for part in split_plan.parts)
-        self._journal.take(derived(SplitIntent, plan_cut(split_plan, reason), at=now, split=split), b"")
-        self._journal.take(SplitEnded(now, split, SplitResult.SPLIT, split_plan.bundle, parts, split_plan.owner), b"")
+        self._journal.add(derived(SplitIntent, plan_cut(split_plan, reason), at=now, split=split))
+        self._journal.add(SplitEnded(now, split, SplitResult.SPLIT, split_plan.bundle, parts, split_plan.owner))
 
     def landed(self) -> list[tuple[Unload, float]]:
         """Let time pass until now and journal the requests sent meanwhile. Returns the unloads that landed since the
@@ -229,12 +229,12 @@ class Moving:
         if refusal is not None:
             self._skips.append(refusal)
             return
-        self._journal.take(derived(Intent, flight.unload, at=flight.requested_at, move=flight.move), b"")
+        self._journal.add(derived(Intent, flight.unload, at=flight.requested_at, move=flight.move))
         self._flying.append(flight)
 
     def _conclude(self, flight: _SimulatedFlight) -> None:
         outcome = Outcome(flight.unload, Result.LANDED, flight.unload.destination, seconds=flight.seconds)
-        self._journal.take(derived(OutcomeLine, outcome, flight.unload, at=flight.lands_at, move=flight.move), b"")
+        self._journal.add(derived(OutcomeLine, outcome, flight.unload, at=flight.lands_at, move=flight.move))
         self._outcomes.append(outcome)
 
 

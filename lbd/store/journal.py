@@ -1,8 +1,7 @@
 """The journal: the only truth about moves, cool-downs and budgets. Intent is on disk before a request, outcome after.
 
-One JSON object per line (``journal_lines.py``) in ``journal.jsonl``. A kill tears at most the last line; unreadable
-lines are skipped and counted. A file that has grown too long is rotated (``append_log.py``), and the next one starts
-with the state that still holds: the live file alone has everything that a start needs. ``moves.py`` reads all files.
+One entry (``journal_lines.py``) is one row of the store (``database.py``), on disk when the call returns. What holds
+is folded from the entries in their order; entries that nothing hangs on any more are pruned, the oldest first.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,25 +17,22 @@ import msgspec
 
 from lbd.errors import UsageError
 from lbd.fields import derived
-from lbd.files import REPLACED, STARTS_AGAIN
 from lbd.model import Outcome, Result, Unload
 from lbd.permit.budget import Sent
 from lbd.permit.served import Landing, Unserved
-from lbd.store.append_log import Appender, prune, rotate, tidy
+from lbd.store.database import Database, reading
 from lbd.store.journal_lines import (
-    FORMAT,
-    Attempt,
     Entry,
     Intent,
-    JournalHeader,
     Noted,
     OutcomeLine,
     PlacementLine,
     ServedLine,
     SplitEnded,
     SplitIntent,
+    decoded,
     encoded,
-    entries,
+    event,
     text,
 )
 from lbd.store.moves import (
@@ -48,7 +45,7 @@ from lbd.store.moves import (
 from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from lbd.clock import Moment
@@ -85,13 +82,12 @@ class LeaderNote:
 class Past:
     """The state of a journal: ``attempted_at`` the last attempt on each bundle, ``open`` intents without an outcome.
 
-    ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read. ``sent`` are the
-    requests of the last day at least, oldest first; ``splits`` the splits and attempted splits of that time.
+    ``notes`` are the leader notes not known to be gone, by bundle. ``sent`` are the requests of the last day at least,
+    oldest first; ``splits`` the splits and attempted splits of that time.
     """
 
     attempted_at: Mapping[str, float] = field(default_factory=dict)
     open: tuple[tuple[str, Unload], ...] = ()
-    torn_lines: int = 0
     notes: Mapping[str, LeaderNote] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
     splits: tuple[SplitRecord, ...] = ()
@@ -104,60 +100,59 @@ class Past:
 
 @dataclass(frozen=True)
 class _Landed:
-    """A landing with the lines from which it is read again; ``served`` is the last line on its service."""
+    """A landing; ``served`` is the last entry on its service."""
 
     landing: Landing
-    lines: bytes
     served: ServedLine | None = None
 
 
 class JournalState:
-    """The state after the lines so far; the same rules apply to lines read and to lines written.
+    """The state after the entries so far; the same rules apply to entries read and to entries written.
 
-    ``intents`` are the open intents with their bytes, ``sent`` the requests of the last day, both by move; ``carried``
-    is the header's. ``amended_at`` is when an outcome was amended last, ``served_at`` the time of the last line on its
-    service, by move. ``boot`` names this start of the machine, ``_up`` has the times since then on the clock that
-    nobody can set, by bundle and by move. ``_landed`` are the landed moves without a line on their service, and those
-    that are not served.
+    ``intents`` are the open intents, ``sent`` the requests of the last day, both by move. ``amended_at`` is when an
+    outcome was amended last, ``served_at`` the time of the last entry on its service, by move. ``boot`` names this
+    start of the machine, ``_up`` has the times since then on the clock that nobody can set, by bundle and by move.
+    ``_landed`` are the landed moves without an entry on their service, and those that are not served, ``_landed_of``
+    these moves by bundle. ``_last`` is the move or split that attempted a bundle last.
     """
 
     def __init__(self, boot: str = "") -> None:
         self._boot = boot
         self._up: dict[str, float] = {}
+        self._last: dict[str, str] = {}
         self.attempted_at: dict[str, float] = {}
-        self.intents: dict[str, tuple[Intent, bytes]] = {}
+        self.intents: dict[str, Intent] = {}
         self.sent: dict[str, Sent] = {}
         self.amended_at: dict[str, float] = {}
         self.served_at: dict[str, float] = {}
         self._landed: dict[str, _Landed] = {}
+        self._landed_of: dict[str, set[str]] = {}
         self.notes: dict[str, LeaderNote] = {}
         self.splits = SplitHistory(boot)
-        self.torn_lines = 0
-        self.carried = 0
 
-    def take(self, entry: Entry | None, line: bytes) -> None:
-        """Add one more line. The last line on a bundle holds, whatever the clock showed when it was written."""
+    def add(self, entry: Entry) -> None:
+        """Add one more entry. The last one on a bundle holds, whatever the clock showed when it was written."""
         match entry:
-            case None:
-                self.torn_lines += 1
-            case JournalHeader():
-                self.carried = entry.carried
             case Intent():
                 self._moved_on(entry.bundle, "it was moved again before its clients were seen")
-                self.intents[entry.move] = (entry, line.strip() + b"\n")
-                self._attempted(entry)
-            case Attempt():
-                self._attempted(entry)
+                self.intents[entry.move] = entry
+                self.sent[entry.move] = derived(Sent, entry)
+                self._rests(entry, entry.move)
+                self._happened(entry.move, entry)
             case PlacementLine():
-                self._rests(entry)
+                self._rests(entry, entry.move)
             case Noted():
                 self._note(entry.bundle, entry.noted, entry.leader, entry.at, entry.older)
             case OutcomeLine():
                 self._end(entry)
             case ServedLine():
                 self._serve(entry)
-            case SplitIntent() | SplitEnded():
-                self._split(entry, line)
+            case SplitIntent():
+                self._moved_on(entry.bundle, "it was split before its clients were seen")
+                self._rests(entry, entry.split)
+                self.splits.begin(entry)
+            case SplitEnded():
+                self.splits.end(entry)
 
     def settle(self, time: Now, keep_seconds: float) -> None:
         """Forget attempts that are too old; times from a clock that was ahead become now."""
@@ -170,18 +165,26 @@ class JournalState:
         self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
         self.amended_at = {move: at for move, at in self.amended_at.items() if move in self.sent}
         self.served_at = {move: at for move, at in self.served_at.items() if move in self.sent}
-        self._landed = {move: one for move, one in self._landed.items() if move in self.sent}
+        for move, landed in [(move, landed) for move, landed in self._landed.items() if move not in self.sent]:
+            self._drop_landing(move, landed.landing.bundle)
         self._up = {name: up for name, up in self._up.items() if name in self.attempted_at or name in self.sent}
+        self._last = {bundle: move for bundle, move in self._last.items() if bundle in self.attempted_at}
         self.splits.settle(time, DAY_SECONDS)
 
-    def carried_over(self) -> bytes:
-        """The lines from which the same state is read. Attempts come last: the last line on a bundle holds."""
-        return b"".join(self._carried_lines())
+    def needed(self) -> tuple[set[str], set[str]]:
+        """Moves and splits, and bundles, from whose entries the same state is folded."""
+        moves = (
+            self.intents.keys()
+            | self.sent.keys()
+            | self._landed.keys()
+            | self.splits.names()
+            | set(self._last.values())
+        )
+        return moves, set(self.notes)
 
     def past(self, time: Now = ALWAYS) -> Past:
         """The state as a value."""
-        known = self.attempts(time), self.open(), self.torn_lines, dict(self.notes), self.in_order(time)
-        return Past(*known, self.splits.all(time))
+        return Past(self.attempts(time), self.open(), dict(self.notes), self.in_order(time), self.splits.all(time))
 
     def attempts(self, time: Now = ALWAYS) -> dict[str, float]:
         """When each bundle was attempted last, as the clock that is set now would have shown it."""
@@ -195,7 +198,7 @@ class JournalState:
 
     def open(self) -> tuple[tuple[str, Unload], ...]:
         """Moves without an outcome, with their ids, oldest first."""
-        return tuple((move, derived(Unload, intent)) for move, (intent, _) in self.intents.items())
+        return tuple((move, derived(Unload, intent)) for move, intent in self.intents.items())
 
     def landings(self) -> dict[str, Landing]:
         """Landed moves not known yet to be served or not, by their ids, oldest first."""
@@ -211,58 +214,46 @@ class JournalState:
 
     def _moved_on(self, bundle: str, since: str) -> None:
         """The bundle moves on: drop its unserved landings, and note in open ones why their service stays unknown."""
-        for move, one in list(self._landed.items()):
-            if one.landing.bundle != bundle:
-                continue
-            if one.served is None:
-                self._landed[move] = replace(one, landing=replace(one.landing, since=since))
+        for move in tuple(self._landed_of.get(bundle, ())):
+            landed = self._landed[move]
+            if landed.served is None:
+                self._landed[move] = replace(landed, landing=replace(landed.landing, since=since))
             else:
-                del self._landed[move]
+                self._drop_landing(move, bundle)
 
-    def _split(self, entry: SplitIntent | SplitEnded, line: bytes) -> None:
-        if isinstance(entry, SplitEnded):
-            self.splits.end(entry, line)
-            return
-        self._moved_on(entry.bundle, "it was split before its clients were seen")
-        self._rests(entry)
-        self.splits.begin(entry, line)
+    def _drop_landing(self, move: str, bundle: str) -> _Landed | None:
+        self._landed_of.get(bundle, set()).discard(move)
+        return self._landed.pop(move, None)
 
     def _serve(self, entry: ServedLine) -> None:
         self.served_at[entry.move] = entry.at
-        one = self._landed.pop(entry.move, None)
+        one = self._drop_landing(entry.move, entry.bundle)
         if one is not None and entry.served == "no" and not entry.lifted and not one.landing.since:
-            self._landed[entry.move] = replace(one, served=entry)
+            self._add_landing(entry.move, entry.bundle, replace(one, served=entry))
 
-    def _land(self, entry: OutcomeLine, open_move: tuple[Intent, bytes]) -> None:
-        """Leader notes are stored apart, so the carried line of the outcome has none."""
-        intent, line = open_move
-        unload = derived(Unload, intent)
-        outcome = derived(Outcome, entry, unload=unload, attempts=intent.attempt)
-        bare = msgspec.structs.replace(entry, noted=None, leader=None, older_note=False)
-        self._landed[entry.move] = _Landed(Landing(outcome, intent.at, entry.at), line + encoded(bare))
+    def _land(self, entry: OutcomeLine, intent: Intent) -> None:
+        outcome = derived(Outcome, entry, unload=derived(Unload, intent), attempts=intent.attempt)
+        self._add_landing(entry.move, entry.bundle, _Landed(Landing(outcome, intent.at, entry.at)))
 
-    def _rests(self, entry: Intent | Attempt | PlacementLine | SplitIntent) -> None:
+    def _add_landing(self, move: str, bundle: str, landed: _Landed) -> None:
+        self._landed[move] = landed
+        self._landed_of.setdefault(bundle, set()).add(move)
+
+    def _rests(self, entry: Intent | PlacementLine | SplitIntent, name: str) -> None:
         self.attempted_at[entry.bundle] = entry.at
+        self._last[entry.bundle] = name
         self._happened(entry.bundle, entry)
 
-    def _happened(self, name: str, entry: Intent | Attempt | PlacementLine | SplitIntent) -> None:
+    def _happened(self, name: str, entry: Intent | PlacementLine | SplitIntent) -> None:
         if entry.up is not None and self._boot and entry.boot == self._boot:
             self._up[name] = entry.up
         else:
             self._up.pop(name, None)
 
-    def _attempted(self, entry: Intent | Attempt) -> None:
-        self._rests(entry)
-        if entry.move:
-            self._happened(entry.move, entry)
-            self.sent[entry.move] = derived(Sent, entry)
-            if isinstance(entry, Attempt) and entry.amended_at is not None:
-                self.amended_at[entry.move] = entry.amended_at
-
     def _end(self, entry: OutcomeLine) -> None:
-        open_move = self.intents.pop(entry.move, None)
-        if open_move is not None and entry.result is Result.LANDED:
-            self._land(entry, open_move)
+        intent = self.intents.pop(entry.move, None)
+        if intent is not None and entry.result is Result.LANDED:
+            self._land(entry, intent)
         if entry.move in self.sent:
             failed = entry.result is Result.FAILED
             self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner, ended_at=entry.at)
@@ -280,49 +271,19 @@ class JournalState:
         else:
             self.notes[bundle] = LeaderNote(bundle, broker, leader, at, older)
 
-    def _carried_lines(self) -> Iterator[bytes]:
-        for landed in self._landed.values():
-            before = landed.landing.unload.clients_before
-            if before is not None and before.connected:  # for others the service cannot be known
-                yield landed.lines + (encoded(landed.served) if landed.served is not None else b"")
-        yield from (line for _, line in self.intents.values())
-        yield from self.splits.lines()
-        for note in self.notes.values():
-            yield encoded(Noted(note.at, note.bundle, note.broker, note.leader, note.older))
-        attempted: dict[str, float] = {}
-        for move, one in self.sent.items():
-            if move not in self.intents:
-                boot, up = self._when(move)
-                amended_at = self.amended_at.get(move)
-                yield encoded(derived(Attempt, one, move=move, amended_at=amended_at, boot=boot, up=up))
-                attempted[one.bundle] = one.at
-        for bundle, at in self.attempted_at.items():
-            if attempted.get(bundle) != at:
-                boot, up = self._when(bundle)
-                yield encoded(Attempt(at, bundle, boot=boot, up=up))
-
-    def _when(self, name: str) -> tuple[str, float | None]:
-        return (self._boot, self._up[name]) if name in self._up else ("", None)
-
-
-def live_state(path: Path, boot: str = "") -> JournalState:
-    """The state of a live file; an absent one is empty. Raises :class:`~lbd.errors.UsageError` as for its lines."""
-    state = JournalState(boot)
-    for entry, line in entries(path):
-        state.take(entry, line)
-    return state
-
 
 def read(
     path: Path, now: float | None = None, keep_seconds: float = float("inf"), *, boot: Moment | None = None
 ) -> Past:
-    """The state of a journal; an absent file is an empty one.
+    """The state of the journal of a store; an absent file is an empty one.
 
     With ``now`` (epoch seconds), attempts are no later than that and at most ``keep_seconds`` old, also by the clock
     that nobody can set where ``boot`` is now on it; without, they are as they stand in the file. Raises
-    :class:`~lbd.errors.UsageError` when the file cannot be read or is of a newer format.
+    :class:`~lbd.errors.UsageError` when the file cannot be read or is of another schema.
     """
-    state = live_state(path, boot.boot if boot is not None else "")
+    state = JournalState(boot.boot if boot is not None else "")
+    with reading(path) as store:
+        _fold(state, store)
     if now is None:
         return state.past()
     time = Now(now, boot.up if boot is not None else None)
@@ -330,21 +291,33 @@ def read(
     return state.past(time)
 
 
+def _fold(state: JournalState, store: Database | None) -> None:
+    """Add all entries of a store to a state."""
+    for (entry,) in store.rows("SELECT CAST(entry AS BLOB) FROM journal ORDER BY number") if store is not None else ():
+        state.add(decoded(entry))
+
+
 # --- the journal
 
-MAX_BYTES = 8 << 20
 KEEP_SECONDS = 7 * 86_400.0
-KEEP_FILES = 10
-RETRY_BYTES = 1 << 20
-"""After a rotation that failed, the file grows by so much until the next try."""
+MOST_ENTRIES = 50_000
+"""Some 25,000 moves and 25 MB: at the default of 30 moves an hour without a pause that is a month."""
+
+PRUNED_ENTRIES = 1000
+"""Entries between two prunings: each one looks at the whole table."""
+
+INSERT = "INSERT INTO journal (at, event, move, bundle, entry) VALUES (?, ?, ?, ?, ?)"
+PRUNE = """
+DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?
+    AND move NOT IN (SELECT value FROM json_each(?)) AND bundle NOT IN (SELECT value FROM json_each(?))
+"""
 
 
 class Journal:
-    """An open journal. Every line is on disk when the call returns; thread-safe.
+    """The open journal of a store. Every entry is on disk when the call returns; thread-safe.
 
-    ``torn_lines`` is how many lines could not be read. ``rotation_failure`` is one line on why the file could not be
-    rotated, empty when it could: further lines go to the same file then. ``state_lost`` returns why the state directory
-    is no longer this process's: the next process would not read what is written here, so no intent is written.
+    ``state_lost`` returns why the state directory is no longer this process's: the next process would not read what is
+    written here, so no intent is written.
     """
 
     def __init__(
@@ -352,38 +325,35 @@ class Journal:
         path: Path,
         now: Callable[[], float],
         *,
-        max_bytes: int = MAX_BYTES,
+        most_entries: int = MOST_ENTRIES,
         keep_seconds: float = KEEP_SECONDS,
-        keep_files: int = KEEP_FILES,
         state_lost: Callable[[], str] = lambda: "",
         boot: Callable[[], Moment | None] = lambda: None,
     ) -> None:
-        """Open or begin the journal at ``path``; only the holder of the state directory may.
+        """Open or begin the journal in the store at ``path``; only the holder of the state directory may.
 
-        Beyond ``max_bytes`` the file is rotated, after an outcome; attempts are kept for ``keep_seconds``, and the
-        ``keep_files`` youngest of the older files. ``boot`` is the clock that nobody can set: by it, too, rests and
-        budgets last as long as they should, where ``now`` was set ahead. Raises :class:`UsageError` when the file
-        cannot be read or written, or is of a newer format.
+        Attempts are kept for ``keep_seconds``; beyond ``most_entries`` the oldest entries are pruned, except those that
+        the state hangs on. ``boot`` is the clock that nobody can set: by it, too, rests and budgets last as long as
+        they should, where ``now`` was set ahead. Raises :class:`UsageError` when the store cannot be read or written,
+        or is of another schema.
         """
         self._path, self._now, self._boot, self._state_lost = path, now, boot, state_lost
-        self._max_bytes, self._keep_seconds, self._keep_files = max_bytes, keep_seconds, keep_files
+        self._most_entries, self._keep_seconds = most_entries, keep_seconds
         self._lock = threading.RLock()
         self._run, self._count = secrets.token_hex(4), 0
         began = boot()
-        self._state = live_state(path, began.boot if began is not None else "")
+        self._state = JournalState(began.boot if began is not None else "")
+        self._store = Database.open(path)
+        _fold(self._state, self._store)
         self._state.settle(self._time(), keep_seconds)
-        tidy(path)
-        self._file = _opened(path)
-        self._rotate_beyond = self._limit(self._state.carried)
-        self.torn_lines = self._state.torn_lines
-        self.rotation_failure = ""
+        self._entries = self._counted()
+        self._prune_beyond = max(most_entries, self._entries) + PRUNED_ENTRIES
 
     @property
     def lost(self) -> str:
         """Why no intent may be written, as text; empty while the files are those that were opened."""
         with self._lock:
-            is_found = self._file.is_found
-        return self._state_lost() or ("" if is_found else f"{self._path} {REPLACED}; {STARTS_AGAIN}")
+            return self._state_lost() or self._store.lost
 
     @property
     def open(self) -> tuple[tuple[str, Unload], ...]:
@@ -426,7 +396,7 @@ class Journal:
         fields = {"served_detail": text(service.served_detail)}
         with self._lock:
             self._append(derived(ServedLine, service, at=self._now(), move=move, bundle=landing.bundle, **fields))
-            self._rotate_when_long()
+            self._prune_when_long()
 
     def intend(self, unload: Unload, attempt: int) -> str:
         """Write that ``unload`` is about to be requested; returns the id that its outcome refers to.
@@ -449,7 +419,7 @@ class Journal:
             at, move = self._next()
             proven = {**_proven(outcome), **fields, **self._moment()}
             self._append(derived(PlacementLine, outcome, wanted, at=at, move=move, **proven))
-            self._rotate_when_long()
+            self._prune_when_long()
 
     def _next(self) -> tuple[float, str]:
         """The time, and a new id."""
@@ -458,7 +428,7 @@ class Journal:
         return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
-        """Write the outcome of the move. A file that is too long then is rotated; that never raises."""
+        """Write the outcome of the move."""
         self._end(move, outcome, amended=False)
 
     def confirm(self, move: str, again: bool) -> None:
@@ -475,7 +445,7 @@ class Journal:
         with self._lock:
             proven = {**_proven(outcome), "amended": amended}
             self._append(derived(OutcomeLine, outcome, outcome.unload, at=self._now(), move=move, **proven))
-            self._rotate_when_long()
+            self._prune_when_long()
 
     @property
     def open_splits(self) -> tuple[tuple[str, SplitRecord], ...]:
@@ -512,7 +482,7 @@ class Journal:
         proven = {"parts": outcome.parts, **_proven(outcome)}
         with self._lock:
             self._append(derived(SplitEnded, outcome, outcome.cut, at=self._now(), split=split, **proven))
-            self._rotate_when_long()
+            self._prune_when_long()
 
     def note(self, bundle: str, broker: str | None, leader: str | None) -> None:
         """Write the destination that ``leader`` now has noted for the bundle; None: no note any more."""
@@ -520,9 +490,9 @@ class Journal:
             self._append(Noted(self._now(), bundle, broker, leader))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the store."""
         with self._lock:
-            self._file.close()
+            self._store.close()
 
     def _time(self) -> Now:
         moment = self._boot()
@@ -542,57 +512,36 @@ class Journal:
 
     def _append(self, *entries: Entry) -> None:
         try:
-            lines = [encoded(entry) for entry in entries]
-            header = b"" if self._file.size else encoded(JournalHeader(FORMAT, entries[0].at))
-            self._file.write(header + b"".join(lines))
-        except (OSError, UnicodeEncodeError) as error:
-            why = getattr(error, "strerror", error)
-            raise UsageError(f"{self._path}: journal cannot be written: {why}; no unload is sent without it") from error
-        for entry, line in zip(entries, lines, strict=True):
-            self._state.take(entry, line)
+            rows = [(entry.at, event(entry), _name(entry), entry.bundle, encoded(entry).decode()) for entry in entries]
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{self._path}: {error.object!r} is no UTF-8 text; no unload is sent for it") from error
+        self._store.write(INSERT, rows)
+        self._entries += len(entries)
+        for entry in entries:
+            self._state.add(entry)
 
     def _refuse_when_lost(self) -> None:
         if lost := self.lost:
             raise UsageError(f"{lost}; no unload is sent without its journal")
 
-    def _rotate_when_long(self) -> None:
-        if self._file.size > self._rotate_beyond and self._file.is_found:
-            self._rotate()
+    def _prune_when_long(self) -> None:
+        """Delete the oldest entries that nothing hangs on. A failure is that of the next write, too, which tells it."""
+        if self._entries <= self._prune_beyond:
+            return
+        self._state.settle(self._time(), self._keep_seconds)
+        needed = [msgspec.json.encode(sorted(names)).decode() for names in self._state.needed()]
+        with suppress(UsageError):
+            self._store.write(PRUNE, [(self._most_entries, *needed)])
+            self._entries = self._counted()
+        self._prune_beyond = self._entries + PRUNED_ENTRIES
 
-    def _rotate(self) -> None:
-        self._rotate_beyond = self._file.size + RETRY_BYTES
-        try:
-            self._begin_file()
-            self._file.sync_name()
-            prune(self._path, self._keep_files)
-        except (OSError, ValueError, OverflowError) as error:
-            self.rotation_failure = (
-                f"{self._path}: rotating the journal failed: {error}; "
-                "nothing is lost, it is tried again when the file has grown further"
-            )
-        else:
-            self.rotation_failure = ""
-
-    def _begin_file(self) -> None:
-        time = self._time()
-        at = time.now
-        self._state.settle(time, self._keep_seconds)
-        carried = self._state.carried_over()
-        fresh = rotate(self._path, at, encoded(JournalHeader(FORMAT, at, len(carried))) + carried)
-        old, self._file = self._file, fresh
-        self._rotate_beyond = self._limit(len(carried))
-        old.close()
-
-    def _limit(self, carried: int) -> int:
-        """Bytes beyond which to rotate: carried lines may fill most of a file, so at least half of each file is new."""
-        return max(self._max_bytes, 2 * min(carried, self._file.size))
+    def _counted(self) -> int:
+        return int(self._store.rows("SELECT count(*) FROM journal")[0][0])
 
 
-def _opened(path: Path) -> Appender:
-    try:
-        return Appender.of(path)
-    except OSError as error:
-        raise UsageError(f"{path}: journal cannot be opened: {error.strerror}; is state_dir writable?") from error
+def _name(entry: Entry) -> str:
+    """The id of its move or split; empty for a leader's note."""
+    return getattr(entry, "move", "") or getattr(entry, "split", "")
 
 
 def _proven(outcome: Outcome | CutOutcome) -> dict[str, object]:

@@ -272,7 +272,7 @@ class SharedJournal(Journal):
         if again:
             started_at = self._clock()
             with self._lock:
-                intent, _ = self._state.intents.get(move, (None, b""))
+                intent = self._state.intents.get(move)
                 if intent is not None:
                     self._acknowledged(encoded(intent))
             self._in_time(started_at)
@@ -308,7 +308,7 @@ class SharedJournal(Journal):
                 ]
             if fresh:
                 super()._append(*fresh)
-                self._rotate_when_long()
+                self._prune_when_long()
         for entry in fresh:
             if isinstance(entry, Intent):
                 self.on_foreign(Unload(entry.bundle, entry.source, entry.destination, entry.msg_rate, entry.throughput))
@@ -388,7 +388,7 @@ class SharedJournal(Journal):
                 sent = entry.move in state.sent or entry.move in intended
                 known = not sent or entry.at <= state.served_at.get(entry.move, 0.0)
             case SplitIntent():
-                known = entry.at <= since or entry.split in intended or state.splits.knows(entry.split)
+                known = entry.at <= since or entry.split in intended or entry.split in state.splits.names()
             case SplitEnded():
                 still_open = entry.split in dict(state.splits.open()) or entry.split in intended
                 known = entry.split in concluded or not still_open

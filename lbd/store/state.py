@@ -39,9 +39,7 @@ from lbd.model import RESOURCES, Averages, Hits, Memory, PlacementMemory, UsualL
 from lbd.permit.evidence import Sample
 from lbd.permit.progress import Progress
 from lbd.permit.slow import HealthRecord
-from lbd.store.append_log import LIVE_NAME, rotated
-from lbd.store.journal_lines import FORMAT as JOURNAL_FORMAT
-from lbd.store.journal_lines import JournalHeader, encoded, entries
+from lbd.store.database import STORE_NAME, damage, refuse_older, refuse_without_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +70,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
     ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``members_joined`` and
     ``members_left`` how, ``departures`` when brokers went within the last hour. ``changed_at`` is when the owner of a
     bundle changed without lbd, for as long as it rests therefore. ``progress`` is the progress of moves.
-    ``journaled``: the journal had its first line by then. ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the
+    ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the
     strategy's :class:`~lbd.model.Memory`. ``health`` has the last health checks of each broker.
     """
 
@@ -90,7 +88,6 @@ class TurnMemory(msgspec.Struct, frozen=True):
     loads: dict[str, UsualLoad] = {}
     unloaded_at: dict[str, At] = {}
     placing: PlacementMemory = PlacementMemory()
-    journaled: bool = False
     health: dict[str, HealthRecord] = {}
 
     @property
@@ -122,7 +119,7 @@ class StateDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.journal = path / LIVE_NAME
+        self.store = path / STORE_NAME
         self._lock_path = path / "lock"
         self._lock: int | None = None
 
@@ -150,6 +147,8 @@ class StateDir:
                 raise RefusedError(
                     f"{self.path}: another lbd (process {holder}) works on this state directory"
                 ) from error
+            refuse_without_locks(descriptor, self._lock_path)
+            refuse_older(self.path)
             if not is_found(self._lock_path, descriptor):
                 raise RefusedError(f"{self._lock_path}: another lbd has just replaced it; try again")
             _sign(descriptor)
@@ -173,45 +172,29 @@ class StateDir:
 
     @property
     def journal_lost(self) -> str:
-        """Why the journal must be incomplete, judged by the files beside it, as text; empty if it may be complete.
+        """Why the journal is gone, as text; empty where it is there, or nothing was ever written here.
 
-        Raises :class:`UsageError` for a journal that cannot be read at all.
+        Raises :class:`UsageError` for a store that cannot be read at all.
         """
-        older = [path.name for path in rotated(self.journal)]
-        beside = next((name for name in (*BESIDE, *older) if os.path.lexists(self.path / name)), None)
-        if beside is None or any(entry is not None for entry, _ in entries(self.journal)):
-            return ""
         try:
-            size = self.journal.stat().st_size
+            is_empty = not self.store.lstat().st_size
         except FileNotFoundError:
-            what = "is missing"
+            is_empty, how = True, "missing"
         else:
-            what = "has no line that can be read" if size else "is empty"
-            if not size and not older and not self._had_journal():
-                return ""  # an older lbd began it with its first move
-        return f"{self.journal} {what}, and {beside} is there: {LOST}"
-
-    def _had_journal(self) -> bool:
-        try:
-            return self.load().journaled
-        except UsageError:
-            return True
-
-    def begin_journal(self) -> None:
-        """Give the journal its first line at the first start already, so that an empty one is known as lost later.
-
-        On a full disk it has it with its first move.
-        """
-        with suppress(OSError):
-            if not self.journal.exists() or not self.journal.stat().st_size:
-                replace(self.journal, encoded(JournalHeader(JOURNAL_FORMAT, time.time())))
+            how = "empty"
+        beside = next((name for name in BESIDE if os.path.lexists(self.path / name)), None)
+        if is_empty:
+            return f"{self.store} is {how}, and {beside} is there: {LOST}" if beside is not None else ""
+        wrong = damage(self.store)
+        return f"{self.store} is damaged ({wrong}): {LOST}" if wrong else ""
 
     def forget_journal(self) -> None:
-        """Accept that the journal is lost; its remains stay beside it as ``journal.lost``."""
-        with as_usage_error(self.journal):
-            if os.path.lexists(self.journal):
-                move(self.journal, self.journal.with_suffix(".lost"))
-            replace(self.journal, encoded(JournalHeader(JOURNAL_FORMAT, time.time())))
+        """Accept that the journal is lost; its remains stay beside it as ``lbd.db.lost``."""
+        with as_usage_error(self.store):
+            if os.path.lexists(self.store):
+                move(self.store, self.store.with_name(f"{STORE_NAME}.lost"))
+            for ending in ("-wal", "-shm"):
+                remove(self.store.with_name(f"{STORE_NAME}{ending}"))
 
     def _tidy(self) -> None:
         """Remove incomplete new files of a killed process; nobody else writes here."""
@@ -236,11 +219,7 @@ class StateDir:
 
     def save(self, memory: TurnMemory) -> None:
         """Replace the saved memory at once or not at all. A sample of 2.11 holds NaN, which msgspec's JSON has not."""
-        try:
-            journaled = self.journal.stat().st_size > 0
-        except OSError:
-            journaled = False
-        self._replace("memory.json", json.dumps({**msgspec.to_builtins(memory), "journaled": journaled}).encode())
+        self._replace("memory.json", json.dumps(msgspec.to_builtins(memory)).encode())
 
     def load_averages(self, now: float) -> Averages:
         """The saved averages, unless they are older than 15 minutes, from a later time, or unreadable."""

@@ -14,8 +14,8 @@ from lbd.load.summary import BrokerLoad
 from lbd.permit.budget import LastHour
 from lbd.reason import Reason
 from lbd.redaction import redacted_json
-from lbd.store.append_log import LIVE_NAME
 from lbd.store.control import Pause
+from lbd.store.database import STORE_NAME
 from lbd.store.drains import Drain, DrainStatus, Work
 from lbd.store.journal import read
 from lbd.store.proposal import Proposal
@@ -248,7 +248,7 @@ def _process_id(content: bytes) -> int:
 def after_its_end(status: Status, state_dir: Path) -> Status:
     """The status with the open moves of the journal as unfinished; moves that were not requested yet never will be."""
     try:
-        past = read(state_dir / LIVE_NAME)
+        past = read(state_dir / STORE_NAME)
     except UsageError as error:
         return msgspec.structs.replace(status, warnings=[*status.warnings, f"what it left open is not known: {error}"])
     unfinished = [

@@ -19,9 +19,11 @@ from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
 from lbd.simulate.faults import Reply, page, refused
+from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
 from tests import fake_pulsar
+from tests.journals import entries
 from tests.limits import SameForAll
 
 if TYPE_CHECKING:
@@ -488,8 +490,8 @@ def ended_within(executor: Executor, seconds: float) -> None:
 class TestAfterAKill:
     def recovered(self, pulsar: FakePulsar, folder: Path, seconds_ago: float, wait_seconds: float = 5) -> Executor:
         """A journal with one intent that was left open so long ago, and an executor that asked once."""
-        Journal(folder / "j", lambda: time.time() - seconds_ago).intend(plan(pulsar, 0)[0], 1)
-        executor = Executor(Journal(folder / "j", time.time), time.time)
+        Journal(folder / STORE_NAME, lambda: time.time() - seconds_ago).intend(plan(pulsar, 0)[0], 1)
+        executor = Executor(Journal(folder / STORE_NAME, time.time), time.time)
         assert executor.unfinished == tuple(plan(pulsar, 0))
         executor.recover(lambda: unloader(pulsar), wait_seconds)
         return executor
@@ -508,7 +510,7 @@ class TestAfterAKill:
         executor = self.recovered(pulsar, tmp_path, seconds_ago=100)
         assert executor.unfinished == ()
         assert values(executor.collect()) == [result]
-        assert read(tmp_path / "j").open == ()
+        assert read(tmp_path / STORE_NAME).open == ()
         assert [one for one in pulsar.asked("/unload") if one.broker == pulsar.ids[0]] == []
 
     def test_a_destination_that_policies_have_come_to_forbid(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -550,7 +552,7 @@ class TestAfterAKill:
         pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
         ended_within(executor, 5)
         assert values(executor.collect()) == ["landed"]
-        assert read(tmp_path / "j").open == ()
+        assert read(tmp_path / STORE_NAME).open == ()
 
     def test_what_cannot_be_told_yet_stays_open(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """No broker answers for now."""
@@ -579,10 +581,10 @@ class TestAfterAKill:
     def test_other_settings_reach_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The unloader is asked for each time: a token that was mended is used."""
         pulsar.authorization = "Bearer right"
-        Journal(tmp_path / "j", lambda: time.time() - 100).intend(plan(pulsar, 0)[0], 1)
+        Journal(tmp_path / STORE_NAME, lambda: time.time() - 100).intend(plan(pulsar, 0)[0], 1)
         (tmp_path / "token").write_text("right")
         settings = [PulsarSettings(admin_urls=tuple(pulsar.urls))]
-        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
         executor.recover(lambda: Unloader(Admin(settings[-1]), ActClock(time.monotonic, time.sleep)), 0.5)
         assert executor.unfinished
         settings.append(PulsarSettings(admin_urls=tuple(pulsar.urls), token_file=tmp_path / "token"))
@@ -590,23 +592,23 @@ class TestAfterAKill:
 
     def test_what_is_closed_is_left_alone(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A journal without open intents asks nobody and grows by nothing."""
-        executed(pulsar, Journal(tmp_path / "j", time.time), plan(pulsar, 0))
-        before, asked = (tmp_path / "j").read_bytes(), len(pulsar.requests)
-        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        executed(pulsar, Journal(tmp_path / STORE_NAME, time.time), plan(pulsar, 0))
+        before, asked = entries(tmp_path), len(pulsar.requests)
+        executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
         executor.recover(lambda: unloader(pulsar), 5)
         assert executor.unfinished == ()
-        assert (tmp_path / "j").read_bytes() == before
+        assert entries(tmp_path) == before
         assert len(pulsar.requests) == asked
 
     def test_an_open_intent_on_what_is_gone_is_closed(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A namespace that was deleted has no owner: the intent ends, and the next start finds none open."""
         gone = Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 1.0, 1.0)
-        Journal(tmp_path / "j", time.time).intend(gone, 1)
-        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        Journal(tmp_path / STORE_NAME, time.time).intend(gone, 1)
+        executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
         executor.recover(lambda: unloader(pulsar), 5)
         ended_within(executor, 5)
         assert values(executor.collect()) == ["gone"]
-        assert read(tmp_path / "j").open == ()
+        assert read(tmp_path / STORE_NAME).open == ()
 
 
 class TestAHeir:
@@ -618,8 +620,8 @@ class TestAHeir:
         """Nobody owns the bundle, and by the clock of the other machine the move is old: it is placed later."""
         monkeypatch.setattr(executing, "HEIR_WAITS_SECONDS", 0.5)
         pulsar.owners[BUNDLES[0]] = None
-        Journal(tmp_path / "j", lambda: time.time() - 1000).intend(plan(pulsar, 0)[0], 1)
-        journal = Journal(tmp_path / "j", time.time)
+        Journal(tmp_path / STORE_NAME, lambda: time.time() - 1000).intend(plan(pulsar, 0)[0], 1)
+        journal = Journal(tmp_path / STORE_NAME, time.time)
         executor = Executor(journal, time.time)
         executor.inherit(dict(journal.open))
         executor.recover(lambda: unloader(pulsar), 0.3)
@@ -632,8 +634,8 @@ class TestAHeir:
     ) -> None:
         """However long ago the intent was by another clock: the last request may have been sent a moment ago."""
         monkeypatch.setattr(executing, "HEIR_WAITS_SECONDS", 0.1)
-        Journal(tmp_path / "j", lambda: time.time() - 1000).intend(plan(pulsar, 0)[0], 1)
-        journal = Journal(tmp_path / "j", time.time)
+        Journal(tmp_path / STORE_NAME, lambda: time.time() - 1000).intend(plan(pulsar, 0)[0], 1)
+        journal = Journal(tmp_path / STORE_NAME, time.time)
         executor = Executor(journal, time.time)
         executor.inherit(dict(journal.open))
         executor.recover(lambda: unloader(pulsar), 1.0)
@@ -665,7 +667,7 @@ class TestLateActs:
         """The journal, the next turn and whoever listens hear of it."""
         pulsar.fault("/unload", reply, broker=pulsar.ids[0])
         heard: list[Outcome | Skip] = []
-        executor = Executor(Journal(tmp_path / "j", time.time), time.time, heard.append)
+        executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time, heard.append)
         executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
         assert executor.wait(10)
         assert values(executor.collect()) == ["failed"]
@@ -674,7 +676,7 @@ class TestLateActs:
         assert amended.result.value == result
         assert amended.detail.startswith("was failed before")
         assert heard[-1] == amended
-        assert [one.result for one in history(tmp_path / "j")] == [amended.result]
+        assert [one.result for one in history(tmp_path)] == [amended.result]
         executor.close()
 
     @staticmethod
@@ -715,12 +717,12 @@ class TestLateActs:
     def test_a_later_attempt_takes_its_place(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The first one's end stays as it was: what becomes of the bundle is the second one's."""
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], times=1)
-        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
         for _ in range(2):
             executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
             assert executor.wait(10)
         time.sleep(0.3)
-        assert [one.result.value for one in history(tmp_path / "j")] == ["failed", "landed"]
+        assert [one.result.value for one in history(tmp_path)] == ["failed", "landed"]
         executor.close()
 
 

@@ -64,7 +64,7 @@ class Cluster:
     def __init__(self, pulsar: FakePulsar, state: Path) -> None:
         self.pulsar, self.forbidden, self._offset = pulsar, set[str](), 0.0
         state.mkdir()
-        self.journal = Journal(state / "journal.jsonl", time.time)
+        self.journal = Journal(state / "lbd.db", time.time)
         clock = ActClock(self._now, self._sleep, boot=self._now)
         self.unloader = Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), clock, forbids=self._forbids)
 

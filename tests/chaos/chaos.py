@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import yaml
 
+from lbd.errors import LbdError
 from lbd.simulate.cluster import begin, points_at, rates_at
 from lbd.simulate.fake_pulsar import FakePulsar
+from tests import journals
 from tests.chaos import observer, process, topic
 from tests.chaos.faults import FAULTS, Over
 from tests.chaos.observer import Event, Limits, Record, Truth
@@ -90,7 +92,7 @@ class Lbd:
     def wait(self) -> None:
         """Until it has a journal, or does not come up."""
         deadline = time.monotonic() + 30
-        while not (self.state / "journal.jsonl").exists() and time.monotonic() < deadline:
+        while not (self.state / "lbd.db").exists() and time.monotonic() < deadline:
             time.sleep(TICK_SECONDS)
 
     def start_twin(self) -> None:
@@ -291,12 +293,11 @@ class Chaos:
 
     def _on_disk(self, who: str, bundle: str) -> bool:
         """Whether the journal of this process holds the last intent for the bundle, now."""
-        move = f'"{self._moves.get(bundle)}"'.encode()
         try:
-            lines = (self.folder / who[:1] / "state" / "journal.jsonl").read_bytes().splitlines()
-        except OSError:
+            entries = journals.entries(self.folder / who[:1] / "state")
+        except LbdError:
             return False
-        return any(b'"intent"' in line and move in line for line in lines)
+        return any(entry["event"] == "intent" and entry["move"] == self._moves.get(bundle) for entry in entries)
 
     def _lined(self, who: str, line: bytes) -> None:
         told = json.loads(line)
@@ -325,16 +326,14 @@ class Chaos:
 
     def _read_journals(self) -> None:
         for lbd in self.lbds:
-            with suppress(OSError):
-                lines = (lbd.state / "journal.jsonl").read_bytes().split(b"\n")[:-1]
-                number = self._told[lbd.name] if self._told[lbd.name] <= len(lines) else 0
-                self._told[lbd.name] = len(lines)
-                for line in lines[number:]:
-                    with suppress(ValueError, KeyError, TypeError):  # as of a journal that was garbled
-                        told = json.loads(line)
-                        if told["event"] == "outcome" and _outcome(told) not in self._known:
-                            self._known.add(_outcome(told))
-                            self.see("journal", who=lbd.who, bundle=str(told.get("bundle", "")), line=told)
+            with suppress(LbdError):  # as of a store that was garbled
+                entries = journals.entries(lbd.state)
+                number = self._told[lbd.name] if self._told[lbd.name] <= len(entries) else 0
+                self._told[lbd.name] = len(entries)
+                for told in entries[number:]:
+                    if told["event"] == "outcome" and _outcome(told) not in self._known:
+                        self._known.add(_outcome(told))
+                        self.see("journal", who=lbd.who, bundle=str(told.get("bundle", "")), line=told)
 
     def _read_owners(self) -> None:
         changes = self.cluster.history()

@@ -281,12 +281,12 @@ def state_removed(chaos: Chaos, chance: Random) -> None:
 def journal_replaced(chaos: Chaos, chance: Random) -> None:
     with taken(chaos, chance, "a journal is replaced") as lbd, chaos.state_change:
         lbd.wait()
-        file, how = lbd.state / "journal.jsonl", chance.choice(["removed", "emptied", "older", "garbled"])
-        lines = file.read_bytes().splitlines(keepends=True)
+        file, how = lbd.state / "lbd.db", chance.choice(["removed", "emptied", "older", "garbled"])
+        before = file.read_bytes()
         chaos.see("state", who=lbd.who, detail=f"journal {how}")
         file.unlink()
         if how != "removed":
-            content = {"emptied": b"", "older": b"".join(lines[: len(lines) // 2]), "garbled": b"\x00" * 4096}
+            content = {"emptied": b"", "older": before, "garbled": b"\x00" * 4096}
             file.write_bytes(content[how])
         chaos.lasts(15)
         _begin_anew(lbd)

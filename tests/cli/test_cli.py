@@ -17,6 +17,7 @@ import yaml
 from lbd.cli import COMMANDS
 from lbd.config import Settings
 from lbd.simulate.faults import refused
+from tests import journals
 from tests.cli.conftest import lbd
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, SIMPLE, WARM, FakePulsar
 
@@ -529,15 +530,6 @@ class TestRun:
         assert found.exit_code == 0
         assert "No move: cluster: balanced" in found.stdout
 
-    def test_a_journal_with_a_torn_line(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """It is worked with, and said."""
-        state = tmp_path / "state"
-        state.mkdir()
-        (state / "journal.jsonl").write_text('{"event": "inte')
-        found = lbd("run", "--once", "--config", config_of(tmp_path, pulsar))
-        assert "Warning:" in found.stderr
-        assert "1 lines cannot be read" in found.stderr
-
     def test_nobody_there(self, tmp_path: Path) -> None:
         """Exit 3 for an address at which nobody listens."""
         found = process("run", "--once", "--config", config_of(tmp_path), "--admin-url", "http://127.0.0.1:9")
@@ -734,7 +726,7 @@ class TestRunMore:
         found = process("run", "--once", "--config", path)
         assert found.returncode == 0
         assert "leader-unreachable" in found.stdout
-        assert b"intent" not in (tmp_path / "state" / "journal.jsonl").read_bytes()
+        assert "intent" not in journals.events(tmp_path / "state")
 
     def test_variables_of_kubernetes(self, tmp_path: Path) -> None:
         """In a pod beside a service called lbd the settings are still right."""

@@ -651,7 +651,7 @@ def test_a_stored_value_with_a_blank_or_brackets(pulsar: FakePulsar, tmp_path: P
 def journal(folder: Path) -> Journal:
     """The journal of an lbd that ran here."""
     (folder / "state").mkdir(exist_ok=True)
-    return Journal(folder / "state" / "journal.jsonl", time.time)
+    return Journal(folder / "state" / "lbd.db", time.time)
 
 
 def noted(pulsar: FakePulsar, folder: Path, leader: str | None) -> None:
@@ -832,13 +832,6 @@ class TestState:
         lines.intend(Unload(bundles(0)[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
         lines.close()
         assert bundles(0)[0] in notable(pulsar, tmp_path)["journal"]["seen"]
-
-    def test_torn_lines(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """How many."""
-        journal(tmp_path).close()
-        with (tmp_path / "state" / "journal.jsonl").open("ab") as file:
-            file.write(b'{"half\n')
-        assert "1 line cannot be read" in notable(pulsar, tmp_path)["journal"]["seen"]
 
     @pytest.mark.parametrize("name", ["status.json", "take-over.json", "memory.json"])
     def test_a_broken_file(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ class TestStatus:
     def test_what_a_killed_one_left_open(self, tmp_path: Path) -> None:
         """The journal knows what was asked for; what waited for its turn never was."""
         first, second = (UnfinishedStatus(bundle, B1, B2, 0.0) for bundle in BUNDLES[:2])
-        with closing(Journal(tmp_path / "journal.jsonl", time.time)) as journal:
+        with closing(Journal(tmp_path / "lbd.db", time.time)) as journal:
             journal.intend(Unload(first.bundle, B1, B2, 1.0, 1.0), 1)
         told(tmp_path, unfinished=[first, second])
         found, shown = lbd("status"), json.loads(lbd("status", "--format", "json").stdout)
@@ -227,7 +227,7 @@ class TestStatus:
     def test_a_journal_that_cannot_be_read_does_not_hide_the_status(self, tmp_path: Path) -> None:
         """It is said, beside all that is known."""
         told(tmp_path)
-        (tmp_path / "journal.jsonl").mkdir()
+        (tmp_path / "lbd.db").mkdir()
         found = lbd("status")
         assert (found.exit_code, "No move: balanced." in found.stdout) == (3, True)
         assert "warning    what it left open is not known: " in found.stdout
@@ -589,7 +589,7 @@ def moved(tmp_path: Path) -> list[float]:
         (None, None, ""),
     ]
     clock = [time.time() - 5 * 3600 - 60]
-    journal = Journal(tmp_path / "journal.jsonl", lambda: clock[0])
+    journal = Journal(tmp_path / "lbd.db", lambda: clock[0])
     for number, (result, owner, detail) in enumerate(results):
         clock[0] += 3600
         unload = Unload(BUNDLES[number], B1, B3, 195.0, 1e5, "37.0 points apart")
@@ -622,7 +622,7 @@ class TestHistory:
     def test_a_note_that_several_moves_share_stands_once(self, tmp_path: Path) -> None:
         """Below them, as in lbd plan; JSON has each reason whole."""
         notes = ("; one wave", "; one wave; alone", "")
-        journal = Journal(tmp_path / "journal.jsonl", time.time)
+        journal = Journal(tmp_path / "lbd.db", time.time)
         for number, note in enumerate(notes):
             unload = Unload(BUNDLES[number], B1, B3, 195.0, 1e5, f"{number} points off{note}")
             journal.conclude(journal.intend(unload, 1), Outcome(unload, Ended.LANDED, B3, seconds=0.42))
@@ -635,7 +635,7 @@ class TestHistory:
 
     def test_a_move_is_told_with_its_clients(self, tmp_path: Path) -> None:
         """Before all else; of one whose clients are not back, with the reason. What is not known is not told."""
-        journal = Journal(tmp_path / "journal.jsonl", time.time)
+        journal = Journal(tmp_path / "lbd.db", time.time)
         ends = (
             ServiceResult("yes", BundleClients(2, 2, 3), 0.42),
             ServiceResult("no", None, None, "persistent://shop/orders/x: HTTP 500"),
@@ -700,19 +700,12 @@ class TestHistory:
         assert (found.stdout, found.stderr) == expected
         assert not (tmp_path / "absent").exists()
 
-    @pytest.mark.usefixtures("moved")
-    def test_junk_between_the_lines(self, tmp_path: Path) -> None:
-        """Is passed over."""
-        path = tmp_path / "journal.jsonl"
-        path.write_bytes(b"\xff\x00junk\n[]\n" + path.read_bytes() + b'{"event": "intent", "at": 1')
-        assert lbd("history").stdout.endswith("5 moves: 2 landed, 1 landed-elsewhere, 1 failed, 1 open\n")
-
     def test_a_journal_that_cannot_be_read(self, tmp_path: Path) -> None:
         """Exit 2 and its name."""
-        (tmp_path / "journal.jsonl").mkdir()
+        (tmp_path / "lbd.db").mkdir()
         found = lbd("history")
         assert found.exit_code == 2
-        assert found.stderr.startswith(f"Error: {tmp_path / 'journal.jsonl'}: ")
+        assert found.stderr.startswith(f"Error: {tmp_path / 'lbd.db'}: ")
 
     @pytest.mark.usefixtures("moved")
     def test_local_time(self) -> None:

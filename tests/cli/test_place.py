@@ -210,9 +210,9 @@ class TestApplying:
         moves = list(history(tmp_path / "state"))
         assert {(move.bundle, move.source, move.owner) for move in moves} == {(one, "", wanted[one]) for one in NEW}
         assert all(move.result is not None and "; rendezvous: " in move.reason for move in moves)
-        past = read(tmp_path / "state" / "journal.jsonl")
+        past = read(tmp_path / "state" / "lbd.db")
         assert set(past.attempted_at) == set(NEW)
-        assert (past.sent, past.open, past.torn_lines) == ((), (), 0)
+        assert (past.sent, past.open) == ((), ())
         assert "(nobody) -> " in lbd("history", "--config", config).stdout
 
     def test_owned_bundles_are_left_alone(self, pulsar: FakePulsar, config: Path):

@@ -19,9 +19,11 @@ import structlog
 from lbd.config import Settings
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
-from lbd.store.append_log import Appender
+from lbd.store.database import Database
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from lbd.daemon.engine import Engine
     from lbd.store.control import RequestResult
 
@@ -69,20 +71,21 @@ def _serve(balancer: Engine) -> None:
 
 
 def _die_at(number: int, how: str) -> None:
-    write, count = Appender.write, [0]
+    write, count = Database.write, [0]
 
-    def deadly(appender: Appender, lines: bytes) -> None:
+    def deadly(store: Database, statement: str, rows: Iterable[Sequence[object]]) -> None:
         count[0] += 1
         if count[0] != number:
-            write(appender, lines)
+            write(store, statement, rows)
             return
         if how == "half":
-            os.write(appender._descriptor, lines[: len(lines) // 2])
+            store._connection.execute("BEGIN IMMEDIATE")
+            store._connection.executemany(statement, rows)
         if how == "after":
-            write(appender, lines)
+            write(store, statement, rows)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    Appender.write = deadly  # type: ignore[method-assign]
+    Database.write = deadly  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

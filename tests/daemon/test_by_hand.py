@@ -83,7 +83,7 @@ class TestWithoutADaemon:
     def test_an_open_move_of_the_same_bundle_is_not_its_answer(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A killed lbd had moved it elsewhere: that is closed first, and the request judged by itself."""
         chosen = settings(pulsar, tmp_path)
-        lines = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - 100)
+        lines = Journal(state_begun(chosen.state_dir).store, lambda: time.time() - 100)
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         pulsar.owners[HOT[0]] = pulsar.ids[1]
@@ -163,7 +163,7 @@ class TestBesideTheTurns:
     def test_an_lbd_that_only_observes_refuses(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Also while a killed one has left a move open, which it does not close."""
         chosen = settings(pulsar, tmp_path)
-        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).store, time.time)
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         with engine(chosen.model_copy(update={"mode": "observe"})) as found:
@@ -239,7 +239,7 @@ def test_what_was_planned_is_given_up(
 
 def full(*_: object) -> None:
     """A journal on a full disk."""
-    raise UsageError("journal.jsonl: cannot be written: No space left on device")
+    raise UsageError("lbd.db: cannot be written: No space left on device")
 
 
 class TestPlacing:
@@ -286,7 +286,7 @@ class TestPlacing:
         balancer.by_hand(self.asked("t/new"))
         assert [pulsar.owners[name] is None for name in names] == [False, True]
         assert [one.result for one in told["p0"].placed or ()] == [Result.LANDED, None]
-        assert f"not asked for: {names[0]} is in no journal: journal.jsonl: " in told["p0"].sentence
+        assert f"not asked for: {names[0]} is in no journal: lbd.db: " in told["p0"].sentence
 
     def test_the_last_one_that_cannot_be_written_down_is_told(
         self, balancer: Engine, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
@@ -295,7 +295,7 @@ class TestPlacing:
         told, names = answers_of(balancer), self.unowned(pulsar)
         monkeypatch.setattr(Journal, "placed", full)
         balancer.by_hand(self.asked(names[0]))
-        assert told["p0"].sentence.startswith(f"1 bundle: 1 placed, {names[0]} is in no journal: journal.jsonl: ")
+        assert told["p0"].sentence.startswith(f"1 bundle: 1 placed, {names[0]} is in no journal: lbd.db: ")
 
     def test_one_that_a_client_took_meanwhile_is_left_alone(self, balancer: Engine, pulsar: FakePulsar) -> None:
         """Its owner is told; nothing is wrong with it."""
@@ -311,7 +311,7 @@ class TestPlacing:
     def test_a_move_that_was_left_open_comes_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What nobody owns may be on its way to where a killed lbd moved it."""
         chosen, names = settings(pulsar, tmp_path), self.unowned(pulsar)
-        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).store, time.time)
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         with working(chosen) as work:

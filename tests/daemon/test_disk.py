@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def disk(folder: Path) -> Iterator[Path]:
-    """A file system of 64 KiB of the test's own; skipped where this user may not mount one."""
+    """A file system of 256 KiB of the test's own; skipped where this user may not mount one."""
     state = folder / "state"
     state.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "lbd-test", str(state)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "lbd-test", str(state)], capture_output=True, check=False
     )
     if made.returncode != 0:
         pytest.skip("no file system can be mounted here")
@@ -51,18 +51,31 @@ def nothing_was_moved(pulsar: FakePulsar) -> bool:
 
 def test_a_full_disk_moves_nothing_until_there_is_room(pulsar: FakePulsar, tmp_path: Path):
     """Each turn says so; when somebody has made room, the next fresh sample moves."""
+    pulsar.sample(40.0, 41.0, 42.0)
+    with disk(tmp_path) as state, running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=No move: cluster: balanced")
+        fill(state)
+        for extra in range(3):
+            pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
+            assert "No space left on device" in daemon.notified.wait_for("STATUS=No move: ")
+        assert nothing_was_moved(pulsar)
+        (state / "ballast").unlink()
+        pulsar.sample(84.0, 49.0, 14.0)
+        daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
+        daemon.notified.wait_for("STATUS=Moved")
+        assert daemon.end() == 0
+
+
+def test_a_disk_without_room_for_a_store_ends_the_start(pulsar: FakePulsar, tmp_path: Path):
+    """Exit 2 and the reason: a daemon that could write no intent does not begin."""
     with disk(tmp_path) as state:
         fill(state)
-        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
-            for extra in range(3):
-                pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
-                assert "No space left on device" in daemon.notified.wait_for("STATUS=No move: ")
-            assert nothing_was_moved(pulsar)
-            (state / "ballast").unlink()
-            pulsar.sample(84.0, 49.0, 14.0)
-            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
-            daemon.notified.wait_for("STATUS=Moved")
-            assert daemon.end() == 0
+        (tmp_path / "lbd.yaml").write_text(yaml.safe_dump(settings_for(pulsar, tmp_path)))
+        command = [sys.executable, "-m", "lbd", "run", "--config", str(tmp_path / "lbd.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        message = f"Error: {state / 'lbd.db'}: store cannot be read or written: database or disk is full"
+        assert (done.returncode, done.stderr.startswith(message)) == (2, True), done.stderr
+    assert pulsar.requests == []
 
 
 def test_a_read_only_disk_ends_the_start(pulsar: FakePulsar, tmp_path: Path):

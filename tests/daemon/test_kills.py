@@ -24,7 +24,7 @@ from lbd.pulsar.settings import PulsarSettings
 from lbd.store.control import UnloadRequest
 from lbd.store.journal import Journal
 from lbd.store.status import running
-from tests import fake_pulsar
+from tests import fake_pulsar, journals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ class Scene:
     def recover(self) -> list[Outcome | Skip]:
         """The next start, so much later that no broker can still be closing topics."""
         told: list[Outcome | Skip] = []
-        journal = Journal(self.folder / "journal.jsonl", time.time)
+        journal = Journal(self.folder / "lbd.db", time.time)
         executor = Executor(journal, lambda: time.time() + 100, told.append)
         admin = Admin(PulsarSettings(admin_urls=tuple(self.pulsar.urls)))
         executor.recover(lambda: Unloader(admin, ActClock(time.monotonic, time.sleep)), 10)
@@ -136,13 +136,9 @@ def scene(folder: Path, build: subprocess.Popen[str], thieves: tuple[int, ...] =
 
 
 def entries(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Intents and outcomes of the journal, by move; a line that a kill tore is none."""
+    """Intents and outcomes of the journal, by move."""
     found: dict[str, dict[str, Any]] = {"intent": {}, "outcome": {}}
-    for line in (folder / "journal.jsonl").read_text().splitlines() if (folder / "journal.jsonl").exists() else []:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
+    for entry in journals.entries(folder):
         if entry["event"] in found:
             assert entry["move"] not in found[entry["event"]], "told twice"
             found[entry["event"]][entry["move"]] = entry

@@ -46,7 +46,7 @@ def lbd(
 ) -> Iterator[Leadership]:
     """One lbd that follows the topic, and leaves it in the end."""
     (path / name).mkdir(exist_ok=True)
-    journal, orders = SharedJournal(path / name / "journal.jsonl", time.time), SharedOrders(path / name, time.time)
+    journal, orders = SharedJournal(path / name / "lbd.db", time.time), SharedOrders(path / name, time.time)
     found = Leadership(name, journal, time.time, lambda: Connection(topic), orders, **parts)
     found.on_gain = on_gain
     found.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +16,11 @@ from lbd.api.client import LocalClient
 from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon.engine import engine
+from lbd.model import Outcome, Result, Unload
 from lbd.simulate.faults import Reply
 from lbd.store.control import Control, Pause, UnloadRequest
+from lbd.store.database import STORE_NAME
+from lbd.store.journal import Journal
 from tests.api.conftest import listening, working
 from tests.builders import state_begun
 from tests.daemon.test_service import eventually, journal, running, settings_for
@@ -27,13 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from click.testing import Result
+    from click.testing import Result as Invoked
 
     from tests.api.conftest import Api
     from tests.fake_pulsar import FakePulsar
 
 
-def lbd(folder: Path, settings: dict[str, Any], *words: str) -> Result:
+def lbd(folder: Path, settings: dict[str, Any], *words: str) -> Invoked:
     """A command on the settings of an lbd."""
     config = folder / "lbd.yaml"
     config.write_text(yaml.safe_dump(settings))
@@ -193,9 +196,9 @@ def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: 
     (state / "memory.json").write_text(
         json.dumps({"format": 1, "written_at": future, "hits": {pulsar.ids[0]: {"low": 9, "high": 9}}})
     )
-    intent = {"event": "intent", "at": future, "move": "m", "bundle": HOT[0], "source": "a", "destination": "b"}
-    outcome = {"event": "outcome", "at": future, "move": "m", "result": "landed", "owner": "b", "bundle": HOT[0]}
-    (state / "journal.jsonl").write_text(f"{json.dumps(intent)}\n{json.dumps(outcome)}\n")
+    with closing(Journal(state / STORE_NAME, lambda: future)) as ahead:
+        unload = Unload(HOT[0], "a", "b", 1.0, 1.0)
+        ahead.conclude(ahead.intend(unload, 1), Outcome(unload, Result.LANDED, "b"))
     with engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
         assert len(found.turn().unloads) == 3
         found.wait()

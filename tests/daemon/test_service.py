@@ -24,6 +24,7 @@ from lbd.daemon.service import Rereading
 from lbd.daemon.status import log_level
 from lbd.errors import ObserveError, UnheardError, UsageError
 from lbd.turn.parts import TurnResult
+from tests import journals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,8 +164,7 @@ def settings_for(pulsar: FakePulsar, folder: Path, **changes: Any) -> dict[str, 
 
 def journal(folder: Path) -> list[dict[str, Any]]:
     """Every intent and outcome of the journal."""
-    lines = [json.loads(line) for line in (folder / "state" / "journal.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] in {"intent", "outcome"}]
+    return [entry for entry in journals.entries(folder / "state") if entry["event"] in {"intent", "outcome"}]
 
 
 def eventually(condition: Callable[[], object]) -> None:

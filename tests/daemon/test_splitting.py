@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +86,7 @@ class TestRule:
             HIGH,
             "8,000 exceeds split.max_msg_rate 5,000",
         )
-        past = read(tmp_path / "state" / "journal.jsonl")
+        past = read(tmp_path / "state" / "lbd.db")
         assert set(past.attempted_at) == {HIGH}
         assert set(past.split_or_attempted_at) == {HIGH, *ended.parts}
         assert [one.ended.result for one in past.splits if one.ended is not None] == [SplitResult.SPLIT]
@@ -178,12 +177,10 @@ class TestRule:
         """The journal cannot be written: nothing is asked for."""
         with engine(settings(pulsar, tmp_path)) as found:
             told = watched(found)
-            read_only = os.open(tmp_path / "state" / "journal.jsonl", os.O_RDONLY)
-            os.dup2(read_only, found._real.journal._file._descriptor)
+            found._real.journal._store._connection.execute("PRAGMA query_only = ON")
             fresh(pulsar, found)
-            os.close(read_only)
         assert not pulsar.asked("/split", "PUT")
-        assert any("journal cannot be written" in str(one) for one in told)
+        assert any("store cannot be read or written" in str(one) for one in told)
 
 
 class TestByHand:
@@ -234,7 +231,7 @@ class TestByHand:
         answer = done(settings(pulsar, tmp_path, **changes), request(pulsar, **asked))
         assert (answer.exit_code, words in answer.sentence) == (code, True), answer.sentence
         assert not pulsar.asked("/split", "PUT")
-        assert read(tmp_path / "state" / "journal.jsonl").splits == ()
+        assert read(tmp_path / "state" / "lbd.db").splits == ()
 
     @pytest.mark.parametrize(
         ("bundle", "excluded", "reason"),
@@ -258,7 +255,7 @@ class TestByHand:
         """A pause, a cool-down, the hour and the namespace's number of bundles."""
         chosen = settings(pulsar, tmp_path, split={"max_bundles_per_namespace": 2, "max_splits_per_hour": 1})
         Control(state_begun(chosen.state_dir).path).pause(Pause(time.time(), None, "", "ann"))
-        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).store, time.time)
         lines.conclude_split(lines.intend_split(Cut(LOW, "b", "range_equally_divide", (1,))), outcome(LOW))
         lines.close()
         assert done(chosen, request(pulsar, override=override)).exit_code == code
@@ -274,7 +271,7 @@ class TestByHand:
     def test_moves_under_way_come_first(self, pulsar: SplittingPulsar, tmp_path: Path):
         """One that a killed lbd left open is no longer that of this very name after a split."""
         chosen = settings(pulsar, tmp_path)
-        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).store, time.time)
         lines.intend(Unload(LOW, pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         answer = done(chosen, request(pulsar, override="now"))
@@ -286,7 +283,7 @@ class TestByHand:
         chosen = settings(pulsar, tmp_path)
         if paused:
             Control(state_begun(chosen.state_dir).path).pause(Pause(time.time(), None, "", "ann"))
-        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).store, time.time)
         lines.intend_split(Cut(HIGH, pulsar.ids[1], "range_equally_divide", (0xC0000000,)))
         lines.close()
         now = time.time()
@@ -302,7 +299,7 @@ class TestByHand:
         """The disk is full after the request: the bundle is split, and the next start closes the journal."""
 
         def full(_: Any, __: str, ___: CutOutcome) -> None:
-            raise UsageError("journal.jsonl: journal cannot be written: No space left on device")
+            raise UsageError("lbd.db: journal cannot be written: No space left on device")
 
         monkeypatch.setattr(Journal, "conclude_split", full)
         told: list[CutOutcome | LbdError] = []
@@ -312,7 +309,7 @@ class TestByHand:
             found.requests.deliver = answers.__setitem__
             found.by_hand(request(pulsar))
         assert (answers["s0"].exit_code, answers["s0"].parts) == (0, (LOWER, UPPER))
-        assert "the journal has no end of it: journal.jsonl: " in answers["s0"].sentence
+        assert "the journal has no end of it: lbd.db: " in answers["s0"].sentence
         assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.SPLIT]
 
     def test_a_bug_is_told_as_one_of_a_split(
@@ -342,7 +339,7 @@ class TestAfterAKill:
     def opened(self, pulsar: SplittingPulsar, folder: Path, age_seconds: float) -> Settings:
         """A state directory whose journal has an open split of the lower bundle."""
         chosen = settings(pulsar, folder, split={"enabled": False})
-        lines = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - age_seconds)
+        lines = Journal(state_begun(chosen.state_dir).store, lambda: time.time() - age_seconds)
         lines.intend_split(Cut(LOW, pulsar.ids[0], "range_equally_divide", (0x40000000,)))
         lines.close()
         return chosen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ from lbd.errors import UsageError
 from lbd.reason import Reason
 from lbd.store.control import Control, Pause, UnloadRequest
 from lbd.store.journal import read
-from lbd.store.state import StateDir, TurnMemory
-from tests import fake_pulsar
+from lbd.store.state import StateDir
+from tests import fake_pulsar, journals
 from tests.daemon.test_disk import nothing_was_moved
 from tests.daemon.test_service import running, settings_for
 from tests.test_turn import settings
@@ -40,7 +39,7 @@ def pulsar() -> Iterator[FakePulsar]:
 
 def intents(folder: Path) -> int:
     """How many moves the journal has."""
-    return (folder / "state" / "journal.jsonl").read_text().count('"event":"intent"')
+    return journals.events(folder / "state").count("intent")
 
 
 def _replaced(path: Path) -> None:
@@ -56,8 +55,8 @@ LOSSES: dict[str, Callable[[Path], object]] = {
         state.rename(state.with_name("away")),
         shutil.copytree(state.with_name("away"), state),
     ),
-    "the journal is removed": lambda state: (state / "journal.jsonl").unlink(),
-    "the journal is replaced": lambda state: _replaced(state / "journal.jsonl"),
+    "the journal is removed": lambda state: (state / "lbd.db").unlink(),
+    "the journal is replaced": lambda state: _replaced(state / "lbd.db"),
     "the lock is removed": lambda state: (state / "lock").unlink(),
     "the lock is replaced": lambda state: _replaced(state / "lock"),
 }
@@ -129,30 +128,30 @@ class TestLostJournal:
     @pytest.mark.parametrize(
         ("loss", "told"),
         [
-            (lambda journal: journal.unlink(), "is missing"),
-            (lambda journal: journal.write_bytes(b""), "is empty"),
-            (lambda journal: journal.write_bytes(b"\0" * 4096), "has no line that can be read"),
-            (lambda journal: journal.write_bytes(b'{"event": "inte'), "has no line that can be read"),
+            (lambda store: store.unlink(), "is missing"),
+            (lambda store: store.write_bytes(b""), "is empty"),
+            (lambda store: store.write_bytes(b"\0" * 4096), "is damaged"),
+            (lambda store: store.write_bytes(store.read_bytes()[:9000]), "is damaged"),
         ],
-        ids=["removed", "emptied", "zeros", "torn"],
+        ids=["removed", "emptied", "zeros", "cut off"],
     )
     def test_no_start_without_it(
         self, loss: Callable[[Path], object], told: str, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
         """Budgets and cool-downs do not begin anew by themselves; with ``--new-journal`` they do."""
-        chosen, journal = settings(pulsar, tmp_path), tmp_path / "state" / "journal.jsonl"
+        chosen, journal = settings(pulsar, tmp_path), tmp_path / "state" / "lbd.db"
         with engine(chosen) as found:
             found.once()
         moved = len(pulsar.asked("/unload"))
         loss(journal)
         left = journal.read_bytes() if journal.exists() else None
         for _ in range(2):
-            with pytest.raises(UsageError, match=f"{told}, and memory.json is there.*--new-journal"), engine(chosen):
+            with pytest.raises(UsageError, match=f"{told}.*--new-journal"), engine(chosen):
                 pass
         assert (journal.read_bytes() if journal.exists() else None) == left
         with engine(chosen, new_journal=True) as found:
             assert found.journal.sent == ()
-        assert not left or (tmp_path / "state" / "journal.lost").read_bytes() == left
+        assert not left or (tmp_path / "state" / "lbd.db.lost").read_bytes() == left
         with engine(chosen):
             pass
         assert len(pulsar.asked("/unload")) == moved
@@ -161,7 +160,7 @@ class TestLostJournal:
         """The flag may stand in a unit file for ever: it forgets nothing that can be read."""
         with engine(settings(pulsar, tmp_path), new_journal=True) as found:
             found.once()
-        before = read(tmp_path / "state" / "journal.jsonl").sent
+        before = read(tmp_path / "state" / "lbd.db").sent
         with engine(settings(pulsar, tmp_path), new_journal=True) as found:
             assert found.journal.sent == before != ()
 
@@ -172,34 +171,13 @@ class TestLostJournal:
             (tmp_path / "state" / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "state" / name).touch()
         with engine(settings(pulsar, tmp_path)):
-            assert (tmp_path / "state" / "journal.jsonl").stat().st_size
-
-    def test_what_an_older_lbd_left_that_never_moved(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Its journal was empty until the first move."""
-        state = tmp_path / "state"
-        state.mkdir()
-        (state / "memory.json").write_text(json.dumps({"format": 1}))
-        (state / "journal.jsonl").touch()
-        with engine(settings(pulsar, tmp_path)):
-            pass
-        (state / "journal.jsonl").write_bytes(b"")
-        StateDir(state).save(TurnMemory())
-        with engine(settings(pulsar, tmp_path)):
-            pass
-
-    def test_older_files_alone_show_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """After a rotation a journal is never empty."""
-        (tmp_path / "state").mkdir()
-        (tmp_path / "state" / "journal-20261121T142825.000000.jsonl").touch()
-        (tmp_path / "state" / "journal.jsonl").touch()
-        with pytest.raises(UsageError, match="is empty, and journal-2026"), engine(settings(pulsar, tmp_path)):
-            pass
+            assert (tmp_path / "state" / "lbd.db").stat().st_size
 
     def test_who_only_looks_is_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """``lbd history`` tells what is left, and that it is not all."""
         with engine(settings(pulsar, tmp_path)) as found:
             found.once()
-        (tmp_path / "state" / "journal.jsonl").unlink()
+        (tmp_path / "state" / "lbd.db").unlink()
         done = CliRunner().invoke(main, ["history"], env={"LBD_STATE_DIR": str(tmp_path / "state")})
         assert (done.exit_code, "Warning: " in done.output, "is missing" in done.output) == (0, True, True)
 

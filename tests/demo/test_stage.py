@@ -76,7 +76,7 @@ def test_what_it_shows_is_what_the_journal_and_the_cluster_say():
         landed = {move.bundle: move.destination for move in found.progress.moves if move.state == "landed"}
         assert len(landed) >= 2
         assert {bundle: found.cluster.owners()[bundle] for bundle in landed} == landed
-        kept = read(found.settings.state_dir / "journal.jsonl")
+        kept = read(found.settings.state_dir / "lbd.db")
         assert set(kept.attempted_at) == set(landed)
         assert kept.open == ()
         card = found.truth.scorecard(found.settings)

@@ -162,7 +162,7 @@ class Daemon:
 
     def journal(self) -> list[dict[str, Any]]:
         """All lines of the journal."""
-        return journal.lines(self.state)
+        return journal.entries(self.state)
 
     def moves(self) -> list[Move]:
         """What the journal says was attempted, and what came of it."""

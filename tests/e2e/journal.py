@@ -1,9 +1,10 @@
-"""Reads lbd's journal as a stranger would: JSON lines, joined by move, with no code of lbd."""
+"""Reads lbd's journal as a stranger would: entries of its store, joined by move, with no code of lbd."""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,20 +33,20 @@ class Move:
         return "found open" in self.detail
 
 
-def lines(state: Path) -> list[dict[str, Any]]:
-    """Every whole line of every file of the journal, by time; a kill may have torn some."""
-    found: list[dict[str, Any]] = []
-    for file in sorted(state.glob("journal*.jsonl")):
-        for line in file.read_text(errors="replace").splitlines():
-            with suppress(ValueError):
-                found.append(json.loads(line))
-    return sorted((line for line in found if "at" in line), key=lambda line: float(line["at"]))
+def entries(state: Path) -> list[dict[str, Any]]:
+    """Every entry of the journal, by time; none where there is no store."""
+    file = state / "lbd.db"
+    if not file.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as store:
+        found = [json.loads(entry) for (entry,) in store.execute("SELECT entry FROM journal ORDER BY number")]
+    return sorted(found, key=lambda entry: float(entry["at"]))
 
 
-def moves(entries: Iterable[dict[str, Any]]) -> list[Move]:
+def moves(told: Iterable[dict[str, Any]]) -> list[Move]:
     """Intents with their outcomes, in the order in which they were intended."""
     found: dict[str, Move] = {}
-    for entry in entries:
+    for entry in told:
         if entry.get("event") == "intent":
             ends = (entry["bundle"], entry["source"], entry.get("destination"))
             found[entry["move"]] = Move(entry["move"], *ends, entry["at"])

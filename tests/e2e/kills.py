@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from tests.e2e import placing, probe, settings
+from tests.e2e import journal, placing, probe, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -251,7 +251,7 @@ class Storm:
         return [index for index in range(len(self.cluster.brokers)) if self.cluster.alive(index)]
 
     def _written(self) -> int:
-        return sum(file.stat().st_size for file in self.daemon.state.glob("journal*.jsonl"))
+        return len(journal.entries(self.daemon.state))
 
 
 def _wait_owned(cluster: Cluster, bundle: str) -> set[str]:

@@ -214,7 +214,7 @@ def _times_led(daemon: Daemon) -> int:
 
 
 def _size(daemon: Daemon) -> int:
-    return sum(file.stat().st_size for file in daemon.state.glob("journal*.jsonl"))
+    return len(journal.entries(daemon.state))
 
 
 def until(condition: Callable[[], bool], seconds: float, why: Callable[[], str]) -> None:

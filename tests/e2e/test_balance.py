@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from lbd.model import Result, Unload
+from tests import journals
 from tests.e2e import naming, placing, probe, skew
 from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import EAGER, Balancer, reported_gap, run
@@ -181,12 +182,11 @@ def test_a_killed_move_is_closed_by_the_next_turn(cluster: Cluster, tmp_path: Pa
     bundle = placing.namespace(cluster, f"killed{time.time_ns()}", 1)[0]
     placing.place(cluster, bundle, cluster.brokers[1])
     state = tmp_path / "state"
-    state.mkdir()
     move = {"event": "intent", "at": time.time(), "move": "m1", "bundle": bundle}
     move |= {"source": cluster.brokers[0], "destination": cluster.brokers[1]}
-    (state / "journal.jsonl").write_text(json.dumps(move) + '\n{"event": "outco')
+    journals.write(state, move)
     balancer.turn()
-    closed = [json.loads(line) for line in (state / "journal.jsonl").read_text().splitlines() if "outcome" in line]
+    closed = [entry for entry in journals.entries(state) if entry["event"] == "outcome"]
 
     assert [("m1", "landed", cluster.brokers[1])] == [(one["move"], one["result"], one["owner"]) for one in closed]
 

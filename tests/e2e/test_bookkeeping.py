@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import journals
 from tests.e2e import artifacts, gaps, naming, relief_table, skew
 from tests.e2e.cgroups import Group, Hierarchy
 from tests.e2e.checker import Result, Stream, summarise
@@ -147,8 +148,7 @@ def test_a_pair_of_daemons_answers_for_its_own_moves_only(tmp_path: Path):
     ends = {"event": "intent", "bundle": "t/n/0x0_0x1", "source": "a", "destination": "b"}
     lines = [{**ends, "move": "theirs", "at": pair.since - 60}, {**ends, "move": "own", "at": pair.since + 1}]
     for daemon in pair.daemons:
-        daemon.state.mkdir()
-        (daemon.state / "journal.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        journals.write(daemon.state, *lines)
 
     assert [move.id for move in pair.moves()] == ["own"]
 

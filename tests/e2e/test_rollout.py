@@ -16,7 +16,7 @@ import pytest
 
 from lbd.store.control import FAILED, REFUSED
 from lbd.store.rollouts import Rollout, Rollouts
-from tests.e2e import naming, placing, probe
+from tests.e2e import journal, naming, placing, probe
 from tests.e2e.balancing import run
 from tests.e2e.daemon import Daemon
 from tests.e2e.test_daemon import BY_HAND
@@ -244,7 +244,7 @@ class Killer:
         return " ".join(words), len(rollout.done)
 
     def _written(self) -> int:
-        return sum(file.stat().st_size for file in self._daemon.state.glob("journal*.jsonl"))
+        return len(journal.entries(self._daemon.state))
 
     def _wait_for(self, *, handed_over: bool, least: bool) -> None:
         deadline = time.monotonic() + RESTARTED_WITHIN_SECONDS

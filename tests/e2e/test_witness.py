@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import journals
 from tests.e2e import journal
 from tests.e2e.cluster import Cluster
 from tests.e2e.figures import summary
@@ -48,12 +48,11 @@ def _witness(*stays: tuple[str, float, float]) -> Witness:
     return witness
 
 
-def test_a_journal_is_read_over_its_files_and_past_what_a_kill_tore(tmp_path: Path):
-    """Lines of unknown kinds are left out of the moves, and a move may span two files."""
-    first, second = tmp_path / "journal-1.jsonl", tmp_path / "journal.jsonl"
-    first.write_text(json.dumps(_intent("m1", 10.0)) + "\n")
-    second.write_text(json.dumps({"event": "pause", "at": 10.5}) + "\n" + json.dumps(_outcome("m1", 11.0)) + '\n{"at')
-    told = journal.moves(journal.lines(tmp_path))
+def test_a_journal_is_read(tmp_path: Path):
+    """Entries of unknown kinds are left out of the moves."""
+    between = {"event": "pause", "at": 10.5, "bundle": BUNDLE}
+    journals.write(tmp_path, _intent("m1", 10.0), between, _outcome("m1", 11.0))
+    told = journal.moves(journal.entries(tmp_path))
 
     assert [(move.id, move.result, move.owner, move.ended_at) for move in told] == [("m1", "landed", B, 11.0)]
 

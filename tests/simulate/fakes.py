@@ -16,8 +16,7 @@ from lbd.daemon import wiring
 from lbd.model import Result
 from lbd.operations import drain
 from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.store.append_log import LIVE_NAME
-from lbd.store.moves import History
+from lbd.store.moves import history
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class Run:
 
     def moves(self) -> list[MoveRecord]:
         """What the journal says."""
-        return list(History(self.folder / LIVE_NAME))
+        return history(self.folder)
 
     def true_moves(self) -> list[MoveRecord]:
         """The same, after each was compared with the cluster's own book of owners."""

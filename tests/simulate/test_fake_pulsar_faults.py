@@ -14,8 +14,7 @@ from lbd.cli import main
 from lbd.model import Result, bundle_range
 from lbd.reason import Reason
 from lbd.simulate.faults import LOAD_REPORT, Fault, Switch
-from lbd.store.append_log import LIVE_NAME
-from lbd.store.moves import History
+from lbd.store.moves import history
 from tests.simulate import fakes
 from tests.simulate.fakes import assert_true, impatient, run, settings
 
@@ -251,7 +250,7 @@ def once(cluster: FakePulsar, folder: Path) -> tuple[Invoked, list[MoveRecord]]:
     values = {"pulsar": {"admin_urls": list(cluster.admin_urls)}, "state_dir": str(state)}
     config.write_text(json.dumps({**values, "avg_shedder": {"hit_count_high": 1}}))
     done = CliRunner().invoke(main, ["run", "--once", "--config", str(config)], prog_name="lbd")
-    moves = list(History(state / LIVE_NAME))
+    moves = history(state)
     for move in moves:
         assert_true(cluster, move)
     return done, moves

@@ -26,6 +26,7 @@ from lbd.store.moves import history
 from lbd.store.state import StateDir, TurnMemory, load_samples, save_samples
 from lbd.store.status import read_status, running, write_status
 from lbd.store.turns import KeptTurns, ReportedBundles, Tail, load_bundles, pack, save_bundles
+from tests import disks
 from tests.store.test_control import a_status
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ PRECIOUS = b"root:x:0:0\n"
 
 def journal(state: Path) -> None:
     """One intent."""
-    with_lines = Journal(state / "journal.jsonl", lambda: NOW)
+    with_lines = Journal(state / "lbd.db", lambda: NOW)
     try:
         with_lines.intend(Unload("t/n/0", "a:80", "b:80", 1.0, 1.0), 1)
     finally:
@@ -78,7 +79,7 @@ def bundles(state: Path) -> None:
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "journal.jsonl": journal,
+    "lbd.db": journal,
     "lock": lock,
     "memory.json": lambda state: StateDir(state).save(TurnMemory()),
     "averages.npz": lambda state: StateDir(state).save_averages(Averages.empty(), NOW),
@@ -99,7 +100,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 """Every file that lbd keeps below a state directory, and who writes it."""
 
-GROWING = {"journal.jsonl", "lock", "control/lock", "turns/000000000001.jsonl"}
+GROWING = {"lbd.db", "lock", "control/lock", "turns/000000000001.jsonl"}
 
 
 @pytest.fixture
@@ -124,6 +125,7 @@ def of_service(state: Path) -> Iterator[None]:
     """The directory and what is in it belong to the user of the service; skipped where this is not root."""
     if os.geteuid() != 0:
         pytest.skip("only root may be led astray")
+    disks.open_way(state)
     for path in (state, *state.rglob("*")):
         os.chown(path, SERVICE, SERVICE, follow_symlinks=False)
     yield
@@ -205,7 +207,7 @@ class TestEveryWriter:
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "journal.jsonl": lambda state: (read(state / "journal.jsonl"), list(history(state))),
+    "lbd.db": lambda state: (read(state / "lbd.db"), history(state)),
     "lock": running,
     "memory.json": lambda state: StateDir(state).load(),
     "averages.npz": lambda state: StateDir(state).load_averages(NOW),

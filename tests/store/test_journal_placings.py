@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from lbd.model import Outcome, Result, Unload
-from lbd.store.append_log import LIVE_NAME
+from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
 
@@ -24,19 +24,19 @@ def placed(result: Result = Result.LANDED, owner: str | None = "b:80") -> Outcom
 
 def test_a_placement_rests_and_counts_in_no_budget(tmp_path: Path):
     """Read again it is as it was written: nothing open, nothing sent, nothing unreadable."""
-    path = tmp_path / LIVE_NAME
+    path = tmp_path / STORE_NAME
     with closing(Journal(path, lambda: 100.0)) as journal:
         journal.placed(placed())
         assert journal.attempted_at == {BUNDLE: 100.0}
         assert (journal.sent, journal.open) == ((), ())
     past = read(path)
-    assert (past.attempted_at, past.sent, past.open, past.torn_lines) == ({BUNDLE: 100.0}, (), (), 0)
+    assert (past.attempted_at, past.sent, past.open) == ({BUNDLE: 100.0}, (), ())
 
 
-def test_the_rest_outlives_a_rotation(tmp_path: Path):
-    """And history, which reads all files, tells of it once."""
-    path = tmp_path / LIVE_NAME
-    with closing(Journal(path, lambda: 100.0, max_bytes=1)) as journal:
+def test_the_rest_outlives_its_process(tmp_path: Path):
+    """And history tells of it once."""
+    path = tmp_path / STORE_NAME
+    with closing(Journal(path, lambda: 100.0)) as journal:
         journal.placed(placed())
         journal.conclude(journal.intend(Unload("t/n/0x80000000_0xffffffff", "a:80", "b:80", 1.0, 1.0), 1), placed())
     with closing(Journal(path, lambda: 101.0)) as again:
@@ -46,7 +46,7 @@ def test_the_rest_outlives_a_rotation(tmp_path: Path):
 
 def test_history_tells_how_it_ended(tmp_path: Path):
     """From nobody, to the broker wanted, and who has it."""
-    path = tmp_path / LIVE_NAME
+    path = tmp_path / STORE_NAME
     with closing(Journal(path, lambda: 100.0)) as journal:
         journal.placed(placed(Result.ELSEWHERE, "c:80"))
     (move,) = history(tmp_path)

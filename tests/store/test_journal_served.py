@@ -10,10 +10,12 @@ import pytest
 from lbd.model import BundleClients, Outcome, Result, Unload
 from lbd.permit.served import Landing, ServiceResult
 from lbd.split.plan import Cut
+from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal
 from lbd.store.journal_lines import Intent, OutcomeLine, ServedLine
-from lbd.store.moves import Following, history
+from lbd.store.moves import history, newest_moves
 from lbd.store.shared import SharedJournal
+from tests.journals import entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +40,7 @@ class Clock:
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """An empty one."""
-    found = Journal(tmp_path / "journal.jsonl", Clock())
+    found = Journal(tmp_path / STORE_NAME, Clock())
     yield found
     found.close()
 
@@ -60,7 +62,8 @@ def again(journal: Journal) -> Journal:
     path = journal._path
     copied = path.parent / "copied" / path.name
     copied.parent.mkdir(exist_ok=True)
-    shutil.copy(path, copied)
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copy(file, copied.with_name(file.name))
     found = Journal(copied, journal._now)
     found.close()
     return found
@@ -78,14 +81,11 @@ def test_a_landing_waits_for_its_proof(journal: Journal):
     assert again(journal).landings == journal.landings
 
 
-@pytest.mark.parametrize("rotated", [False, True])
-def test_what_is_told_is_over_and_what_is_not_served_is_kept(journal: Journal, *, rotated: bool):
-    """Also by another process, and in the next file."""
+def test_what_is_told_is_over_and_what_is_not_served_is_kept(journal: Journal):
+    """Also by another process."""
     names = {bundle: land(journal, move(bundle)) for bundle in (FIRST, SECOND)}
     journal.serve(names[FIRST], journal.landings[names[FIRST]], NO)
     journal.serve(names[SECOND], journal.landings[names[SECOND]], YES)
-    if rotated:
-        journal._rotate()
     for one in (journal, again(journal)):
         assert dict(one.landings) == {}
         assert [(known.landing.bundle, known.detail) for known in one.unserved.values()] == [(FIRST, NO.served_detail)]
@@ -118,29 +118,14 @@ def test_a_bundle_that_moves_on_is_no_concern_any_more(journal: Journal, *, spli
         )
 
 
-def test_a_rotation_keeps_what_waits_and_no_note_that_is_gone(journal: Journal):
-    """A note of the landing may have gone since; bundles without clients need no proof in the next file."""
-    name = land(journal, move(), noted="b:80")
-    journal.note(FIRST, None, None)
-    land(journal, move(SECOND, None))
-    before = journal.landings[name]
-    journal._rotate()
-    found = again(journal)
-    assert list(found.landings) == [name]
-    assert found.landings[name].unload.clients_before == before.unload.clients_before
-    assert dict(found.notes) == {}
-    assert [one.move for one in history(journal._path)] == [one.move for one in history(journal._path.parent)]
-
-
 def test_moves_are_told_with_their_service(journal: Journal):
     """The last line of a move holds, whoever reads: all of the journal, or what is new of it."""
     name = land(journal, move())
     landing = journal.landings[name]
     journal.serve(name, landing, NO)
-    following = Following(journal._path.parent)
-    assert [one.served for one in following.newest(5)] == ["no"]
+    assert [one.served for one in newest_moves(journal._path.parent, 5)] == ["no"]
     journal.serve(name, landing, YES)
-    for one in (*history(journal._path), *following.newest(5)):
+    for one in (*history(journal._path.parent), *newest_moves(journal._path.parent, 5)):
         assert (one.served, one.reconnect_seconds, one.served_detail) == ("yes", 0.42, "")
         assert (one.clients_before, one.clients_after) == (BEFORE, BEFORE)
         assert (one.at, one.result, one.detail) == (landing.asked_at, Result.LANDED, "")
@@ -148,18 +133,18 @@ def test_moves_are_told_with_their_service(journal: Journal):
 
 def test_a_standby_knows_what_is_told_and_takes_it_once(tmp_path: Path):
     """Whoever leads next goes on with what is not served."""
-    standby = SharedJournal(tmp_path / "journal.jsonl", Clock())
+    standby = SharedJournal(tmp_path / STORE_NAME, Clock())
     lines = [
         Intent(1001.0, "m", FIRST, "a:80", "b:80", clients_before=BEFORE),
         OutcomeLine(1002.0, "m", Result.LANDED, "b:80", FIRST),
         ServedLine(1003.0, "m", FIRST, "no", NONE_AFTER, None, "why"),
     ]
     standby.take(lines)
-    size = (tmp_path / "journal.jsonl").stat().st_size
+    written = entries(tmp_path)
     assert [one.detail for one in standby.unserved.values()] == ["why"]
     standby.take(lines)
     standby.take([ServedLine(1004.0, "unknown", FIRST, "yes")])
-    assert (tmp_path / "journal.jsonl").stat().st_size == size
+    assert entries(tmp_path) == written
     standby.take([ServedLine(1004.0, "m", FIRST, "yes")])
     assert dict(standby.unserved) == {}
     standby.close()
@@ -168,9 +153,9 @@ def test_a_standby_knows_what_is_told_and_takes_it_once(tmp_path: Path):
 def test_a_day_later_nothing_waits(tmp_path: Path):
     """Nobody could tell the move's effect from what happened since."""
     clock = Clock()
-    journal = Journal(tmp_path / "journal.jsonl", clock)
+    journal = Journal(tmp_path / STORE_NAME, clock)
     name = land(journal, move())
     assert isinstance(journal.landings[name], Landing)
     journal.close()
     clock.now += 90_000
-    assert dict(Journal(tmp_path / "journal.jsonl", clock).landings) == {}
+    assert dict(Journal(tmp_path / STORE_NAME, clock).landings) == {}

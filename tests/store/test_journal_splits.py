@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from lbd.model import Outcome, Result, Unload
 from lbd.split.plan import Cut, CutOutcome, SplitResult
-from lbd.store import journal_lines
+from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
+from tests.journals import entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +34,9 @@ def whole(bundle: str) -> CutOutcome:
     return CutOutcome(Cut(bundle, "b1:8080", "range_equally_divide", (5,)), SplitResult.NOT_SPLIT)
 
 
-def opened(folder: Path, at: float, **limits: int) -> Journal:
+def opened(folder: Path, at: float) -> Journal:
     """A journal whose clock stands."""
-    return Journal(folder / "journal.jsonl", lambda: at, **limits)
+    return Journal(folder / STORE_NAME, lambda: at)
 
 
 def test_the_lines_are_what_other_programs_read(tmp_path: Path):
@@ -45,7 +44,7 @@ def test_the_lines_are_what_other_programs_read(tmp_path: Path):
     journal = opened(tmp_path, 100.0)
     journal.conclude_split(journal.intend_split(CUT), ended())
     journal.close()
-    _, intent, outcome = map(json.loads, (tmp_path / "journal.jsonl").read_text().splitlines())
+    intent, outcome = entries(tmp_path)
 
     assert intent == {
         "event": "split",
@@ -82,7 +81,7 @@ def test_what_rests(tmp_path: Path):
 def test_a_part_that_was_moved_since_rests_from_then_on(tmp_path: Path):
     """And one that stayed whole from its last move on: the later of both counts."""
     now = [100.0]
-    journal = Journal(tmp_path / "journal.jsonl", lambda: now[0])
+    journal = Journal(tmp_path / STORE_NAME, lambda: now[0])
     journal.conclude_split(journal.intend_split(CUT), ended())
     journal.conclude_split(journal.intend_split(Cut(HIGH, "b1:8080", "range_equally_divide", (5,))), whole(HIGH))
     now[0] = 1300.0
@@ -90,7 +89,7 @@ def test_a_part_that_was_moved_since_rests_from_then_on(tmp_path: Path):
         journal.intend(Unload(bundle, "b1:8080", "b2:8080", 1.0, 1.0), 1)
     rests = {WHOLE: 100.0, LOW: 1300.0, HIGH: 1300.0}
     assert journal.split_or_attempted_at == rests
-    assert read(tmp_path / "journal.jsonl").split_or_attempted_at == rests
+    assert read(tmp_path / STORE_NAME).split_or_attempted_at == rests
 
 
 @pytest.mark.parametrize(
@@ -106,12 +105,11 @@ def test_what_may_have_cut_counts(result: SplitResult | None, counts: bool, tmp_
 
 
 def test_an_open_one_is_found_again(tmp_path: Path):
-    """With all that was intended, after a kill and over rotations, however old it is."""
+    """With all that was intended, after a kill, however old it is."""
     opened(tmp_path, 100.0).intend_split(CUT)
-    later = opened(tmp_path, 100.0 + 9 * DAY, max_bytes=1)
+    later = opened(tmp_path, 100.0 + 9 * DAY)
     later.conclude(later.intend(move := Unload(LOW, "b1:8080", "b2:8080", 1.0, 1.0), 1), _landed(move))
 
-    assert len(list(tmp_path.glob("journal-*.jsonl"))) == 1
     [(_, found)] = opened(tmp_path, 100.0 + 9 * DAY).open_splits
     assert (found.at, found.cut) == (100.0, CUT)
 
@@ -121,17 +119,16 @@ def _landed(unload: Unload) -> Outcome:
 
 
 @pytest.mark.parametrize(("days", "splits"), [(0.5, 1), (1.5, 0)])
-def test_a_day_is_carried_over(days: float, splits: int, tmp_path: Path):
-    """The budget counts an hour; what is older than a day is only in older files."""
+def test_a_day_is_known(days: float, splits: int, tmp_path: Path):
+    """The budget counts an hour; what is older than a day is only history."""
     journal = opened(tmp_path, 100.0)
     journal.conclude_split(journal.intend_split(CUT), ended())
-    later = opened(tmp_path, 100.0 + days * DAY, max_bytes=1)
+    later = opened(tmp_path, 100.0 + days * DAY)
     later.conclude(later.intend(move := Unload("t/n/other", "b1:8080", "b2:8080", 1.0, 1.0), 1), _landed(move))
 
-    past = read(tmp_path / "journal.jsonl")
+    past = read(tmp_path / STORE_NAME, 100.0 + days * DAY)
     assert len(past.splits) == splits
     assert past.attempted_at[WHOLE] == 100.0
-    assert past.torn_lines == 0
 
 
 def test_a_clock_that_was_set_back(tmp_path: Path):
@@ -147,27 +144,3 @@ def test_moves_are_told_without_splits(tmp_path: Path):
     move = Unload(LOW, "b1:8080", "b2:8080", 1.0, 1.0)
     journal.conclude(journal.intend(move, 1), _landed(move))
     assert [one.bundle for one in history(tmp_path)] == [LOW]
-
-
-def test_an_older_lbd_passes_over_the_lines(tmp_path: Path):
-    """It reads format 1, and all of its own lines."""
-    journal = opened(tmp_path, 100.0)
-    journal.conclude_split(journal.intend_split(CUT), ended())
-    move = Unload(LOW, "b1:8080", "b2:8080", 1.0, 1.0)
-    journal.conclude(journal.intend(move, 1), _landed(move))
-    older = msgspec.json.Decoder(
-        journal_lines.JournalHeader
-        | journal_lines.Intent
-        | journal_lines.OutcomeLine
-        | journal_lines.Noted
-        | journal_lines.Attempt
-    )
-
-    found = []
-    for line in (tmp_path / "journal.jsonl").read_bytes().splitlines():
-        try:
-            found.append(type(older.decode(line)).__name__)
-        except msgspec.ValidationError:
-            found.append("passed over")
-    assert found == ["JournalHeader", "passed over", "passed over", "Intent", "OutcomeLine"]
-    assert journal_lines.FORMAT == 1
