@@ -14,6 +14,7 @@ A failed unload is no error of lbd: it is an :class:`lbd.model.Outcome`, from wh
 
 from __future__ import annotations
 
+from lbd.foreign import printable
 from lbd.redaction import redacted
 
 
@@ -33,9 +34,15 @@ class UsageError(LbdError):
 
 
 class ObserveError(LbdError):
-    """The cluster, or too much of it, cannot be observed; or too much of what was recorded of it is bad."""
+    """The cluster, or too much of it, cannot be observed; or too much of what was recorded of it is bad.
+
+    What brokers sent is part of its message, and is printable (:mod:`lbd.foreign`).
+    """
 
     exit_code = 3
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class AdminError(ObserveError):
@@ -70,6 +77,6 @@ def as_lbd_error(error: Exception) -> LbdError:
     """An exception in one line: lbd's own as it is; one that nothing was prepared for as a bug, its trace with it."""
     if isinstance(error, LbdError):
         return error
-    bug = LbdError(f"bug in lbd, please report it: {type(error).__name__}: {error}")
+    bug = LbdError(f"bug in lbd, please report it: {type(error).__name__}: {printable(' '.join(str(error).split()))}")
     bug.__cause__ = error
     return bug

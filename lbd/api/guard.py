@@ -19,12 +19,13 @@ from contextlib import (
     nullcontext,
 )
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
 from lbd.api.problems import ProblemError, problem
 from lbd.api.token import Caller, TokenFiles
+from lbd.foreign import is_printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -216,6 +217,8 @@ class Guard:
         On loopback, where reading needs no token, all who send none count as one caller.
         """
         headers, path = Headers(scope=scope), scope["path"]
+        if not is_printable(path) or not is_printable(unquote(scope["query_string"].decode("latin-1"))):
+            raise ProblemError(400, "control or format characters in the address; no name has any")
         if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may have read another length
             raise ProblemError(400, "both Transfer-Encoding and Content-Length", {"connection": "close"})
         state = scope.setdefault("state", {})

@@ -20,6 +20,7 @@ import click
 
 from lbd import __version__
 from lbd.errors import LbdError, UsageError
+from lbd.foreign import printable
 from lbd.redaction import redacted
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Commands(click.Group):
             if error.exit_code == LbdError.exit_code and error.__cause__ is not None:
                 click.echo(redacted("".join(traceback.format_exception(error.__cause__))), err=True, nl=False)
             for line in str(error).splitlines():
-                click.echo(f"Error: {line}", err=True)
+                click.echo(f"Error: {printable(line)}", err=True)
             ctx.exit(error.exit_code)
 
 

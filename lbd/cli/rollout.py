@@ -15,6 +15,7 @@ from lbd.cli.render import amount, json_out, plain, table
 from lbd.cli.request import by, full_name, lbd_client, one_line, print_note, print_result, read, send_command
 from lbd.cli.status_text import console
 from lbd.errors import ObserveError, UsageError
+from lbd.pulsar.paths import host_port
 from lbd.store.control import FAILED, REFUSED, RequestResult, RolloutRequest, new_id
 from lbd.text import counted, duration_text
 
@@ -122,7 +123,10 @@ def _words(command: str, broker: str) -> list[str]:
         words = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"--exec {command!r}: {error}") from error
-    host = broker.rpartition(":")[0]
+    address = host_port(broker)
+    if address is None:
+        raise UsageError(f"--exec is not run for {broker!r}: wanted host:port, the host without a hyphen at its start")
+    host = address[0]
     return [word.replace("{broker}", broker).replace("{host}", host) for word in words]
 
 

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from lbd.errors import ObserveError, UsageError
+from lbd.foreign import is_printable, printable_json
 from lbd.model import Brokers, Rows, Snapshot
 
 if TYPE_CHECKING:
@@ -97,11 +98,13 @@ def parse_report(body: bytes, broker: str) -> LoadReport:
     manager.
     """
     try:
-        report = _REPORT.decode(body)
+        report = _REPORT.decode(content := printable_json(body))
     except UNREADABLE as error:
         raise ObserveError(
             f"load report of {broker} cannot be read: {error}; it begins with {body[:40]!r}, wanted a JSON object"
         ) from error
+    if content is not body:
+        _check_names((*report.last_stats, *report.bundles), broker)
     if report.load_report_type != MODULAR_REPORT:
         raise ObserveError(
             f"load report of {broker} has loadReportType {report.load_report_type[:80]!r}, wanted {MODULAR_REPORT!r}: "
@@ -110,10 +113,17 @@ def parse_report(body: bytes, broker: str) -> LoadReport:
     return report
 
 
+def _check_names(bundles: Iterable[str], broker: str) -> None:
+    """Raises :class:`ObserveError` for a name that no bundle can have: a broker that reports one reports anything."""
+    wrong = next((name for name in bundles if not is_printable(name)), None)
+    if wrong is not None:
+        raise ObserveError(f"load report of {broker} names a bundle {wrong[:80]!r}, with characters that no name has")
+
+
 def parse_round(line: bytes, where: str) -> ReportRound:
     """One round of a recording; ``where`` (file and line number) is named in the :class:`UsageError` for a bad one."""
     try:
-        return _ROUND.decode(line)
+        return _ROUND.decode(printable_json(line))
     except UNREADABLE as error:
         raise UsageError(f'{where}: not a round: {error}; wanted {{"t": seconds, "reports": {{...}}}}') from error
 
@@ -217,7 +227,7 @@ _TOP = msgspec.json.Decoder(_TopBundles, strict=False)
 def parse_broker_load(value: bytes, broker: str) -> ExtensibleLoad:
     """A value of the broker load data topic. Raises :class:`ObserveError` where it cannot be read."""
     try:
-        return _BROKER.decode(value)
+        return _BROKER.decode(printable_json(value))
     except UNREADABLE as error:
         raise _unreadable("broker load data", broker, value, error) from error
 
@@ -225,7 +235,7 @@ def parse_broker_load(value: bytes, broker: str) -> ExtensibleLoad:
 def parse_top_bundles(value: bytes, broker: str) -> dict[str, BundleStats]:
     """Statistics by bundle of a value of the top bundles topic. Raises :class:`ObserveError` as above."""
     try:
-        top = _TOP.decode(value)
+        top = _TOP.decode(printable_json(value))
     except UNREADABLE as error:
         raise _unreadable("top bundles load data", broker, value, error) from error
     return {one.bundle_name: one.stats for one in top.top_bundles_load_data}

@@ -17,6 +17,7 @@ import msgspec
 from lbd.bundles import segment_name
 from lbd.clock import boot_seconds
 from lbd.errors import AdminError, ObserveError
+from lbd.foreign import printable_json
 from lbd.model import ProcessCpu, bundle_range
 from lbd.pulsar import paths
 from lbd.pulsar.broker_configuration import is_extensible, is_on
@@ -384,7 +385,7 @@ class AdminClient:
     @staticmethod
     def _json(answer: Response, wanted: type[T]) -> T:
         try:
-            return msgspec.json.decode(answer.body, type=wanted)
+            return msgspec.json.decode(printable_json(answer.body), type=wanted)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             begins = answer.shown(answer.body[:LOOKED_AT_BYTES].decode(errors="replace"))[:40]
             message = f"the answer cannot be read, it begins with {begins!r}: {answer.shown(str(error))}"
@@ -749,7 +750,7 @@ class Admin(AdminClient):
         Brokers send the text as it was given to them: quotes are part of a name that was set with quotes.
         """
         answer = self._any(paths.anti_affinity(namespace), expect={200, 204, 404})
-        group = answer.body.decode(errors="replace").strip().lower()
+        group = answer.shown(answer.body.decode(errors="replace").strip()).lower()
         return group if answer.status == 200 and group not in {"", "null"} else None
 
     def anti_affinity_namespaces(self, group: str, tenant: str) -> list[str]:

@@ -43,6 +43,7 @@ from urllib3.util import Retry
 from lbd.clock import boot_seconds
 from lbd.deadline import DeadlineReader, connection
 from lbd.errors import AdminError, LbdError, UsageError, unread
+from lbd.foreign import printable
 from lbd.pulsar import paths
 from lbd.pulsar.broker_health import BrokerHealth
 from lbd.pulsar.paths import host_port
@@ -109,7 +110,7 @@ def _innermost(error: BaseException) -> str:
 
 def printable_url(url: str) -> str:
     """A URL on one line, without its query."""
-    return "".join(char if char.isprintable() else "?" for char in url.partition("?")[0])
+    return printable(url.partition("?")[0])
 
 
 # --- memory of all responses of the process that are being read or processed
@@ -518,8 +519,8 @@ class Response:
         return base_url(self.url)
 
     def shown(self, text: str) -> str:
-        """A text of this answer as a person may read it; to be called before it is cut."""
-        return hidden(text, self.secrets)
+        """A text of this answer as a person may read it, printable; to be called before it is cut."""
+        return printable(hidden(text, self.secrets))
 
     def base_of(self, url: str) -> str:
         """``scheme://host:port`` of a URL that this answer gave; the error shows no secret either."""

@@ -8,10 +8,12 @@ from functools import cache, reduce
 from ipaddress import ip_address
 from operator import xor
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import quote, urlsplit
+from urllib import parse
+from urllib.parse import urlsplit
 
 from lbd.bundles import not_a_bundle, scalable_namespace
-from lbd.errors import UsageError
+from lbd.errors import ObserveError, UsageError
+from lbd.foreign import is_printable
 from lbd.model import bundle_namespace, bundle_range
 
 if TYPE_CHECKING:
@@ -45,8 +47,10 @@ def host_port(url_or_id: str) -> HostPort | None:
     """Host and port of a URL or of a broker id; None where it is no address, or has more to it.
 
     A user, a backslash or a space before the path is read differently by those who read URLs, and who is trusted must
-    be who is sent the token.
+    be who is sent the token. No host begins with a hyphen, which would make it an option of a command.
     """
+    if not is_printable(url_or_id):
+        return None
     url = url_or_id if "://" in url_or_id else f"http://{url_or_id}"
     try:
         parts = urlsplit(url)
@@ -54,12 +58,22 @@ def host_port(url_or_id: str) -> HostPort | None:
     except ValueError:
         return None
     host = (parts.hostname or "").removesuffix(".")
-    if not host or not port or not _AUTHORITY.fullmatch(parts.netloc):
+    if not host or not port or not _AUTHORITY.fullmatch(parts.netloc) or host[0] == "-":
         return None
     try:
         return str(ip_address(host)), port
     except ValueError:
         return host, port
+
+
+def quote(name: str, safe: str = "/") -> str:
+    """A name as part of a path. Raises :class:`ObserveError` for one that is not printable, or was not before.
+
+    It is another name than the cluster's own (:mod:`lbd.foreign`), and a request for it would reach another thing.
+    """
+    if not is_printable(name):
+        raise ObserveError(f"no request is sent for {name!r}: names with control or format characters are refused")
+    return parse.quote(name, safe=safe)
 
 
 def brokers(cluster: str) -> str:

@@ -73,7 +73,7 @@ def test_who_is_connected_to_write(broker: responses.RequestsMock):
 
     assert [str(one) for one in topic().writers()] == [
         "'lbd-h-1-ab12' at /10.0.0.1:4711, connected since 2026-07-01T10:00:00Z",
-        "'odd\\n' at an unknown address, connected since an unknown time",
+        "'odd\ufffd' at an unknown address, connected since an unknown time",
     ]
 
 

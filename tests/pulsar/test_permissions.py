@@ -26,7 +26,7 @@ SAMPLES: dict[str, object] = {
     "topic": TOPIC,
 }
 OF_TOPICS = ("topic", "topic_stats", "topic_ttl", "topic_permissions", "subscription", "expiry")
-NO_PATHS = {"load_manager_class", "shedder_class"}
+NO_PATHS = {"quote"}
 
 
 def test_the_page_is_made_from_the_table():
