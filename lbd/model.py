@@ -434,12 +434,16 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``summary`` of the plan."""
+    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``summary`` of the plan.
+
+    ``compared`` is bool (B,): the brokers that it compared; None: all whose report is trusted.
+    """
 
     scores: FloatArray
     binding: tuple[str | None, ...]
     pairs: tuple[Pair, ...] = ()
     summary: str = ""
+    compared: BoolArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

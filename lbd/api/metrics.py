@@ -23,6 +23,7 @@ from lbd.load.summary import State
 from lbd.reason import Reason
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
+from lbd.turn.verdict import LEFT_OUT, not_compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -178,6 +179,11 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
         "shedding": len(observation.shedding_on),
     }
     yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
+    left = Counter(reason.label for reason, _ in not_compared(last.record).values())
+    words = "Active brokers that the last verdict is not about, by why they were not compared."
+    yield _labelled(
+        "lbd_brokers_not_compared", words, "reason", {one.label: float(left[one.label]) for one in LEFT_OUT}
+    )
     yield from _spread([score for score in scores.values() if score is not None], last.status.gap_points)
     known = Counter(row.load.state for row in last.status.brokers if row.load is not None)
     words = "Brokers of which the cost of traffic is known, taken from others, or unknown."

@@ -47,7 +47,7 @@ RECONNECT_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.
 TURN_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
-VERDICTS = ("balanced", "waiting", "moving", "blocked", "held", "not-fixable", "unknown")
+VERDICTS = ("balanced", "partial", "waiting", "moving", "blocked", "held", "not-fixable", "unknown")
 
 
 class Tally:

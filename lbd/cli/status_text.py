@@ -64,7 +64,7 @@ _END = re.compile(r"\.(?=[^\d.])|:")
 """Matches a domain or a port; the last number of an IP address is no domain."""
 
 
-_VERDICT_STYLES = {"balanced": "green", "moving": "cyan", "waiting": "", "blocked": "bold red"}
+_VERDICT_STYLES = {"balanced": "green", "partial": "yellow", "moving": "cyan", "waiting": "", "blocked": "bold red"}
 
 
 def console() -> Console:

@@ -817,7 +817,7 @@ class _PlanningRound:
 
     def decision(self, memory: Memory) -> Decision:
         """The answer."""
-        facts = Facts(self.scores, self._binding, tuple(self._pairs), self._lower_bound)
+        facts = Facts(self.scores, self._binding, tuple(self._pairs), self._lower_bound, self.among)
         return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
 
     def _band(self) -> Band:

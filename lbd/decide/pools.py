@@ -117,7 +117,9 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
     plans = "; ".join(
         f"{pool.name or 'others'}: {answer.facts.summary}" for pool, answer in answers if answer.facts.summary
     )
-    return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans), verdicts)
+    each = [answer.facts.compared for _, answer in answers if answer.facts.compared is not None]
+    compared = np.logical_or.reduce(each) if each else None
+    return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans, compared), verdicts)
 
 
 def _named(skip: Skip, pool: Pool) -> Skip:

@@ -75,7 +75,7 @@ COLUMNS: dict[str, dict[str, tuple[pa.DataType, str]]] = {
         "strategy": (_TEXT, "that was asked"),
         "settings": (_TEXT, "of the strategy, as JSON"),
         "sentence": (_TEXT, "what the turn said"),
-        "verdict": (_TEXT, "balanced, waiting, moving, blocked, held, not-fixable or unknown"),
+        "verdict": (_TEXT, "balanced, partial, waiting, moving, blocked, held, not-fixable or unknown"),
         "hold": (_TEXT, "why nothing might fire; null: it might"),
         "acts": (pa.bool_(), "false: moves were only shown"),
         "planned": (pa.int32(), "unloads planned"),

@@ -20,14 +20,15 @@ from lbd.text import counted
 FORMAT = 1
 """Goes up when an older lbd would misread a line; fields that it may ignore do not count."""
 
-Kind: TypeAlias = Literal["balanced", "waiting", "moving", "blocked", "held", "not-fixable", "unknown"]
+Kind: TypeAlias = Literal["balanced", "partial", "waiting", "moving", "blocked", "held", "not-fixable", "unknown"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """What a turn comes to. ``reason`` is the label of a :class:`~lbd.reason.Reason`.
 
     ``blocked``: a pair is too far apart, and a hold or a limit forbids every move of it for now. ``held``: moves are
-    forbidden, and no pair is known that needs one, or another lbd or person is to make them.
+    forbidden, and no pair is known that needs one, or another lbd or person is to make them. ``partial``: no pair is
+    too far apart among those brokers that could be compared, and there are others.
     ``samples`` is how many more fresh samples a waiting pair wants before it fires.
     """
 

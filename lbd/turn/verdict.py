@@ -12,14 +12,13 @@ from lbd.model import CLUSTER, Result, Skip
 from lbd.reason import Group, Reason, cause
 from lbd.store.proposal import plan_id
 from lbd.store.turn_record import Verdict
-from lbd.text import counted
+from lbd.text import counted, first_clauses
 from lbd.turn.holds import PASSED_OVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.model import Decision, Pair
-    from lbd.observe.observer import Observation
     from lbd.store.turn_record import Kind
     from lbd.turn.parts import TurnResult
 
@@ -71,7 +70,42 @@ def _sentence(record: TurnResult) -> str:
         blocked = next((pair for pair in pairs if pair_skip(record, pair).reason.group is Group.LIMIT), pairs[0])
         return _no(f"{'; '.join(_pair_text(record, pair) for pair in dict.fromkeys((pairs[0], blocked)))}.")
     reasons = general or record.skips
+    if reasons and reasons[0].reason is Reason.BALANCED and not_compared(record):
+        return _no(f"{_compared_text(record, reasons[0].detail)}.")
     return _no(f"{_skip_text(reasons[0])}.") if reasons else "No move."
+
+
+LEFT_OUT = (
+    *(Reason.DRAINED, Reason.SLOW_BROKER, Reason.SETTLING, Reason.REPORT_MISSING, Reason.REPORT_EMPTY),
+    *(Reason.FIRST_SAMPLE, Reason.NO_NEW_SAMPLE, Reason.IMPOSSIBLE_NUMBER, Reason.UNKNOWN_RESOURCES),
+)
+"""Every reason for which a broker is compared with no other."""
+
+
+def not_compared(record: TurnResult) -> dict[str, tuple[Reason, str]]:
+    """The active brokers that the strategy did not compare with others, each with the reason and its detail.
+
+    A verdict about some brokers says how many, and which were not compared; such a cluster is not called balanced.
+    """
+    observation, evidence, decision = record.observation, record.evidence, record.decision
+    if observation is None or decision is None:
+        return {}
+    left = {broker: (Reason.REPORT_MISSING, why) for broker, why in observation.missing.items()}
+    ids, compared = observation.snapshot.brokers.ids, decision.facts.compared
+    codes = [0] * len(ids) if evidence is None else evidence.paired.tolist()
+    for broker, code, counts in zip(ids, codes, [True] * len(ids) if compared is None else compared, strict=True):
+        if code or not counts:
+            left[broker] = (Reason.of(code) if code else Reason.SETTLING), ""
+    return left
+
+
+def _compared_text(record: TurnResult, detail: str) -> str:
+    """How many brokers were compared with what result, and which were not."""
+    assert record.observation is not None
+    active, left = len(record.observation.active), not_compared(record)
+    compared = f"{active - len(left)} of {active} brokers are compared"
+    names = first_clauses([f"{broker} ({reason.message(why)})" for broker, (reason, why) in left.items()])
+    return f"{compared}{detail and f', {detail}'}; not compared: {names}"
 
 
 def _widest_first(record: TurnResult) -> list[Pair]:
@@ -195,7 +229,7 @@ def verdict(record: TurnResult) -> Verdict:
     """Balanced, waiting, moving, blocked, held, not fixable by moving, or unknown: see the functions below."""
     if record.observation is None or record.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
-    calm = _calm_verdict(record, record.decision, record.observation)
+    calm = _calm_verdict(record, record.decision)
     first = _held(record) or _moving(record) or calm or _waits_for_moves(record) or _of_pairs(record)
     detail = "; ".join(filter(None, (first.detail, record.canary.words)))
     return msgspec.structs.replace(first, detail=detail)
@@ -249,7 +283,7 @@ def _numbers(record: TurnResult) -> Iterator[str]:
         yield f"{len(record.unfinished)} under way"
 
 
-def _calm_verdict(record: TurnResult, decision: Decision, observation: Observation) -> Verdict | None:
+def _calm_verdict(record: TurnResult, decision: Decision) -> Verdict | None:
     """No two brokers are too far apart, or none could be compared: policies may leave each its own pool."""
     if decision.facts.pairs:
         return None
@@ -259,31 +293,25 @@ def _calm_verdict(record: TurnResult, decision: Decision, observation: Observati
         return Verdict("not-fixable", Reason.ISOLATION_POLICY.label, f"{few.what}: {few.detail}")
     if calm is None and few is not None:
         return Verdict("unknown", few.reason.label, few.detail)
+    cluster = (skip for skip in decision.skips if skip.what == CLUSTER or skip.what.startswith("pool "))
+    homeless = next((skip for skip in cluster if skip.reason is Reason.ISOLATION_POLICY), None)
+    if homeless is not None:
+        return Verdict("not-fixable", homeless.reason.label, f"{homeless.what}: {homeless.detail}")
     detail = calm.detail if calm is not None else ""
-    unseen = [*_doubted(record, observation), *_silent_brokers(observation)]
-    if not unseen:
-        return Verdict("balanced", detail=detail)
-    compared = f"among {len(observation.active) - len(unseen)} of {len(observation.active)} brokers"
-    return Verdict("balanced", detail="; ".join(filter(None, (compared, detail, ", ".join(unseen)))))
-
-
-def _silent_brokers(observation: Observation) -> Iterator[str]:
-    return (f"{broker} gives no report ({why})" for broker, why in observation.missing.items())
-
-
-def _doubted(record: TurnResult, observation: Observation) -> Iterator[str]:
-    if record.evidence is None:
-        return
-    for broker, code in zip(observation.snapshot.brokers.ids, record.evidence.paired.tolist(), strict=True):
-        if code == Reason.DRAINED.code:
-            yield f"{broker} is being drained"
-        elif code == Reason.SLOW_BROKER.code:
-            yield f"{broker} is slow"
-        elif code:
-            yield f"the report of {broker} is not used ({Reason.of(code).label})"
+    if not_compared(record):
+        return Verdict("partial", detail=_compared_text(record, detail))
+    return Verdict("balanced", detail=detail)
 
 
 def _of_pairs(record: TurnResult) -> Verdict:
+    """The verdict on the most important pair, with the brokers that no pair could have."""
+    first = _of_first_pair(record)
+    if not not_compared(record):
+        return first
+    return msgspec.structs.replace(first, detail=f"{first.detail}; {_compared_text(record, '')}")
+
+
+def _of_first_pair(record: TurnResult) -> Verdict:
     """The verdict on the most important pair; if it is not the widest pair, that one is named beside it."""
     verdicts = [_of_pair(record, pair) for pair in _widest_first(record)]
     first, widest = min(verdicts, key=lambda one: ORDER.index(one.kind)), verdicts[0]

@@ -232,8 +232,8 @@ def test_balance_among_those_that_are_seen():
     assert found.observation is not None
     seen = replace(found.observation, active=(COLD, HOT, "silent:8080"), missing={"silent:8080": "HTTP 500"})
     assert verdict(replace(found, observation=seen)).words == (
-        "balanced: among 2 of 3 brokers; largest difference 10.0 points, low threshold 15; "
-        "silent:8080 gives no report (HTTP 500)"
+        "partial: 2 of 3 brokers are compared, largest difference 10.0 points, low threshold 15; "
+        "not compared: silent:8080 (report-missing: HTTP 500)"
     )
 
 
@@ -245,9 +245,24 @@ def test_balance_among_those_that_are_trusted():
     samples = {"frozen:8080": before.samples["frozen:8080"]}
     out = np.array([0, Reason.NO_NEW_SAMPLE.code, 0], dtype=np.int8)
     assert verdict(record(seen, after_seconds=301, samples=samples, permitted={"paired": out})).words == (
-        "balanced: among 2 of 3 brokers; largest difference 10.0 points, low threshold 15; "
-        "the report of frozen:8080 is not used (no-new-sample)"
+        "partial: 2 of 3 brokers are compared, largest difference 10.0 points, low threshold 15; "
+        "not compared: frozen:8080 (no-new-sample)"
     )
+
+
+def test_the_sentence_names_who_was_not_compared():
+    """Two that burn alike beside an empty one that has just joined are no balanced cluster."""
+    seen = {**two(95.2, 95), "joined:8080": report(12)}
+    out = np.array([0, 0, 0], dtype=np.int8)
+    ids = record(seen).observation.snapshot.brokers.ids  # type: ignore[union-attr]
+    out[ids.index("joined:8080")] = Reason.FIRST_SAMPLE.code
+    found = record(seen, permitted={"paired": out})
+    assert found.evidence is not None
+    found = replace(found, evidence=replace(found.evidence, paired=out))
+    compared = "2 of 3 brokers are compared, largest difference 0.2 points, low threshold 15"
+    left = "not compared: joined:8080 (first-sample)"
+    assert verdict(found).words == f"partial: {compared}; {left}"
+    assert sentence(found) == f"No move: {compared}; {left}."
 
 
 def test_pools_of_one_broker_are_the_policies_doing():

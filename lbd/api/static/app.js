@@ -148,7 +148,7 @@ function trouble(words) {
 }
 
 const VERDICTS = {
-  balanced: ["Yes", "good"], waiting: ["No, not yet", "warn"], moving: ["No, it moves", "warn"],
+  balanced: ["Yes", "good"], partial: ["Not known of all brokers", "warn"], waiting: ["No, not yet", "warn"], moving: ["No, it moves", "warn"],
   blocked: ["No, and blocked", "wrong"], held: ["No, and held", "warn"], "not-fixable": ["No, and moving cannot help", "wrong"], unknown: ["Unknown", "wrong"],
 };
 
@@ -207,7 +207,7 @@ function showNext(status) {
     say("next", verdict.samples ? `Wait for ${counted(verdict.samples, "more fresh sample")}` : "Wait");
     say("next-why", would || verdict.detail);
   } else {
-    const words = { balanced: "Nothing, while it stays so", blocked: "Nothing while it is blocked", held: `Nothing: ${status.verdict_text}`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
+    const words = { balanced: "Nothing, while it stays so", partial: "Look again at those not compared", blocked: "Nothing while it is blocked", held: `Nothing: ${status.verdict_text}`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
     say("next", words[verdict.kind] || "Look again");
     say("next-why", verdict.kind === "balanced" ? "" : verdict.detail || "");
   }
