@@ -400,11 +400,14 @@ def _ends_it(error: AdminError, method: str) -> bool:
     return method != "GET" and error.status is not None and error.status < 500
 
 
+_ADVERTISED = ": advertisedAddress of that broker is a host alone, its port is webServicePort"
+
+
 def _check_id(broker: str, answer: Response) -> None:
     """Raises :class:`AdminError` for a broker that nobody could be: what answered so is no broker of a cluster."""
     if paths.host_port(broker) is None or not _HAS_PORT.search(broker):
         name, where = answer.shown(broker)[:40], answer.shown(answer.url.partition("?")[0])
-        raise AdminError(f"GET {where}: the answer names {name!r} as a broker; wanted host:port")
+        raise AdminError(f"GET {where}: the answer names {name!r} as a broker; wanted host:port{_ADVERTISED}")
 
 
 def _ids(addresses: _Addresses) -> set[str]:

@@ -45,6 +45,7 @@ from lbd.deadline import DeadlineReader, connection
 from lbd.errors import AdminError, LbdError, UsageError, unread
 from lbd.foreign import printable
 from lbd.pulsar import paths
+from lbd.pulsar.addresses import REGISTERED, special_kind
 from lbd.pulsar.broker_health import BrokerHealth
 from lbd.pulsar.paths import host_port
 from lbd.pulsar.request_table import endpoint
@@ -705,7 +706,14 @@ class Http:
 
     def _trusts(self, url: str) -> bool:
         address = host_port(url)
-        return address is not None and (address in self._admin or address in self._trusted)
+        return address is not None and (
+            address in self._admin or (address in self._trusted and not self._special(address))
+        )
+
+    def _special(self, address: HostPort) -> str:
+        """The kind of an address that brokers may not register; empty where the settings have one of that kind."""
+        kind = special_kind(address[0])
+        return "" if kind in {special_kind(known[0]) for known in self._admin if known is not None} else kind
 
     def _learns_of(self, url: str) -> bool:
         """Whether it turns out to be trusted; what that takes does not lead to further such questions."""
@@ -798,8 +806,13 @@ class Http:
         self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None, token: str
     ) -> Response:
         if not (self._trusts(url) or self._learns_of(url)):
+            address = host_port(url)
+            kind = self._special(address) if address is not None else ""
             refused = (
-                f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
+                f"{_words(address)} is a {kind} address, nothing sent there{REGISTERED}; to allow it, name it in"
+                " pulsar.admin_urls"
+                if kind and address in self._trusted
+                else f"{_words(address)} is no broker of this cluster; not followed, nothing sent there"
                 "; if it is a broker's listener, name it in pulsar.admin_urls"
             )
             raise AdminError(f"{method} {printable_url(url)}: {refused}", sent=False)
@@ -810,6 +823,8 @@ class Http:
         except AdminError as error:
             if method == "GET" and timed_out(error):
                 self.silences.unanswered(base, sent_at)
+            if not error.sent and host_port(url) not in self._admin and error.__cause__ is not None:
+                error.args = (f"{error}{REGISTERED}",)
             raise
 
     def _answers(self, base: str, seconds: float) -> bool:

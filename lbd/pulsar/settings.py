@@ -160,7 +160,8 @@ class PulsarSettings(BaseModel):
     @field_validator("admin_urls")
     @classmethod
     def _plain_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_checked(url) for url in urls)
+        """Several hosts in one URL, as in Pulsar's own client.conf, are one URL each."""
+        return tuple(_checked(each) for url in urls for each in _one_host_each(url))
 
     @field_validator("service_url")
     @classmethod
@@ -219,6 +220,12 @@ def _checked_service(url: str) -> str:
     if scheme not in {"pulsar", "pulsar+ssl"} or not usable or _NEVER_IN_A_URL.search(url):
         raise ValueError("wanted pulsar://host:port, or pulsar+ssl://host:port; several hosts are parted by commas")
     return url
+
+
+def _one_host_each(url: str) -> list[str]:
+    """``http://b1:8080,b2:8080`` as ``http://b1:8080`` and ``http://b2:8080``."""
+    scheme, separator, hosts = url.partition("://")
+    return [f"{scheme}{separator}{host}" for host in hosts.split(",")] if separator else [url]
 
 
 def _checked(url: str) -> str:
