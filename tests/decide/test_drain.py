@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = scoring.Weights()
 MANY = {"max_unloads_per_turn": 1 << 30, "max_traffic_per_turn": float("inf")}
-NO_BUDGET = dict.fromkeys(
-    [
-        f"max_unloads_per_{one}"
-        for one in ("hour", "day", "source_per_hour", "destination_per_hour", "namespace_per_hour")
-    ],
-    0,
-)
+UNLOADS = [f"max_unloads_per_{each}" for each in ("hour", "day", "broker_per_hour")]
+NO_BUDGET = {**dict.fromkeys(UNLOADS, 0), "max_traffic_per_hour": math.inf}
 
 
 def cluster(cpu: dict[str, float], bundles: dict[str, list[float]]) -> Snapshot:

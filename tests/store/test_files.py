@@ -78,6 +78,8 @@ def bundles(state: Path) -> None:
     )
 
 
+TAKEN = broker_shedding.TakeOverNote(phase="taken", before=None, ran={}, cluster="c", at=NOW, asked_at=NOW)
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     "lbd.db": journal,
     "lock": lock,
@@ -87,9 +89,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "load.npz": samples,
     "capacity.json": lambda state: save_peaks(state, Peaks()),
     "drains.json": lambda state: Drains(state).save(Works()),
-    "take-over.json": lambda state: broker_shedding.save(
-        state / "take-over.json", broker_shedding.TakeOverNote("c", "taken", None, {}, NOW, NOW)
-    ),
+    "take-over.json": lambda state: broker_shedding.save(state / "take-over.json", TAKEN),
     "control/orders.json": lambda state: Control(state).pause(Pause(NOW, None, "", "me")),
     "control/lock": lambda state: Drains(state).begin(Drain("b:80", NOW, None, "me")),
     "turns/000000000001.jsonl": tail,
