@@ -16,14 +16,22 @@ from rich.text import Text
 
 from lbd.cli.options import Command, duration, override_option, remote_options, timeout_option
 from lbd.cli.render import amount, bar, json_out, plain, table
-from lbd.cli.request import by, full_name, lbd_client, one_line, override_reason, print_note, print_result
-from lbd.cli.status import local_leader
+from lbd.cli.request import (
+    by,
+    full_name,
+    lbd_client,
+    one_line,
+    orders_client,
+    override_reason,
+    print_note,
+    print_result,
+)
 from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
 from lbd.errors import ObserveError, UsageError
 from lbd.model import brokers_named
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult, new_id
 from lbd.store.drains import Drains
-from lbd.store.status import running
+from lbd.store.orders import Orders
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
@@ -221,7 +229,7 @@ def drain(
     passes, settings = override_reason(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
     if release:
-        ctx.exit(_release(settings, broker, one_line(reason), form, elsewhere))
+        ctx.exit(_release(settings, broker, one_line(reason), form, orders_client(settings, api_url)))
     broker = full_name(broker, settings, api_url)
     if not applies:
         plan = _looked("drain", settings, broker, elsewhere)
@@ -307,22 +315,20 @@ def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None
     return showing.plan_json(look(settings, broker))
 
 
-def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere: Client | None) -> int:
-    """End the drain by removing its order, whether an lbd runs or not."""
+def _release(settings: Settings, broker: str, reason: str, form: str, client: Client | None) -> int:
+    """End the drain: in the lbd that takes orders, else in the file, whether an lbd runs or not."""
     now = time.time()
-    if elsewhere is not None:
+    if client is not None:
         from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
 
-        in_force = remote.drained(elsewhere)
+        in_force = remote.drained(client)
         broker = _full_name(broker, in_force)
-        drain = remote.release(elsewhere, broker, by(), reason)
-        leader = remote.remote_leader(elsewhere)
+        drain = remote.release(client, broker, by(), reason)
     else:
-        drains = Drains(settings.state_dir)
+        drains = Drains(settings.state_dir, Orders(settings.state_dir, shared=settings.leader.enabled))
         in_force = drains.in_force(now)
         broker = _full_name(broker, in_force)
         drain = drains.release(broker)
-        leader = local_leader(settings.state_dir, running(settings.state_dir))
     if form == "json":
         json_out({"released": drain})
     if drain is not None:
@@ -330,8 +336,6 @@ def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere:
     else:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
         print_note(form, f"Nothing to release: {broker} is not drained{known}.")
-    if leader is not None:
-        print_note(form, f"It holds here only; {leader}: release it there.")
     return 0
 
 

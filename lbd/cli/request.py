@@ -43,6 +43,14 @@ def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
     )
 
 
+def orders_client(settings: Settings, api_url: str | None) -> Client | None:
+    """The lbd that a pause, a resume or a release goes to; None where the command changes the file of orders itself.
+
+    Where several lbds share their orders, an lbd that runs takes them itself, as only the leader may.
+    """
+    return lbd_client(settings, api_url) if api_url is not None or settings.leader.enabled else None
+
+
 def send_command(client: Client, command: Request) -> dict[str, Any]:
     """The response, or the result of a command that was refused or failed; waits up to the command's timeout."""
     waiting = duration_text(command.expires_at - command.at)

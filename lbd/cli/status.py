@@ -10,17 +10,19 @@ import click
 from lbd.cli import status_text as text
 from lbd.cli.options import api_option, duration, format_option, remote_options, settings_options
 from lbd.cli.render import json_out
-from lbd.cli.request import by, one_line, print_note, process
+from lbd.cli.request import by, one_line, orders_client, print_note, process
 from lbd.errors import ObserveError, UsageError
 from lbd.reason import Reason
 from lbd.store.control import Control, Pause
 from lbd.store.drains import drains_in_force
-from lbd.store.status import after_its_end, document, read_status, running, standby_text, unwritable
+from lbd.store.orders import Orders
+from lbd.store.status import after_its_end, document, read_status, running, unwritable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.cli.options import Read
+    from lbd.config import Settings
     from lbd.store.status import Status
 
 
@@ -96,10 +98,9 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
     state_dir = settings.state_dir
     wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
     pid: int | None
-    if api_url is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
+    if (client := orders_client(settings, api_url)) is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
 
-        client = remote.client(api_url, settings)
         wanted, replaced, pid = remote.pause(client, wanted)
         leader = remote.remote_leader(client)
     else:
@@ -107,7 +108,7 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
         if pid is None and not for_next:
             problem = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
             raise ObserveError(f"{state_dir}: {problem}")
-        replaced, leader = Control(state_dir).pause(wanted), local_leader(state_dir, pid)
+        replaced, leader = orders_here(settings).pause(wanted), None
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})
     print_note(form, f"Paused {text.pause_text(wanted, now)}.")
@@ -116,7 +117,7 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
     if pid is None:
         print_note(form, f"No lbd is running on {state_dir}; the pause holds for the next one.")
     if leader is not None:
-        print_note(form, f"It holds here, and for all once this lbd leads; {leader}: pause that one, too.")
+        print_note(form, f"It holds here, and for all once this lbd leads; {leader}.")
 
 
 @click.command("resume")
@@ -131,18 +132,16 @@ def resume(read: Read, form: str, api_url: str | None) -> None:
     state_dir = settings.state_dir
     pid: int | None
     held = False
-    if api_url is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
+    if (client := orders_client(settings, api_url)) is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
 
-        client = remote.client(api_url, settings)
         held = remote.hold(client) == Reason.NOT_SERVED.label
         in_force, pid = remote.resume(client, by())
-        last, leader = None, remote.remote_leader(client)
+        last = None
     else:
-        control = Control(state_dir)
+        control = orders_here(settings)
         in_force, held = control.paused(now), local_hold(state_dir) == Reason.NOT_SERVED.label
         last, pid = control.go_on(now), running(state_dir)
-        leader = local_leader(state_dir, pid)
     if form == "json":
         json_out({"ended": in_force, "running": pid})
     if in_force is not None:
@@ -155,8 +154,11 @@ def resume(read: Read, form: str, api_url: str | None) -> None:
         print_note(form, "lbd goes on, though clients of a moved bundle are not back.")
     if pid is None:
         print_note(form, f"No lbd is running on {state_dir}.")
-    if leader is not None:
-        print_note(form, f"It holds here only; {leader}: resume that one.")
+
+
+def orders_here(settings: Settings) -> Control:
+    """The orders of the state directory, as a command may change them where no lbd takes them."""
+    return Control(settings.state_dir, Orders(settings.state_dir, shared=settings.leader.enabled))
 
 
 def local_hold(state_dir: Path) -> str | None:
@@ -164,14 +166,4 @@ def local_hold(state_dir: Path) -> str | None:
     try:
         return read_status(state_dir).hold
     except UsageError:
-        return None
-
-
-def local_leader(state_dir: Path, pid: int | None) -> str | None:
-    """The leader, if it is not the lbd that runs here; from its last turn."""
-    if pid is None:
-        return None
-    try:
-        return standby_text(read_status(state_dir))
-    except UsageError:  # it has ended no turn yet
         return None

@@ -194,7 +194,8 @@ class Leadership:
     def _other(self) -> str | None:
         """Who leads instead of this lbd, as far as is known."""
         leader = self._seen.leader
-        return self.words if self._seen.newer or (leader is not None and leader.name != self.name) else None
+        another = self._seen.newer or (leader is not None and leader.name != self.name)
+        return f"{Reason.NOT_LEADER.message(self.words)}; only the leader takes orders" if another else None
 
     def _resign(self) -> None:
         self.orders.resign()

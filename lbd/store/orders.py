@@ -88,14 +88,14 @@ class Orders:
             return after
         fresh = {order.key for name, order in after.orders.items() if name not in before.orders}
         ended = {order.key for name, order in before.orders.items() if order.born and after.orders.get(name) != order}
-        if fresh - {PAUSE} or ended - fresh:
+        if fresh - {PAUSE} or ended - fresh or after.orders == before.orders:
             raise RefusedError(self._refusal)
         return after.beside(before)
 
     @property
     def _refusal(self) -> str:
         """Who may change what was published."""
-        return "the lbds of this cluster share their orders (leader.enabled), and none that leads runs here"
+        return "several lbds share their orders (leader.enabled), and none runs here: only the leader takes orders"
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

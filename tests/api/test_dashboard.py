@@ -543,14 +543,14 @@ def test_a_pause_from_the_page_and_its_end(browser: Chrome, api: Api):
     assert kept == "[{},{}]"
 
 
-def test_at_one_that_stands_by_a_pause_is_said_to_hold_there_only(browser: Chrome, api: Api):
-    """Another one goes on moving meanwhile."""
+def test_at_one_that_stands_by_a_pause_is_said_to_be_the_leaders(browser: Chrome, api: Api):
+    """Another one takes orders."""
     last, words = api.serving.board.last, "this lbd stands by, lbd-b leads"
     assert last is not None
     api.serving.board.again(msgspec.structs.replace(last.status, hold="not-leader", leader=words))
     opened(browser, api)
     browser.find_element(By.ID, "steer").click()
-    assert f"Here only, until this lbd leads: {words}." in text(browser, "steer-about")
+    assert f"Only the leader takes orders: {words}." in text(browser, "steer-about")
 
 
 def test_the_form_is_left_by_keyboard(browser: Chrome, api: Api):

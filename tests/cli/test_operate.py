@@ -34,7 +34,9 @@ from lbd.model import Result as Ended
 from lbd.permit.budget import LastHour
 from lbd.permit.served import ServiceResult
 from lbd.store.control import Control, Pause, RequestResult, UnloadRequest
+from lbd.store.drains import Drain, Drains
 from lbd.store.journal import Journal
+from lbd.store.shared import SharedOrders
 from lbd.store.state import StateDir
 from lbd.store.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
 from lbd.store.turn_record import Verdict
@@ -296,14 +298,22 @@ class TestPause:
         assert pause.until == pause.since + 5400
         assert found.stdout == f"Paused until {zoned(pause.until)} (ends in 1 h 30 min), by alice.\n"
 
-    def test_at_an_lbd_that_stands_by(self, daemon: Path) -> None:
-        """The one that leads hears nothing of it; nor does it of a resume."""
-        told(daemon, hold="not-leader", leader="this lbd stands by, lbd-b-7 leads since T")
-        paused, resumed = lbd("pause"), lbd("resume")
-        assert "for all once this lbd leads; this lbd stands by, lbd-b-7 leads since T: pause that" in paused.stdout
-        assert "It holds here only; this lbd stands by, lbd-b-7 leads since T: resume that one." in resumed.stdout
-        told(daemon, hold="paused", leader="this lbd leads since T")
-        assert "leads" not in lbd("pause").stdout
+    def test_where_several_share_orders_and_none_runs_here(self, tmp_path: Path) -> None:
+        """A pause is added for when this lbd leads; what the leader published only the leader ends."""
+        config, orders = tmp_path / "lbd.yaml", SharedOrders(tmp_path, time.time)
+        config.write_text(
+            f"state_dir: {tmp_path}\nleader: {{enabled: true}}\npulsar: {{service_url: 'pulsar://127.0.0.1:1'}}\n"
+        )
+        orders.lead(lambda _: None)
+        Control(tmp_path, orders).pause(Pause(1.0, None, "upgrade", "bob"))
+        Drains(tmp_path, orders).begin(Drain("b:80", 1.0, None, "bob"))
+        words = "several lbds share their orders (leader.enabled), and none runs here: only the leader takes orders"
+        for command in (["resume"], ["drain", "b:80", "--release"]):
+            found = lbd("--config", str(config), *command)
+            assert (found.exit_code, found.stderr) == (4, f"Error: {words}\n")
+        assert lbd("--config", str(config), "pause", "--for-next", "--for", "1h").exit_code == 0
+        assert Control(tmp_path).paused(time.time()) == Pause(1.0, None, "upgrade", "bob")
+        assert [drain.broker for drain in Drains(tmp_path).all()] == ["b:80"]
 
     @pytest.mark.usefixtures("daemon")
     def test_again(self, tmp_path: Path) -> None:

@@ -714,7 +714,7 @@ function openPause() {
     ? ["Resume lbd", `It moves bundles again. The pause was given by ${paused.by}: ${paused.reason || "no reason"}.`, "Resume"]
     : ["Pause lbd", "Nothing new is moved until it ends, also after a restart; what is in flight is brought to its end.", "Pause"];
   const standsBy = seen.status && seen.status.hold === "not-leader";
-  if (standsBy) words[1] += ` Here only, until this lbd leads: ${seen.status.leader}.`;
+  if (standsBy) words[1] += ` Only the leader takes orders: ${seen.status.leader}.`;
   openOrder(words, { path: paused ? "/v1/resume" : "/v1/pause" });
 }
 
