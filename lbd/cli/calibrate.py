@@ -118,7 +118,7 @@ def calibrate(
             request = Asked(history, settings, candidates, seeds, show_stage, strategies)
             calibration = run(SparkWorkers(spark, history), request)
         lines = written.write(calibration, out, time.time())
-    for line in lines if explained else lines[-1:]:
+    for line in lines if explained else (*written.caveats(calibration), lines[-1]):
         click.echo(line)
     click.echo(f"{', '.join(name for name in FILES if (out / name).exists())} in {out}", err=True)
 

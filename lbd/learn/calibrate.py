@@ -18,7 +18,6 @@ import pyarrow as pa
 from lbd.config import Settings, without_removed
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
-from lbd.errors import UsageError
 from lbd.learn.choose import (
     DEALS,
     FEWEST_WINDOWS,
@@ -31,14 +30,13 @@ from lbd.learn.choose import (
     shortlist,
     with_fewer_moves,
 )
-from lbd.learn.features import MinuteScores, features, joined_scores, minute_scores
+from lbd.learn.features import features, joined_scores
+from lbd.learn.history import read_history
 from lbd.learn.incidents import Harm, harms, times
-from lbd.learn.quality import NOTICED_SHARE, ReadCounts, damage, file_checks, refuse_bad, row_checks, traffic_check
 from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
-from lbd.learn.rounds import counts, last_settings, reports, without
-from lbd.learn.spark import HOW
-from lbd.learn.window import after, dealt, from_bytes, pack, reported_traffic, to_bytes
-from lbd.learn.workers import Task
+from lbd.learn.slopes import with_borrowed
+from lbd.learn.window import after, dealt, from_bytes, to_bytes
+from lbd.learn.workers import Task, columns_of
 from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
 from lbd.load.model_error import measure
@@ -49,47 +47,21 @@ from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
 from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.learn.choose import Choice, Tunable
     from lbd.learn.features import Features
-    from lbd.learn.quality import QualityCheck
+    from lbd.learn.history import CheckedHistory
+    from lbd.learn.slopes import Borrowed
     from lbd.learn.window import Window
     from lbd.learn.workers import Rows, Windows, Workers
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
-    from lbd.load.scoring import Weights
     from lbd.model import FloatArray
 
 
 # --- rows that are handed to the workers and back: their columns, with types, also where all values are null
 
-_TYPES = {"int": pa.int64(), "float": pa.float64()}
-
-
-def _columns(kind: type) -> dict[str, pa.DataType]:
-    """The fields of a dataclass of numbers, as columns."""
-    return {field.name: _TYPES[str(field.type)] for field in fields(kind)}
-
-
-DAYS = {
-    "overtaken": pa.list_(pa.int64()),
-    "last": pa.int64(),
-    "strategy": pa.string(),
-    "settings": pa.string(),
-    **_columns(ReadCounts),
-}
-WINDOWS = {
-    "window": pa.int64(),
-    "rounds": pa.int64(),
-    "brokers": pa.list_(pa.string()),
-    "rounds_short": pa.int64(),
-    "carried": pa.float64(),
-    "reported": pa.float64(),
-    "minutes": pa.binary(),
-    "points": pa.binary(),
-    "packed": pa.binary(),
-}
 SAMPLES = {
     "window": pa.int64(),
     "broker": pa.string(),
@@ -98,45 +70,12 @@ SAMPLES = {
     "used": pa.binary(),
     "since_change": pa.binary(),
 }
-RESULTS = {"candidate": pa.string(), "window": pa.int64(), "seed": pa.int64(), **_columns(Figures)}
-INCIDENTS = {"candidate": pa.string(), "incident": pa.string(), "number": pa.int64(), **_columns(Harm)}
+RESULTS = {"candidate": pa.string(), "window": pa.int64(), "seed": pa.int64(), **columns_of(Figures)}
+INCIDENTS = {"candidate": pa.string(), "incident": pa.string(), "number": pa.int64(), **columns_of(Harm)}
 LAST = {"own": pa.binary(), "whole": pa.binary()}
 
 CANDIDATES_A_TASK = 5
 """Each task unpacks its window once."""
-
-
-def day_row(decisions: pa.Table, broker_rounds: pa.Table) -> Iterator[dict[str, object]]:
-    """What was read of a day, and the settings of its last round."""
-    read, overtaken = counts(decisions, broker_rounds)
-    last, strategy, settings = last_settings(decisions)
-    in_force = {"last": last, "strategy": strategy, "settings": settings}
-    yield {"overtaken": list(overtaken), **in_force, **asdict(read)}
-
-
-def window_row(
-    decisions: pa.Table, broker_rounds: pa.Table, bundles: pa.Table, *, overtaken: Collection[int], weights: Weights
-) -> dict[str, object]:
-    """A window, packed, and what is known of it without unpacking it."""
-    window = pack(reports(decisions, broker_rounds, overtaken), without(bundles, overtaken))
-    carried, reported = reported_traffic(window)
-    scored = minute_scores(window, weights)
-    return {
-        "rounds": window.at.size,
-        "brokers": list(window.brokers),
-        "rounds_short": int(np.count_nonzero(reported < (1 - NOTICED_SHARE) * carried)),
-        "carried": float(carried.sum()),
-        "reported": float(reported.sum()),
-        "minutes": scored.minutes.tobytes(),
-        "points": scored.points.tobytes(),
-        "packed": to_bytes(window),
-    }
-
-
-def window_scores(row: Mapping[str, Any]) -> MinuteScores:
-    """The scores in a row of :data:`WINDOWS`."""
-    minutes, brokers = np.frombuffer(row["minutes"], np.int64), tuple(row["brokers"])
-    return MinuteScores(minutes, brokers, np.frombuffer(row["points"]).reshape(minutes.size, len(brokers)))
 
 
 def sampled(own: Window, before: Window | None, task: Task) -> Iterator[dict[str, object]]:
@@ -266,9 +205,6 @@ def in_incidents(
 
 # --- stages, from history to a choice of settings
 
-UNSEEN_HOURS = 0.1
-"""Of a window that is whole all the same: before the first round of a day, and while lbd is restarted."""
-
 NOT_KNOWN = "no sample shows how {1} follows traffic on {0}, so what moves would have done is not known"
 
 SHORT = (
@@ -311,20 +247,17 @@ class WindowScores:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What came of it. ``read`` counts what was read and dropped, ``checks`` say how good that was, ``torn`` are the
-    files left out; ``remarks`` are sentences about brokers; ``days`` is the time that history saw.
+    """What came of it. ``borrowed`` are brokers that took their slopes from others; ``remarks`` are sentences about
+    brokers.
     """
 
     choice: Choice
     tried: Mapping[str, SettingsCandidate]
     model: LoadModel
     error: ModelError
-    read: ReadCounts
-    checks: tuple[QualityCheck, ...]
-    torn: tuple[str, ...]
+    history: CheckedHistory
+    borrowed: tuple[Borrowed, ...]
     remarks: tuple[str, ...]
-    days: float
-    window_hours: float
     shown: WindowScores
     features: Features
 
@@ -338,34 +271,16 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     """Run all stages. Raises :class:`UsageError` for a history that cannot be read or holds no usable round, and
     :class:`~lbd.errors.ObserveError` for one of which too much is bad.
     """
-    request.tell("reading history")
-    files = workers.files()
-    torn = damage(files)
-    days = workers.days(torn, day_row, DAYS)
-    read = ReadCounts.total([ReadCounts(**{name: day[name] for name in _columns(ReadCounts)}) for day in days])
-    if not read.rounds_kept:
-        raise UsageError(f"{request.history}: history holds no round; {HOW}")
-    checks = (*file_checks(len(files), torn.values()), *row_checks(read))
-    refuse_bad(request.history, checks)
-    request.tell("packing windows")
-    window_seconds, weights = window_length(read.seconds_seen), request.settings.weights
-    overtaken = frozenset(at for day in days for at in day["overtaken"])
-    packed = workers.windows(torn, window_seconds, partial(window_row, overtaken=overtaken, weights=weights), WINDOWS)
-    rows = packed.rows([name for name in WINDOWS if name not in {"window", "packed"}])
-    windows = [row["window"] for row in rows]
-    if not windows:
-        raise UsageError(f"{request.history}: no two rounds in a row with a sample in them; {HOW}")
-    short, carried, reported = (sum(row[name] for row in rows) for name in ("rounds_short", "carried", "reported"))
-    checks = (*checks, traffic_check(short, carried, reported))
-    refuse_bad(request.history, checks)
+    weights = request.settings.weights
+    history = read_history(workers, request.history, weights, request.tell)
+    packed, windows = history.windows, history.numbers
     request.tell("fitting load")
     samples = broker_samples(packed.run([Task(window) for window in windows], sampled, SAMPLES))
-    model = fit(samples)
+    model, borrowed = with_borrowed(fit(samples))
     error = measure(samples, weights)
-    in_force = max(days, key=lambda day: day["last"])
     present = SettingsCandidate(
         PRESENT,
-        _present(in_force["strategy"], in_force["settings"], request.settings),
+        _present(history.strategy, history.settings, request.settings),
         request.settings.guardrails.max_unloads_per_turn,
     )
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
@@ -375,22 +290,19 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     unknown = model.unknown(weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
-    elif choice.judged and not choice.recommended and window_seconds < DAY_SECONDS:
-        hours = window_seconds / HOUR_SECONDS
+    elif choice.judged and not choice.recommended and history.seconds < DAY_SECONDS:
+        hours = history.seconds / HOUR_SECONDS
         choice = replace(choice, why=f"{choice.why}. {SHORT.format(hours, FEWEST_WINDOWS + 1)}")
     return Calibration(
         choice=choice,
         tried=by_name,
         model=model,
         error=error,
-        read=read,
-        checks=checks,
-        torn=tuple(torn),
+        history=history,
+        borrowed=borrowed,
         remarks=tuple(_remarks(model)),
-        days=read.seconds_seen / DAY_SECONDS,
-        window_hours=window_seconds / HOUR_SECONDS,
         shown=_replay_last_window(packed, windows, request.settings, model, by_name, choice.recommended),
-        features=features(joined_scores([window_scores(row) for row in rows])),
+        features=features(joined_scores(history.scores)),
     )
 
 
@@ -457,14 +369,6 @@ def _noise(model: LoadModel) -> float:
     """Standard deviation of a sample of CPU, of the median broker, in points; 0 where nothing tells."""
     known = model.noise[:, CPU][np.isfinite(model.noise[:, CPU])]
     return float(np.median(known)) if known.size else 0.0
-
-
-def window_length(covered_seconds: float) -> int:
-    """A day, or less where there are too few days: whole hours, for bundles are whole on the hour. The first is only
-    what the second begins with.
-    """
-    hours = max(int(covered_seconds / HOUR_SECONDS / (FEWEST_WINDOWS + 1) + UNSEEN_HOURS), 1)
-    return min(hours * HOUR_SECONDS, DAY_SECONDS)
 
 
 def _present(strategy: str | None, stored: str | None, settings: Settings) -> Tunable:

@@ -97,4 +97,4 @@ def _figures(rounds: pa.Table, history: Folder, day: str, weights: Weights) -> F
     window = pack(reported.join(samples, ["t", "broker"]), schema("bundle_rounds").empty_table())
     moves = pc.sum(rounds.filter(rounds["acts"])["planned"]).as_py() or 0
     gaps = gap_figures(window.at, as_recorded(window, weights), 0.0)
-    return Figures(moves=moves, bundles=0, moved_twice=0, **gaps)
+    return Figures(moves=moves, bundles=0, moved_twice=0, replays=1, **gaps)

@@ -34,8 +34,8 @@ class ReadCounts:
 
     ``samples_missing`` have no number, ``samples_negative`` one below zero, ``samples_not_finite`` one that is NaN or
     infinite; all are left out. ``samples_doubted`` are those kept that the live turn did not trust. ``rounds_kept`` are
-    there once, without ``rounds_overtaken``, whose
-    time came a second time. ``seconds_silent`` belong to ``gaps`` within a day, ``seconds_seen`` to the rest.
+    there once, without ``rounds_overtaken``, whose time came a second time; ``rounds_apart`` share no broker with the
+    round before. ``seconds_silent`` belong to ``gaps`` within a day, ``seconds_seen`` to the rest.
     """
 
     samples_read: int
@@ -47,6 +47,7 @@ class ReadCounts:
     rounds_read: int
     rounds_kept: int
     rounds_overtaken: int
+    rounds_apart: int
     gaps: int
     seconds_seen: float
     seconds_silent: float
@@ -122,11 +123,11 @@ def file_checks(files: int, damage: Iterable[str]) -> tuple[QualityCheck, ...]:
     """Checks of the files: how many there are, and for each that is left out what it is found to be."""
     kinds = list(damage)
     return (
-        _check(UNREADABLE_FILE, kinds.count(UNREADABLE_FILE), files, "files", WRONG_SHARE,
+        _check(UNREADABLE_FILE, kinds.count(UNREADABLE_FILE), files, "files", None,
                "no Parquet, or only part of it; left out"),
-        _check(UNREADABLE_PAGE, kinds.count(UNREADABLE_PAGE), files, "files", WRONG_SHARE,
+        _check(UNREADABLE_PAGE, kinds.count(UNREADABLE_PAGE), files, "files", None,
                "a page is not as it was written, or has another type; the file is left out"),
-        _check(OTHER_COLUMNS, kinds.count(OTHER_COLUMNS), files, "files", WRONG_SHARE,
+        _check(OTHER_COLUMNS, kinds.count(OTHER_COLUMNS), files, "files", None,
                "a column has no value that has some in most other files; the file is left out"),
     )  # fmt: skip
 
@@ -138,6 +139,8 @@ def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
     return (
         _check("repeated-round", repeated, read.rounds_read, "rounds", None,
                "there already, as after a second import; counts once"),
+        _check("other-cluster", read.rounds_apart, read.rounds_read, "rounds", WRONG_SHARE,
+               "no broker of the round before is there any more, as where two clusters share a folder"),
         _check("clock-set-back", read.rounds_overtaken, read.rounds_read, "rounds", WRONG_SHARE,
                "later turns have earlier times; the earlier turns are left out"),
         _check("missing-number", read.samples_missing, read.samples_read, "samples", WRONG_SHARE,
@@ -156,6 +159,12 @@ def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
 def _check(name: str, count: int, among: int, whole: str, limit: float | None, meaning: str) -> QualityCheck:
     """A check whose share is its count among so many."""
     return QualityCheck(name, count, _share(count, among), whole, limit, meaning)
+
+
+def day_check(lost: int, days: int) -> QualityCheck:
+    """The check of the days that lack much, of so many from the first to the last."""
+    return _check("lost-day", lost, days, "days", MISSING_SHARE,
+                  "lacks over 5% of its rounds, samples or bundles' traffic, or is missing; left out")  # fmt: skip
 
 
 def traffic_check(rounds: int, carried: float, reported: float) -> QualityCheck:

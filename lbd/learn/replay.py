@@ -457,13 +457,14 @@ noise wherever the bundles are, and no settings mend that."""
 
 @dataclass(frozen=True)
 class Figures:
-    """One replay. Gaps are between the highest and the lowest mean score of ten minutes (:data:`STRETCH_SECONDS`), in
-    points, over the rounds of the window.
+    """One replay, or several pooled. Gaps are between the highest and the lowest mean score of ten minutes
+    (:data:`STRETCH_SECONDS`), in points, over the rounds of the window.
 
     ``days`` is the time that was seen: of a silence only its beginning counts. ``worst_hour_gap`` is the
     largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present low threshold.
     ``moved_twice`` are bundles moved more than once, of ``bundles`` in all. ``thrashing`` is a fraction
-    (:func:`lbd.score.scorecard.thrashing`).
+    (:func:`lbd.score.scorecard.thrashing`). ``replays`` are how many these figures are of; gaps are then means of those
+    of each replay, weighed by its time.
     """
 
     days: float
@@ -475,6 +476,7 @@ class Figures:
     minutes_over: float
     moved_twice: int
     thrashing: float
+    replays: int = 1
 
 
 def figures(course: Course, over_points: float) -> Figures:
@@ -482,7 +484,7 @@ def figures(course: Course, over_points: float) -> Figures:
     of_gaps = gap_figures(course.at, course.points, over_points)
     moved = Counter(one.bundle for one in course.moves)
     twice = sum(number > 1 for number in moved.values())
-    return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, **of_gaps)
+    return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, replays=1, **of_gaps)
 
 
 def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[str, float]:
@@ -532,4 +534,5 @@ def pooled(windows: Sequence[Figures]) -> Figures:
         minutes_over=sum(one.minutes_over for one in windows),
         moved_twice=sum(one.moved_twice for one in windows),
         thrashing=max(one.thrashing for one in windows),
+        replays=sum(one.replays for one in windows),
     )

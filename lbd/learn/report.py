@@ -20,14 +20,14 @@ from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.fields import derived
 from lbd.files import as_usage_error
-from lbd.learn.choose import PRESENT, cost, moves_per_day
+from lbd.learn.choose import PRESENT, cost, moves_per_day, split
 from lbd.learn.incidents import RESOLUTION, TIMES, excess, mean
 from lbd.learn.replay import Figures
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
 from lbd.score.scorecard import gaps
 from lbd.store.calibration import PROPOSAL, REPORT, SUMMARY, CalibrationSummary, ChangedSetting, ReplayedFigures
-from lbd.text import counted
+from lbd.text import HOUR_SECONDS, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,8 +109,9 @@ def _before(calibration: Calibration) -> dict[str, Any]:
 
 def evidence(calibration: Calibration) -> Iterator[str]:
     """The evidence for these numbers, one sentence a line."""
-    history = f"{calibration.days:.1f} days of history in windows of {calibration.window_hours:g} h"
-    yield f"{history}, {len(calibration.tried)} settings tried."
+    yield from caveats(calibration)
+    covered, hours = calibration.history.days, calibration.history.seconds / HOUR_SECONDS
+    yield f"{covered:.1f} days of history in windows of {hours:g} h, {len(calibration.tried)} settings tried."
     yield from _quality(calibration)
     yield _model_error(calibration)
     yield from calibration.remarks
@@ -120,16 +121,22 @@ def evidence(calibration: Calibration) -> Iterator[str]:
         yield f"{name} is not proposed: it {clause}."
     for one in calibration.choice.judged:
         if one.name in {PRESENT, calibration.choice.best}:
-            yield from _judged(one)
+            yield from _judged(calibration, one)
+
+
+def caveats(calibration: Calibration) -> Iterator[str]:
+    """What is to be known before the answer: days that are left out, and brokers that are hardly known."""
+    yield from (f"{day.text}." for day in calibration.history.lost)
+    yield from (f"{broker.text}." for broker in calibration.borrowed)
 
 
 def _quality(calibration: Calibration) -> Iterator[str]:
     """What was read, and what the checks found in it."""
-    read, damaged = calibration.read, [one.text for one in calibration.checks if one.count]
+    read, damaged = calibration.history.read, [one.text for one in calibration.history.checks if one.count]
     used = f"{read.samples_read:,} samples read, {read.samples_kept:,} used"
     yield f"{used}; checks found {', '.join(damaged) or 'nothing'}."
-    if calibration.torn:
-        yield f"First file left out: {calibration.torn[0]}."
+    if calibration.history.torn:
+        yield f"First file left out: {calibration.history.torn[0]}."
 
 
 def answer(calibration: Calibration) -> str:
@@ -162,7 +169,8 @@ def knee(choice: Choice) -> Iterator[str]:
 def _on_front(one: Judged) -> str:
     figures = one.trained
     return (
-        f"{moves_per_day(figures):.1f} moves a day, brokers at most {figures.p95_gap:.1f} points apart 95 % of the time"
+        f"{moves_per_day(figures):.1f} moves a day, and a gap whose 95th percentile is {figures.p95_gap:.1f} points in "
+        "the mean window"
     )
 
 
@@ -180,9 +188,15 @@ def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> lis
     return changes
 
 
-def _judged(one: Judged) -> Iterator[str]:
-    for when, figures in _parts(one):
-        yield f"{one.name}, {when} {figures.days:.1f} replayed days: {figures_text(figures)}"
+def _judged(calibration: Calibration, one: Judged) -> Iterator[str]:
+    judged_on = split(calibration.history.numbers[1:])[1]
+    for (when, figures), windows in zip(_parts(one), (one.windows, judged_on), strict=False):
+        each = counted(figures.replays // max(len(windows), 1), "time")
+        hours = calibration.history.seconds / HOUR_SECONDS
+        yield (
+            f"{one.name}, {when} {counted(len(windows), 'window')} of {hours:g} h, each replayed {each}: "
+            f"{figures_text(figures)}"
+        )
 
 
 def _parts(one: Judged) -> Iterator[tuple[str, Figures]]:
@@ -196,9 +210,10 @@ def figures_text(figures: Figures) -> str:
     """Figures in a line."""
     over, twice = a_day(figures, figures.minutes_over), a_day(figures, figures.moved_twice)
     return (
-        f"{moves_per_day(figures):.1f} moves a day, brokers {figures.mean_gap:.1f} points apart on average, 95 % of "
-        f"the time at most {figures.p95_gap:.1f}, worst hour {figures.worst_hour_gap:.1f}, {over:.0f} min a day over "
-        f"the present threshold, {twice:.1f} bundles a day moved twice, cost {cost(figures):.1f} points"
+        f"{moves_per_day(figures):.1f} moves a day, brokers {figures.mean_gap:.1f} points apart on average, 95th "
+        f"percentile {figures.p95_gap:.1f} in the mean window, worst hour {figures.worst_hour_gap:.1f}, {over:.0f} min "
+        f"a day over the present threshold, {twice:.1f} bundles a day moved twice; gap and moves together count as "
+        f"{cost(figures):.1f} points"
     )
 
 
@@ -328,6 +343,7 @@ def page(calibration: Calibration) -> str:
 
 def _answer(calibration: Calibration) -> Iterator[str]:
     """The recommendation, what it changes, and what it did beside the present settings."""
+    yield from (f"<p>{escape(line)}</p>" for line in caveats(calibration))
     yield f"<p><b>{escape(answer(calibration))}</b></p>"
     if calibration.recommended is not None:
         changes = changed_settings(calibration.recommended, calibration.tried[PRESENT])
@@ -360,7 +376,7 @@ def _lowest(rows: Sequence[Sequence[str]], compared: Sequence[int]) -> Iterator[
             yield from ((index, column) for index, value in values.items() if value == lowest)
 
 
-COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "cost")
+COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "gap and moves together, points")
 
 
 def _cells(figures: Figures) -> tuple[str, ...]:
@@ -378,7 +394,7 @@ def _summary_lines(calibration: Calibration) -> Iterator[str]:
     yield "<h2>Checks of the history</h2>"
     rows = [
         (one.name, f"{one.count:,}", f"{one.share:.1%} of the {one.whole}", one.limit_text, one.meaning)
-        for one in calibration.checks
+        for one in calibration.history.checks
     ]
     yield table(("check", "found", "share", "limit", "meaning"), rows)
 
@@ -537,7 +553,9 @@ def write(calibration: Calibration, out: Path, at: float) -> list[str]:
         pq.write_table(pa.Table.from_pylist(rows), out / "candidates.parquet")
         if incidents:
             pq.write_table(pa.Table.from_pylist(incidents), out / "incidents.parquet")
-        pq.write_table(pa.Table.from_pylist([asdict(one) for one in calibration.checks]), out / "quality.parquet")
+        pq.write_table(
+            pa.Table.from_pylist([asdict(one) for one in calibration.history.checks]), out / "quality.parquet"
+        )
         (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary(calibration, at))) + b"\n")
     lines = list(evidence(calibration))
     last = next(at for at, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))

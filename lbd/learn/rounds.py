@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from lbd.model import RESOURCES
 from lbd.store.history_tables import COLUMNS, RATES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -151,11 +152,18 @@ def counts(decisions: pa.Table, broker_rounds: pa.Table) -> tuple[ReadCounts, tu
         rounds_read=decisions.num_rows,
         rounds_kept=int((~own.overtaken).sum()),
         rounds_overtaken=int(own.overtaken.sum()),
+        rounds_apart=_apart(decisions["brokers"].take(pa.array(own.row)).to_pylist()),
         gaps=int((since > LONGEST_SILENCE_SECONDS).sum()),
         seconds_seen=float(np.minimum(since, LONGEST_SILENCE_SECONDS).sum()),
         seconds_silent=float(np.maximum(since - LONGEST_SILENCE_SECONDS, 0.0).sum()),
     )
     return read, tuple(own.at[own.overtaken].tolist())
+
+
+def _apart(brokers: Sequence[Sequence[str]]) -> int:
+    """How many rounds share no broker with the one before; of a round without any that cannot be said."""
+    pairs = ((before, now) for before, now in pairwise(brokers) if before != now and before and now)
+    return sum(not set(before).intersection(now) for before, now in pairs)
 
 
 BUNDLES = ("t", "bundle", "broker", *RATES, "producers", "consumers")

@@ -6,13 +6,13 @@ computes is computed without Spark as well, one part after the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    import pyarrow as pa
 
     from lbd.learn.quality import FileRows
     from lbd.learn.window import Window
@@ -61,3 +61,11 @@ class Workers(Protocol):
         """Windows of so many seconds, counted from 1970: the row that this function makes of each, with its number as
         ``window``. The column ``packed`` is the window itself (:func:`lbd.learn.window.to_bytes`).
         """
+
+
+_TYPES = {"int": pa.int64(), "float": pa.float64()}
+
+
+def columns_of(kind: type) -> dict[str, pa.DataType]:
+    """The fields of a dataclass of numbers, as columns with their types: also where all values are null."""
+    return {field.name: _TYPES[str(field.type)] for field in fields(kind)}

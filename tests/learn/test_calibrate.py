@@ -19,8 +19,9 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.errors import ObserveError
 from lbd.files import decoded
 from lbd.learn import report as written
-from lbd.learn.calibrate import WINDOWS, in_incidents, window_length, window_row
+from lbd.learn.calibrate import in_incidents
 from lbd.learn.choose import SettingsCandidate, moves_per_day
+from lbd.learn.history import WINDOWS, window_length, window_row
 from lbd.learn.incidents import TIMES
 from lbd.load.estimate import CPU, Source
 from lbd.load.scoring import Weights
@@ -80,7 +81,7 @@ class TestKnownTruth:
         assert default.trained.mean_gap < present.trained.mean_gap - 5
         assert (present.whole, len(present.windows)) == (True, 4)
         assert set(default.windows) <= set(present.windows)
-        assert found.days == pytest.approx(6 / 24, rel=0.01)
+        assert found.history.days == pytest.approx(6 / 24, rel=0.01)
 
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
         """As settings, with the evidence beside them; as lines of broker.conf; and as a page without a network."""
@@ -130,7 +131,7 @@ class TestKnownTruth:
         assert (len(rows["present"]["windows"]), rows["present"]["all_windows"]) == (4, True)
         checks = pq.read_table(tmp_path / "quality.parquet").to_pylist()
         assert {one["name"]: one["count"] for one in checks if one["count"]} == {}
-        assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 11
+        assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 13
         summary = decoded(tmp_path / "summary.json", CalibrationSummary)
         by_name = {one.name: one.held_out for one in found.choice.judged}
         assert summary is not None
@@ -221,7 +222,7 @@ class TestPoorHistories:
         for file in others:
             flip(file, "cpu")
 
-        bad = rf"bad, .*: unreadable-page {len(others)} \(.* % of the files\), at most 10 %$"
+        bad = r"bad, .*: lost-day 1 \(100\.0 % of the days\), at most 50 %$"
         with pytest.raises(ObserveError, match=bad):
             calibrated(root)
 

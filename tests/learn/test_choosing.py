@@ -183,7 +183,7 @@ class TestChoosing:
             ({"moves": 0, "p95_gap": 60.0}, {}, None, "no other settings"),
             ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart (95th percentile), the present 20.0"),
             ({"moves": 5}, {"mean_gap": 9.0}, None, "left brokers 9.0 points apart on average, the present 5.0"),
-            ({"moves": 5}, {"moves": 10}, None, "on the last part of the time the best of the others, other 0, cost"),
+            ({"moves": 5}, {"moves": 10}, None, "on the last part of the time the best of the others, other 0, had"),
             ({"moves": 9}, {}, "other 0", "also on the part"),
             ({"moves": 9, "mean_gap": 5.3}, {}, None, "no other settings"),
         ],
@@ -202,7 +202,7 @@ class TestChoosing:
         ("again", "recommended", "why"),
         [
             ({}, "other", "also on the part"),
-            ({"moves": 10}, None, "the best of the others, other, cost"),
+            ({"moves": 10}, None, "the best of the others, other, had"),
             (
                 {"p95_gap": 26.8},
                 None,
@@ -510,8 +510,8 @@ class TestIncidents:
         _, told = knee(self.chosen(better=better, steady=({"moves": 5}, HELD)))
 
         assert told == (
-            "The next on the front with both fewer moves and a smaller gap, better, would give 1.0 moves a day, "
-            "brokers at most 14.0 points apart 95 % of the time."
+            "The next on the front with both fewer moves and a smaller gap, better, would give 1.0 moves a day, and "
+            "a gap whose 95th percentile is 14.0 points in the mean window."
         )
 
     def test_who_is_the_whole_front_has_no_neighbours(self):

@@ -14,7 +14,8 @@ import pytest
 
 from lbd.config import Settings
 from lbd.errors import UsageError
-from lbd.learn.calibrate import DAYS, RESULTS, SAMPLES, WINDOWS, day_row, judged, sampled, window_row
+from lbd.learn.calibrate import RESULTS, SAMPLES, judged, sampled
+from lbd.learn.history import DAYS, WINDOWS, day_row, window_row
 from lbd.learn.quality import OTHER_COLUMNS, UNREADABLE_FILE, UNREADABLE_PAGE, damage
 from lbd.learn.rounds import NEEDED
 from lbd.learn.workers import Task

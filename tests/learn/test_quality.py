@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from lbd.errors import ObserveError
-from lbd.learn.quality import QualityCheck, ReadCounts, file_checks, refuse_bad, row_checks, traffic_check
+from lbd.learn.quality import QualityCheck, ReadCounts, day_check, file_checks, refuse_bad, row_checks, traffic_check
 
 PAGE = Path(__file__).parents[2] / "docs" / "calibrate.md"
 CLEAN = ReadCounts(
     samples_read=1000, samples_missing=0, samples_negative=0, samples_not_finite=0, samples_kept=1000,
-    samples_doubted=0, rounds_read=200, rounds_kept=200, rounds_overtaken=0, gaps=0, seconds_seen=12_000.0,
-    seconds_silent=0.0,
+    samples_doubted=0, rounds_read=200, rounds_kept=200, rounds_overtaken=0, rounds_apart=0, gaps=0,
+    seconds_seen=12_000.0, seconds_silent=0.0,
 )  # fmt: skip
 HALF = "(50.0 % of the {}), at most 10 %"
 NOTHING = ReadCounts(**dict.fromkeys(vars(CLEAN), 0))
@@ -31,13 +31,24 @@ def found(checks: tuple[QualityCheck, ...]) -> dict[str, tuple[int, float]]:
         ({}, {}),
         ({"rounds_read": 250}, {"repeated-round": (50, 0.2)}),
         ({"rounds_kept": 190, "rounds_overtaken": 10}, {"clock-set-back": (10, 0.05)}),
+        ({"rounds_apart": 1}, {"other-cluster": (1, 0.005)}),
         ({"samples_missing": 30}, {"missing-number": (30, 0.03)}),
         ({"samples_negative": 101}, {"negative-number": (101, 0.101)}),
         ({"samples_not_finite": 5}, {"not-a-number": (5, 0.005)}),
         ({"samples_kept": 800, "samples_doubted": 80}, {"untrusted-sample": (80, 0.1)}),
         ({"gaps": 2, "seconds_silent": 4_000.0}, {"silence": (2, 0.25)}),
     ],
-    ids=["clean", "read twice", "clock", "no number", "below zero", "NaN or infinite", "not trusted", "silence"],
+    ids=[
+        "clean",
+        "read twice",
+        "clock",
+        "two clusters",
+        "no number",
+        "below zero",
+        "NaN or infinite",
+        "not trusted",
+        "silence",
+    ],
 )
 def test_rows_are_checked(counts: dict[str, float], expected: dict[str, tuple[int, float]]):
     """Each check counts its own kind alone, as a share of what it looked at."""
@@ -65,7 +76,7 @@ def test_traffic_of_unreported_bundles_is_a_share(carried: float, reported: floa
 
 def test_an_empty_history_passes_all_checks():
     """Nothing of nothing is no share; that nothing is there is reported elsewhere."""
-    refuse_bad("h", (*file_checks(0, ()), *row_checks(NOTHING), traffic_check(0, 0.0, 0.0)))
+    refuse_bad("h", (*file_checks(0, ()), *row_checks(NOTHING), day_check(0, 0), traffic_check(0, 0.0, 0.0)))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +107,7 @@ def test_bad_data_are_not_learned_from(counts: dict[str, float], message: str | 
 
 def test_each_check_and_its_limit_is_documented():
     """Names are stable: a table of docs/calibrate.md has each with what it is a share of, and its limit."""
-    checks = (*file_checks(0, ()), *row_checks(NOTHING), traffic_check(0, 0.0, 0.0))
+    checks = (*file_checks(0, ()), *row_checks(NOTHING), day_check(0, 0), traffic_check(0, 0.0, 0.0))
     rows = [f"| `{one.name}` | {one.meaning} | {one.whole} | {one.limit_text} |" for one in checks]
 
     assert [line for line in PAGE.read_text().splitlines() if line in rows] == rows
