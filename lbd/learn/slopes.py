@@ -33,7 +33,8 @@ class Borrowed:
     @property
     def text(self) -> str:
         """One sentence, without its full stop."""
-        return f"{self.broker} is hardly known ({self.samples:,} samples): what traffic costs there is taken from the others"
+        few = f"{self.broker} is hardly known ({self.samples:,} samples)"
+        return f"{few}: what traffic costs there is taken from the others"
 
 
 def with_borrowed(model: LoadModel) -> tuple[LoadModel, tuple[Borrowed, ...]]:
