@@ -218,7 +218,7 @@ class Service:
     def _tell(self, record: TurnResult) -> None:
         self._alive()
         self._turns += 1
-        self._systemd.notify(f"STATUS={record.sentence}")
+        self._systemd.notify(f"STATUS={record.sentence.encode('ascii', 'replace').decode()}")  # sdnotify drops others
         self._log.log(log_level(record), record.sentence, turn=record.number, **turn_line(record))
         for change, alarm in self._telling.news(self._engine.alarms, time.monotonic()):
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)

@@ -23,6 +23,8 @@ from lbd.config import load
 from lbd.daemon.service import Rereading
 from lbd.daemon.status import log_level
 from lbd.errors import ObserveError, UnheardError, UsageError
+from lbd.foreign import is_printable
+from lbd.simulate.faults import refused
 from lbd.turn.parts import TurnResult
 from tests import journals
 
@@ -219,6 +221,17 @@ def test_it_balances_says_so_and_ends_well(pulsar: FakePulsar, tmp_path: Path):
     assert [line["event"] for line in daemon.lines()].count("Begins to move 3 bundles.") == 1
     assert {line["event"][:6] for line in daemon.lines() if "owner" in line} == {"landed"}
     assert daemon.lines()[-1]["event"] == "stopped"
+
+
+@pytest.mark.security("a line end or an escape in a broker's error, towards systemd")
+def test_systemd_gets_printable_text_only(pulsar: FakePulsar, tmp_path: Path):
+    """A message of sd_notify is one assignment a line: a broker must not add WATCHDOG=trigger."""
+    pulsar.fault("load-report", refused(500, "a\x1b[2J\x00WATCHDOG=trigger\u202eb"))
+    with running(tmp_path, settings_for(pulsar, tmp_path, log={"format": "json"})) as daemon:
+        status = daemon.notified.wait_for("STATUS=")
+        daemon.end()
+    assert "(a?[2J?WATCHDOG=trigger?b)" in status
+    assert is_printable(status)
 
 
 def test_a_second_daemon_on_the_same_state_is_refused(pulsar: FakePulsar, tmp_path: Path):
