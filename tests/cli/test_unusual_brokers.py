@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ import requests
 from lbd.operations import drain
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.store.journal import read
 from tests.cli.conftest import lbd, written
 from tests.e2e import naming
 from tests.simulate import fakes
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
+    from lbd.simulate.faults import Request
 
 SETTINGS = {
     "usual": {},
@@ -66,3 +69,25 @@ def test_each_bundle_can_be_released_and_placed_again(
             if requests.get(f"{pulsar.admin_urls[0]}/lookup/v2/topic/{path}", timeout=5).status_code != 200:
                 lost.append(bundle)
         assert lost == []
+
+
+@pytest.mark.security("each unload that brokers receive has its intent in the journal, at each hop")
+@pytest.mark.parametrize("command", ["unload", "drain"])
+def test_each_unload_has_its_intent_in_the_journal(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """When the request arrives, at the leader and at the owner; no bundle is unloaded more often than intended."""
+    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
+    with fakes.hot(clients=2) as pulsar:
+        config, intended = written(fakes.settings(pulsar, tmp_path / "state"), tmp_path), dict[str, bool]()
+
+        def arrived(request: Request) -> None:
+            if request.method == "PUT" and request.path.endswith("/unload"):
+                bundle = request.path.removeprefix("/admin/v2/namespaces/").removesuffix("/unload")
+                opened = {move.bundle for _, move in read(tmp_path / "state" / "journal.jsonl").open}
+                intended[f"{bundle} at {request.broker}"] = bundle in opened
+
+        arguments = COMMANDS[command](pulsar)
+        pulsar.on_request = arrived
+        assert lbd(*arguments, "--config", config).exit_code == 0
+        assert set(intended.values()) == {True}
+        let_go = Counter(change.bundle for change in pulsar.history() if change.owner is None)
+        assert set(let_go.values()) == {1}

@@ -77,6 +77,17 @@ def java() -> str:
     return command
 
 
+def compile_java(lib: Path, source: Path, classes: Path) -> None:
+    """Compile a class that brokers of this version are to load. Raises :class:`Missing` without a compiler."""
+    command = shutil.which("javac")
+    if command is None:
+        raise Missing(f"no javac command found; it compiles {source.name} (Debian: openjdk-17-jdk-headless)")
+    words = [command, "-proc:none", "-cp", f"{lib}/*", "-d", str(classes), str(source)]
+    answer = subprocess.run(words, capture_output=True, text=True, timeout=FETCH_TIMEOUT_SECONDS, check=False)
+    if answer.returncode != 0:
+        raise Missing(f"{source.name} was not compiled: {answer.stderr[:300]}")
+
+
 def _is_tarball(version: str) -> bool:
     return version in _TARBALL_VERSIONS
 

@@ -54,7 +54,7 @@ class Cluster:
     @property
     def brokers(self) -> list[str]:
         """The brokers' ids, as Pulsar lists them."""
-        return [settings.broker_id(index) for index in range(self.spec.brokers)]
+        return [settings.broker_id(index, tls_only=self.spec.tls_only) for index in range(self.spec.brokers)]
 
     @property
     def admin_urls(self) -> list[str]:
@@ -123,6 +123,8 @@ class Cluster:
 
     def _start(self) -> None:
         settings.write_files(self.work, self.spec, security.prepare(self.work, self.spec))
+        if self.spec.java:
+            artifacts.compile_java(self.lib, Path(__file__).parent / "java" / self.spec.java, self.work / "classes")
         self.make_groups()
         self._launch("zookeeper", settings.zookeeper(self.work))
         self._wait(lambda: _listens("127.0.0.1", settings.ZOOKEEPER_PORT), "ZooKeeper to listen")

@@ -53,6 +53,19 @@ def isolate(cluster: Cluster, name: str, policy: Mapping[str, Any]) -> None:
     _call(cluster, "POST", path, (204,), json=dict(policy))
 
 
+def policy(namespace: str, broker: str) -> dict[str, Any]:
+    """A policy by which a namespace has this one broker and no other."""
+    return {
+        "namespaces": [namespace],
+        "primary": [broker.partition(":")[0]],
+        "secondary": [],
+        "auto_failover_policy": {
+            "policy_type": "min_available",
+            "parameters": {"min_limit": "1", "usage_threshold": "100"},
+        },
+    }
+
+
 def lift_isolation(cluster: Cluster, name: str) -> None:
     """Remove a namespace isolation policy."""
     _call(cluster, "DELETE", f"/admin/v2/clusters/{settings.CLUSTER}/namespaceIsolationPolicies/{name}", (204,))
@@ -70,9 +83,12 @@ def unload(cluster: Cluster, bundle: str, destination: str | None = None) -> int
 
 
 def nudge(cluster: Cluster, bundle: str, index: int) -> int:
-    """An authoritative lookup at one broker: it takes the bundle if nobody owns it. The answer is the status."""
-    topic = naming.topic_in(bundle, "nudge", "non-persistent").replace("://", "/")
-    url = f"{cluster.admin_urls[index]}/lookup/v2/topic/{topic}"
+    """Have one broker take the bundle, if nobody owns it. The answer is the status: 404, as the topic has no schema.
+
+    Not by the lookup of a non-persistent topic, which marks the bundle (lbd/pulsar/request_table.py).
+    """
+    topic = naming.topic_in(bundle, "nudge").removeprefix("persistent://")
+    url = f"{cluster.admin_urls[index]}/admin/v2/schemas/{topic}/schema"
     return cluster.session.get(url, params={"authoritative": "true"}, allow_redirects=False, timeout=75).status_code
 
 

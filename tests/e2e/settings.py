@@ -25,6 +25,9 @@ LOAD_MANAGERS = {
     "noop": "org.apache.pulsar.broker.loadbalance.NoopLoadManager",
 }
 
+TLS_ONLY = {"webServicePort": "", "brokerServicePort": "", "brokerClientTlsEnabled": "true"}
+"""Of a cluster with TLS: brokers listen to nothing else, and are listed with their TLS port."""
+
 AS_DELIVERED = {
     "loadBalancerSheddingEnabled": "true",
     "systemTopicEnabled": "true",
@@ -71,7 +74,8 @@ class Spec:
     """What kind of cluster a test needs; equal specs share one running cluster.
 
     The quick compiler brings a cluster up sooner, but its brokers go on using more CPU: tests that measure CPU or
-    publish gaps for minutes want ``full_jit`` and a longer warm-up.
+    publish gaps for minutes want ``full_jit`` and a longer warm-up. ``java`` is a file of the folder ``java``
+    here, which the brokers have on their class path.
     """
 
     version: str
@@ -81,7 +85,13 @@ class Spec:
     tls: bool = False
     full_jit: bool = False
     settings: tuple[tuple[str, str], ...] = ()
+    java: str = ""
     own: str = ""
+
+    @property
+    def tls_only(self) -> bool:
+        """Whether brokers listen to nothing but TLS."""
+        return self.tls and dict(self.settings).get("webServicePort") == ""
 
     def __str__(self) -> str:
         words = [self.version, *(["" if self.load_manager == "modular" else self.load_manager])]
@@ -96,9 +106,9 @@ def address(index: int) -> str:
     return f"127.0.0.{index + 1}"
 
 
-def broker_id(index: int) -> str:
-    """The id under which Pulsar lists the broker: always with the plain web port, also when TLS is on."""
-    return f"{address(index)}:{WEB_PORT}"
+def broker_id(index: int, *, tls_only: bool = False) -> str:
+    """The id under which Pulsar lists the broker: with the plain web port if there is one, also when TLS is on."""
+    return f"{address(index)}:{WEB_TLS_PORT if tls_only else WEB_PORT}"
 
 
 def java_command(java: str, lib: Path, work: Path, *, full_jit: bool, how: How) -> list[str]:
@@ -107,7 +117,7 @@ def java_command(java: str, lib: Path, work: Path, *, full_jit: bool, how: How) 
     compiler = [] if full_jit else [_QUICK]
     opened = [word for package in _OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
     logging = f"-Dlog4j2.configurationFile={work / 'log4j2.xml'}"
-    return [java, *_JVM, *compiler, *opened, logging, *memory, "-cp", f"{lib}/*", *main]
+    return [java, *_JVM, *compiler, *opened, logging, *memory, "-cp", f"{lib}/*:{work / 'classes'}", *main]
 
 
 def zookeeper(work: Path) -> How:

@@ -51,16 +51,7 @@ def test_what_lbd_leaves_behind_misplaces_no_other_namespace(cluster: Cluster, t
     topics = [naming.topic_in(bundle) for bundle in bundles]
     with Traffic(cluster, dict.fromkeys(topics, 2.0), clients=CLIENTS):
         found = measure(cluster, bundles, "leader", MOVES)
-    policy = {
-        "namespaces": [f"{placing.TENANT}/fresh{stamp}"],
-        "primary": [inside.partition(":")[0]],
-        "secondary": [],
-        "auto_failover_policy": {
-            "policy_type": "min_available",
-            "parameters": {"min_limit": "1", "usage_threshold": "100"},
-        },
-    }
-    placing.isolate(cluster, f"fresh{stamp}", policy)
+    placing.isolate(cluster, f"fresh{stamp}", placing.policy(f"{placing.TENANT}/fresh{stamp}", inside))
     fresh = placing.namespace(cluster, f"fresh{stamp}", BUNDLES)
     placed = [_first_owner(cluster, bundle) for bundle in fresh]
     placing.lift_isolation(cluster, f"fresh{stamp}")
