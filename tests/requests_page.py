@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lbd.pulsar.request_table import EFFECTS, REQUESTS
+from lbd.pulsar.request_table import CLIENT_CALLS, EFFECTS, REQUESTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "permissions.md"
 RIGHTS, CHANGES, SETTINGS = "rights", "changes", "settings"
@@ -13,10 +13,12 @@ RIGHTS, CHANGES, SETTINGS = "rights", "changes", "settings"
 
 def tables() -> dict[str, str]:
     """Each generated table of the page, by the name in its marks."""
-    rights = [(f"{row.method} `{row.path}`", row.right, row.purpose) for row in REQUESTS]
+    named = {f"{row.method} `{row.path}`": row for row in REQUESTS}
+    named |= {f"`{row.method}` of {row.path}": row for row in CLIENT_CALLS}
+    rights = [(name, row.right, row.purpose) for name, row in named.items()]
     changes = [
-        (f"{row.method} `{row.path}`", row.changes or "nothing", row.more or "nothing", row.guard)
-        for row in REQUESTS
+        (name, row.changes or "nothing", row.more or "nothing", row.guard)
+        for name, row in named.items()
         if row.changes or row.more
     ]
     settings = [(f"`{effect.key}`", f"`{effect.harmless}`", effect.effect) for effect in EFFECTS]

@@ -253,7 +253,37 @@ REQUESTS = (
         effects=(NON_PERSISTENT,),
     ),
 )
-"""The first that fits is meant: a word stands before a name."""
+"""Requests over HTTP. The first that fits is meant: a word stands before a name."""
+
+CLIENT_CALLS = (
+    BrokerRequest(
+        "create_reader",
+        "`leader.topic`",
+        "topic `CONSUME`",
+        LEADER,
+        f"loads the topic, as for any reader; {LIKE_A_LOOKUP}",
+        guard="only with `leader.enabled`",
+    ),
+    BrokerRequest(
+        "create_producer",
+        "`leader.topic`, exclusive",
+        "topic `PRODUCE`",
+        LEADER,
+        "keeps every other producer off the topic for as long as this lbd leads",
+        guard="only with `leader.enabled`; refused while another one has it",
+    ),
+    BrokerRequest(
+        "subscribe",
+        "non-persistent topics of `pulsar/system`",
+        "topic `CONSUME`",
+        f"{OBSERVE} (extensible manager)",
+        "a subscription that ends with lbd's connection",
+        f"a lookup of non-persistent topics (`{NON_PERSISTENT.key}`)",
+        "only where brokers run the extensible manager, which has these topics itself",
+        (NON_PERSISTENT,),
+    ),
+)
+"""What lbd calls of the client library, over the binary protocol: call and topic stand for method and path."""
 
 _BY_LENGTH: dict[int, list[tuple[str, list[str]]]] = {}
 for _request in REQUESTS:

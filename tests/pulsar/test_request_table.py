@@ -15,7 +15,7 @@ from lbd.errors import LbdError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.http import Http, Response
 from lbd.pulsar.leader_topic import LeaderTopic
-from lbd.pulsar.request_table import EFFECTS, OTHER, REQUESTS, endpoint
+from lbd.pulsar.request_table import CLIENT_CALLS, EFFECTS, OTHER, REQUESTS, endpoint
 from lbd.pulsar.settings import PulsarSettings
 
 if TYPE_CHECKING:
@@ -101,10 +101,21 @@ def test_nothing_else_of_lbd_sends_requests_to_brokers():
     assert senders == {"pulsar/admin.py", "pulsar/leader_topic.py"}
 
 
+def test_every_call_of_the_client_library_that_reaches_brokers_is_in_the_table():
+    """Readers, producers and consumers are made in one file."""
+    made = {
+        (str(path.relative_to(PACKAGE)), call)
+        for path in PACKAGE.rglob("*.py")
+        for call in re.findall(r"_client\.(create_\w+|subscribe\w*|get_\w+)\(", path.read_text())
+    }
+    assert made == {("pulsar/client.py", row.method) for row in CLIENT_CALLS}
+
+
 def test_what_changes_something_says_what_and_what_guards_it():
     """A row for a method that writes has an effect, and each effect a guard; what hangs on a setting names it."""
     writing = [row for row in REQUESTS if row.method != "GET"]
     assert [row.path for row in writing if not row.changes] == []
-    assert [row.path for row in REQUESTS if (row.changes or row.more) and not row.guard] == []
-    assert {effect for row in REQUESTS for effect in row.effects} == set(EFFECTS)
-    assert [row.path for row in REQUESTS if row.effects and not row.more] == []
+    rows = (*REQUESTS, *CLIENT_CALLS)
+    assert [row.path for row in rows if (row.changes or row.more) and not row.guard] == []
+    assert {effect for row in rows for effect in row.effects} == set(EFFECTS)
+    assert [row.path for row in rows if row.effects and not row.more] == []
