@@ -82,7 +82,7 @@ def test_each_unload_has_its_intent_in_the_journal(command: str, tmp_path: Path,
         def arrived(request: Request) -> None:
             if request.method == "PUT" and request.path.endswith("/unload"):
                 bundle = request.path.removeprefix("/admin/v2/namespaces/").removesuffix("/unload")
-                opened = {move.bundle for _, move in read(tmp_path / "state" / "journal.jsonl").open}
+                opened = {move.bundle for _, move in read(tmp_path / "state" / "lbd.db").open}
                 intended[f"{bundle} at {request.broker}"] = bundle in opened
 
         arguments = COMMANDS[command](pulsar)
