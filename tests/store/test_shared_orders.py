@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -79,6 +81,12 @@ class Lbd:
         """What it obeys."""
         in_force = list(self.drains.in_force(self.now).values())
         return self.control.paused(self.now), in_force, self.rollouts.under_way()
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut is tried elsewhere (test_control.py)."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture
@@ -411,3 +419,70 @@ def test_all_agree_on_what_the_last_leader_answered(tmp_path_factory: pytest.Tem
     for here in lbds:
         here.follow()
         assert here.stands[0] == answered
+
+
+PART = replace(DRAIN, rollout="r")
+LIVES: dict[str, list[Callable[[Lbd], object]]] = {
+    "pause": [lambda lbd: lbd.control.pause(OTHER), lambda lbd: lbd.control.pause(PAUSE)],
+    "drain": [lambda lbd: lbd.drains.begin(DRAIN), lambda lbd: lbd.drains.amend(DRAIN, replace(DRAIN, by="carried"))],
+    "rollout": [
+        lambda lbd: lbd.rollouts.begin(ROLLOUT),
+        lambda lbd: lbd.drains.begin(PART),
+        lambda lbd: lbd.rollouts.amend(ROLLOUT, FURTHER),
+        lambda lbd: lbd.drains.amend(PART, replace(PART, by="carried")),
+        lambda lbd: lbd.drains.release("a:80"),
+        lambda lbd: lbd.rollouts.amend(FURTHER, replace(FURTHER, broker="b:80", done=("a:80",), phase="drain")),
+    ],
+}
+"""What the leader writes of an order of each kind, one write after the other."""
+
+
+@pytest.mark.security("a leader that ends at a write of an order, and leads again after a person ended it")
+@pytest.mark.parametrize("person_ends", [True, False], ids=["ended by a person", "still in force"])
+@pytest.mark.parametrize("how", ["killed before", "killed between", "killed after", "stopped", "cut off"])
+@pytest.mark.parametrize(("kind", "step"), [(kind, step) for kind, life in LIVES.items() for step in range(len(life))])
+def test_whatever_ends_a_leader_at_whichever_write(
+    kind: str, step: int, how: str, one: Lbd, two: Lbd, *, person_ends: bool
+):
+    """The other one leads meanwhile, and the topic forgets its old lines: nothing ended comes back, nothing is lost."""
+    one.lead()
+    for act in LIVES[kind][:step]:
+        act(one)
+    answered = one.stands
+
+    def publish(line: bytes) -> None:
+        if how == "killed before":
+            raise KilledError
+        if how in {"stopped", "cut off"}:
+            raise ObserveError("the topic cannot be written: fenced")
+        one.topic.append(line)
+        if how == "killed between":
+            raise KilledError
+
+    if how == "stopped":  # it goes on at this write once the other one has led, and ended the order
+        two.lead()
+        end_all(two) if person_ends else None
+    one.orders._publish = publish
+    with suppress(KilledError, RefusedError):
+        LIVES[kind][step](one)
+        answered = one.stands
+    two.lead()
+    end_all(two) if person_ends else None
+    weeks_later(one, two, topic_forgets=True)
+    assert one.stands == two.stands
+    if person_ends:
+        assert one.stands == (None, [], None)
+    elif how != "killed between":  # then nobody was answered, and both are right
+        assert one.stands == answered
+
+
+def end_all(lbd: Lbd) -> None:
+    """A person ends whatever is in force."""
+    pause, drains, rollout = lbd.stands
+    if pause is not None:
+        lbd.control.resume()
+    for drain in drains:
+        lbd.drains.release(drain.broker)
+    if rollout is not None:
+        lbd.rollouts.stop(rollout.id, "by ann", lbd.now)
+        lbd.rollouts.end(rollout, lbd.now)
