@@ -306,6 +306,19 @@ class TestOrders:
             with lbd(tmp_path, topic, "one"):
                 until(lambda: Control(tmp_path / "one").paused(now) is None)
 
+    def test_orders_of_a_newer_lbd_keep_an_older_one_from_leading(self, tmp_path: Path):
+        """It says why, until a list comes that it can read."""
+        topic = Topic()
+        topic.lines.append(b'{"event": "orders", "format": 2, "orders": {}}')
+        with lbd(tmp_path, topic, "one") as one:
+            until(lambda: "of a newer lbd, format 2; this one reads 1" in one.words)
+            assert (one.wait(0.2), len(topic.lines)) == (False, 1)
+            assert any("upgrade it, or let the newer one lead" in warning for warning in one.warnings)
+            with topic.changed:
+                topic.lines.append(b'{"event": "orders", "format": 1, "orders": {}}')
+                topic.changed.notify_all()
+            assert one.wait(PATIENCE_SECONDS)
+
     def test_who_leads_is_said_as_soon_as_it_is_known(self, tmp_path: Path):
         """Not with the next turn only: a status names the true leader."""
         topic = Topic()
