@@ -105,7 +105,7 @@ class FinishedMoves:
 
 
 @dataclass(frozen=True)
-class Orders:
+class Execution:
     """How to execute a plan. ``held`` is called before each request, and returns why nothing may begin now.
 
     So is ``unserved``, which returns why bundles of some namespaces stay. ``passes`` are the holds that a person has
@@ -168,7 +168,7 @@ AMEND_EVERY_SECONDS = 5.0
 class _PlanRun:
     """One plan under way. ``stop`` is why its other moves do not begin any more, None while they may."""
 
-    orders: Orders
+    orders: Execution
     limits: Limits
     permits: threading.Semaphore
     misses: Counter[str] = field(default_factory=Counter)
@@ -242,7 +242,7 @@ class Executor:
         with self._changed:
             self._touched |= touched_brokers((unload,))
 
-    def start(self, plan: Sequence[Unload], limits: Limits, orders: Orders) -> None:
+    def start(self, plan: Sequence[Unload], limits: Limits, orders: Execution) -> None:
         """Start a plan and return at once."""
         if not plan:
             return

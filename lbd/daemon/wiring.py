@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as replace_fields
 
-from lbd.act.executor import DryRun, Executor, FinishedMoves, Orders, Pace
+from lbd.act.executor import DryRun, Execution, Executor, FinishedMoves, Pace
 from lbd.act.place import Placer
 from lbd.act.unload import Unloader
 from lbd.daemon.election import refuse_changes
@@ -58,7 +58,7 @@ class Acting:
     """Hands plans to the executor."""
 
     executor: Executor
-    orders: Orders
+    orders: Execution
     acts = True
 
     def collect(self) -> FinishedMoves:
@@ -269,12 +269,12 @@ class Assembled:
     def _unloader(self) -> Unloader:
         return Unloader(self.observer.admin, CLOCK, forbids=self.policies.forbids)
 
-    def _orders(self, request: UnloadRequest | None = None) -> Orders:
+    def _orders(self, request: UnloadRequest | None = None) -> Execution:
         """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
         pace = Pace.of(self.settings.guardrails)
         if request is None or request.override is None:
-            return Orders(self._unloader(), pace, self.held, unserved=self.proof.namespaces)
-        return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
+            return Execution(self._unloader(), pace, self.held, unserved=self.proof.namespaces)
+        return Execution(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
 
     def health(self, snapshot: Snapshot) -> Mapping[str, float]:
         """How long health checks took that ended since the last turn; begins those that are due.

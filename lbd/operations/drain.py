@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from lbd.act.executor import Orders, Pace
+from lbd.act.executor import Execution, Pace
 from lbd.act.ownership import Ownership
 from lbd.act.unload import judged
 from lbd.api.shapes import DrainPlan, Held, Predicted, WouldMove
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observer
     from lbd.permit.budget import Sent
     from lbd.pulsar.admin import Admin
-    from lbd.store.orders import Orders as StoredOrders
+    from lbd.store.orders import Orders
     from lbd.turn.parts import Hold, Parts, TurnResult
 
 
@@ -488,12 +488,12 @@ class HourOfOrder:
         self.limits.take_landing(unload, owner)
 
 
-def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold | None]) -> Orders:
+def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold | None]) -> Execution:
     """How the executor is to work a part off. ``held`` is what people have ordered, but for what a reason passes."""
     from_each = pacing.at_once if job.kind == "drain" else 1
     pace = Pace(UNLOAD_SPACING_SECONDS, pacing.at_once, from_each, pacing.by_name)
     passes = OVERRIDDEN_HOLDS if job.override is not None else frozenset({Reason.NO_IMPROVEMENT})
-    return Orders(tools.unloader, pace, held, passes, dict if job.override is not None else tools.parts.unserved)
+    return Execution(tools.unloader, pace, held, passes, dict if job.override is not None else tools.parts.unserved)
 
 
 # --- the end of a drain by itself: it expires, or its broker restarts, which is what it was drained for
@@ -575,7 +575,7 @@ class Draining:
     """
 
     def __init__(
-        self, orders: StoredOrders, executor: Executor, now: Callable[[], float], held: Callable[[], Hold | None]
+        self, orders: Orders, executor: Executor, now: Callable[[], float], held: Callable[[], Hold | None]
     ) -> None:
         self._drains, self._executor, self._now, self._held = Drains(orders.state_dir, orders), executor, now, held
         self._control = Control(orders.state_dir, orders)

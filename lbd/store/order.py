@@ -61,7 +61,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.version, self.born, msgspec.json.encode(self.body, order="deterministic")
 
 
-class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+class OrderEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last end of an order of a key that a person asks for later: when (epoch seconds), and what came of it."""
 
     time: At
@@ -75,7 +75,7 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
     format: int = FORMAT
     number: Number = 0
     ended: dict[str, At] = {}
-    results: dict[str, Result] = {}
+    results: dict[str, OrderEnd] = {}
 
     def of(self, key: str) -> Order | None:
         """The order of a key: the one that lasts longest, where one was given here that was not published yet."""
@@ -100,7 +100,7 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
     def end(self, key: str, time: float, result: Body | None = None) -> OrderList:
         """End the order of a key; ``result`` is what a person may ask for later."""
         over = {order.id: time for order in self.orders.values() if order.key == key}
-        results = self.results if result is None else {**self.results, key: Result(time, result)}
+        results = self.results if result is None else {**self.results, key: OrderEnd(time, result)}
         orders = {name: order for name, order in self.orders.items() if name not in over}
         return msgspec.structs.replace(self, orders=orders, ended=_latest({**self.ended, **over}), results=results)
 

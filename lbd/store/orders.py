@@ -31,7 +31,7 @@ REMOVES = "lbd resume removes it, with the drains and the rollout in it"
 Kind = TypeVar("Kind")
 
 
-class _Format(msgspec.Struct):
+class _OrdersFormat(msgspec.Struct):
     format: int = FORMAT
 
 
@@ -48,7 +48,7 @@ class Orders:
     def read(self) -> OrderList:
         """The orders in force, those that have expired among them; none without a file."""
         try:
-            header = decoded(self.path, _Format)
+            header = decoded(self.path, _OrdersFormat)
             orders = decoded(self.path, OrderList) if header is None or header.format <= FORMAT else None
         except UsageError as error:
             raise UsageError(f"{error}; {REMOVES}") from error

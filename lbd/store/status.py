@@ -175,7 +175,7 @@ def standby_text(status: Status) -> str | None:
     return status.leader if status.hold == Reason.NOT_LEADER.label else None
 
 
-class _Format(msgspec.Struct):
+class _StatusFormat(msgspec.Struct):
     format: int
 
 
@@ -192,7 +192,7 @@ def write_status(state_dir: Path, status: Status) -> None:
 def read_status(state_dir: Path) -> Status:
     """The status of the last turn. Raises :class:`UsageError` when there is none, or none that this lbd reads."""
     path = state_dir / "status.json"
-    header = decoded(path, _Format)
+    header = decoded(path, _StatusFormat)
     if header is not None and header.format != FORMAT:
         wanted = f"this lbd reads {FORMAT}; is the running lbd another version?"
         raise UsageError(f"{path}: format {header.format}, {wanted}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.act import executor as executing
-from lbd.act.executor import Executor, FinishedMoves, Orders, Pace
+from lbd.act.executor import Execution, Executor, FinishedMoves, Pace
 from lbd.act.ownership import ActClock
 from lbd.act.unload import Unloader
 from lbd.errors import UsageError
@@ -95,7 +95,7 @@ def plan(pulsar: FakePulsar, *numbers: int, source: int = 0) -> list[Unload]:
 def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], limits: Limits | None = None) -> FinishedMoves:
     """A plan, handed over and waited for."""
     executor = Executor(journal, time.time)
-    executor.start(moves, limits or SameForAll(), Orders(unloader(pulsar)))
+    executor.start(moves, limits or SameForAll(), Execution(unloader(pulsar)))
     assert executor.wait(10)
     return executor.collect()
 
@@ -234,7 +234,7 @@ class TestStopping:
         held = threading.Event()
         executor = Executor(Diary(pulsar), time.time)
         mover = Slow(unloader(pulsar), held)
-        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Orders(mover))
+        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Execution(mover))
         mover.begun.wait(5)
         executor.halt(Reason.PAUSED, "by ann")
         held.set()
@@ -250,7 +250,7 @@ class TestStopping:
             executor = Executor(Diary(pulsar), time.time)
             mover = Slow(unloader(pulsar), held)
             bundles = (0, 1) if reason is Reason.PAUSED else (2, 3)
-            executor.start(plan(pulsar, *bundles), SameForAll(), Orders(mover, passes=frozenset({Reason.PAUSED})))
+            executor.start(plan(pulsar, *bundles), SameForAll(), Execution(mover, passes=frozenset({Reason.PAUSED})))
             mover.begun.wait(5)
             executor.halt(reason, "by ann")
             held.set()
@@ -300,7 +300,7 @@ class TestStopping:
 
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
-        executor.start(plan(pulsar, 0), SameForAll(), Orders(Broken(unloader(pulsar), threading.Event())))
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(Broken(unloader(pulsar), threading.Event())))
         assert executor.wait(10)
         ended = executor.collect()
         assert values(ended) == ["unknown"]
@@ -330,7 +330,7 @@ class TestStopping:
             return (Reason.PAUSED, "by ann") if past else None
 
         executor = Executor(Diary(pulsar), time.time, past.append)
-        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Orders(unloader(pulsar), held=hold))
+        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Execution(unloader(pulsar), held=hold))
         assert executor.wait(10)
         ended = executor.collect()
         assert values(ended) == ["landed"]
@@ -345,7 +345,7 @@ class TestStopping:
             times=1,
             then=lambda: executor.halt(Reason.ROUND_STOPPED, "lbd was stopped"),
         )
-        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
         assert executor.wait(10)
         assert executor.collect().skips == (Skip(BUNDLES[0], Reason.ROUND_STOPPED, "lbd was stopped"),)
         assert (diary.lines, pulsar.asked("/unload")) == ([], [])
@@ -390,7 +390,7 @@ class TestPace:
         """Until they end, moves are unfinished; afterwards they are collected once."""
         held = threading.Event()
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(plan(pulsar, 0), SameForAll(), Orders(Slow(unloader(pulsar), held)))
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(Slow(unloader(pulsar), held)))
         assert executor.collect().unfinished == tuple(plan(pulsar, 0))
         assert not executor.wait(0)
         held.set()
@@ -405,7 +405,7 @@ class TestPace:
         """Both ends, and the source also when a bundle was tried again from where it had landed instead."""
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[1]]
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(plan(pulsar, 0), SameForAll(may_stay_anywhere=False), Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(may_stay_anywhere=False), Execution(unloader(pulsar)))
         assert executor.wait(10)
         assert executor.collect().touched == executor.collect().touched == {pulsar.ids[0], pulsar.ids[2]}
 
@@ -416,7 +416,7 @@ class TestPace:
             raise OSError(28, "No space left on device")
 
         executor = Executor(Diary(pulsar), time.time, full)
-        executor.start(plan(pulsar, 0, 1), SameForAll(), Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0, 1), SameForAll(), Execution(unloader(pulsar)))
         assert executor.wait(10)
         ended = executor.collect()
         assert values(ended) == ["landed", "landed"]
@@ -426,9 +426,9 @@ class TestPace:
         """A turn hands over a plan each time, most of them empty, also while a move is under way."""
         executor = Executor(Diary(pulsar), time.time)
         go = threading.Event()
-        executor.start(plan(pulsar, 0), SameForAll(), Orders(Slow(unloader(pulsar), go)))
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(Slow(unloader(pulsar), go)))
         for _ in range(5):
-            executor.start([], SameForAll(), Orders(unloader(pulsar)))
+            executor.start([], SameForAll(), Execution(unloader(pulsar)))
         assert len(executor._runs) == 1
         go.set()
         assert executor.wait(10)
@@ -442,7 +442,7 @@ class TestPace:
         go = threading.Event()
         mover = Slow(unloader(pulsar), go)
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(moves, SameForAll(), Orders(mover, Pace(at_once=at_once)))
+        executor.start(moves, SameForAll(), Execution(mover, Pace(at_once=at_once)))
         time.sleep(0.3)
         go.set()
         assert executor.wait(10)
@@ -457,7 +457,7 @@ class TestPace:
         mover = Slow(unloader(pulsar), go)
         executor = Executor(Diary(pulsar), time.time)
         moves = [*plan(pulsar, 0), Unload(other, pulsar.ids[1], pulsar.ids[2], 1.0, 1.0)]
-        executor.start(moves, SameForAll(), Orders(mover))
+        executor.start(moves, SameForAll(), Execution(mover))
         time.sleep(0.3)
         go.set()
         assert executor.wait(10)
@@ -469,10 +469,10 @@ class TestPace:
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
         began = time.monotonic()
-        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Orders(unloader(pulsar), Pace(spacing_seconds=0.4)))
+        executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Execution(unloader(pulsar), Pace(spacing_seconds=0.4)))
         assert executor.wait(10)
         assert time.monotonic() - began >= 0.8
-        executor.start(plan(pulsar, 3, 4), SameForAll(), Orders(unloader(pulsar), Pace(spacing_seconds=60)))
+        executor.start(plan(pulsar, 3, 4), SameForAll(), Execution(unloader(pulsar), Pace(spacing_seconds=60)))
         while len(diary.lines) < 8:
             time.sleep(0.01)
         executor.halt(Reason.ROUND_STOPPED, "stop")
@@ -668,7 +668,7 @@ class TestLateActs:
         pulsar.fault("/unload", reply, broker=pulsar.ids[0])
         heard: list[Outcome | Skip] = []
         executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time, heard.append)
-        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
         assert executor.wait(10)
         assert values(executor.collect()) == ["failed"]
         pulsar.owners[BUNDLES[0]] = None if owner is None else pulsar.ids[owner]
@@ -694,7 +694,7 @@ class TestLateActs:
         pulsar.fault("/schemas/", Reply(503))
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
-        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
         assert executor.wait(10)
         pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
         assert self.amended(executor).result is Result.ELSEWHERE
@@ -706,7 +706,7 @@ class TestLateActs:
         monkeypatch.setattr(executing, "AMEND_FOR_SECONDS", 0.2)
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
         executor = Executor(Diary(pulsar), time.time)
-        executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
         assert executor.wait(10)
         deadline = time.monotonic() + 10
         while executor._amending is not None:
@@ -719,7 +719,7 @@ class TestLateActs:
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], times=1)
         executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
         for _ in range(2):
-            executor.start(plan(pulsar, 0), SameForAll(), Orders(unloader(pulsar)))
+            executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
             assert executor.wait(10)
         time.sleep(0.3)
         assert [one.result.value for one in history(tmp_path)] == ["failed", "landed"]
@@ -756,7 +756,7 @@ class TestSeveralFromOneSource:
         monkeypatch.setattr(Unloader, "send", send)
         executor = Executor(Diary(pulsar), time.time)
         moves = [Unload(bundle, pulsar.ids[0], pulsar.ids[2], 200.0, 20_000.0) for bundle in bundles]
-        executor.start(moves, SameForAll(), Orders(unloader(pulsar), pace))
+        executor.start(moves, SameForAll(), Execution(unloader(pulsar), pace))
         assert executor.wait(30)
         assert (values(executor.collect()), meter.most) == (["landed"] * len(bundles), most)
 

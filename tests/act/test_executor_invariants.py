@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.act.executor import Executor, FinishedMoves, Orders, Pace
+from lbd.act.executor import Execution, Executor, FinishedMoves, Pace
 from lbd.act.unload import ReadyMove
 from lbd.model import Outcome, Result, Skip, Unload, bundle_range
 from lbd.pulsar.admin import Leader
@@ -107,7 +107,7 @@ def plans(draw: st.DrawFn) -> tuple[list[Unload], dict[str, list[str]], int]:
 def executed(moves: list[Unload], ends: dict[str, list[str]], at_once: int) -> tuple[FinishedMoves, Scripted, Diary]:
     unloader, diary = Scripted(ends), Diary()
     executor = Executor(diary, time.time)
-    executor.start(moves, SameForAll(may_stay_anywhere=False), Orders(unloader, Pace(at_once=at_once)))  # type: ignore[arg-type]
+    executor.start(moves, SameForAll(may_stay_anywhere=False), Execution(unloader, Pace(at_once=at_once)))  # type: ignore[arg-type]
     assert executor.wait(10)
     return executor.collect(), unloader, diary
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lbd.act.executor import Executor, FinishedMoves, Orders, Pace
+from lbd.act.executor import Execution, Executor, FinishedMoves, Pace
 from lbd.act.ownership import ActClock
 from lbd.act.unload import Unloader
 from lbd.model import Skip, Unload
@@ -91,7 +91,7 @@ class Cluster:
     def execute(self, plan: list[Unload], limits: Ledger) -> FinishedMoves:
         """Hand the plan over and wait for it."""
         executor = Executor(self.journal, time.time)
-        executor.start(plan, limits, Orders(self.unloader, Pace()))
+        executor.start(plan, limits, Execution(self.unloader, Pace()))
         assert executor.wait(10)
         executor.close()
         ended = executor.collect()

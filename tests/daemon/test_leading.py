@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.executor import Executor, Orders
+from lbd.act.executor import Execution, Executor
 from lbd.act.unload import ReadyMove
 from lbd.daemon import election
 from lbd.daemon.election import Leadership
@@ -260,7 +260,7 @@ def test_a_plan_of_before_is_not_gone_on_with_after_another_one_led(tmp_path: Pa
         executor = Executor(one.journal, time.time)
         one.serve(executor, _Still())  # type: ignore[arg-type]
         assert one.wait(PATIENCE_SECONDS)
-        executor.start(moves, SameForAll(), Orders(Sender(), held=one.hold))  # type: ignore[arg-type]
+        executor.start(moves, SameForAll(), Execution(Sender(), held=one.hold))  # type: ignore[arg-type]
         until(lambda: sent)
         topic.gone = True
         until(lambda: not one.leading)

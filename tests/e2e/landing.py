@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
-from lbd.act.executor import Executor, Orders
+from lbd.act.executor import Execution, Executor
 from lbd.act.ownership import ActClock, Ownership
 from lbd.act.unload import PROOF_SECONDS, Nudge, Unloader
 from lbd.model import Outcome, Result, Skip, Unload
@@ -112,7 +112,7 @@ class Untold:
 def executed(mover: Unloader, move: Unload) -> Outcome:
     """One move with its retry, as the daemon makes it; a third broker is accepted."""
     executor = Executor(Untold(), time.time)
-    executor.start([move], SameForAll(), Orders(mover))
+    executor.start([move], SameForAll(), Execution(mover))
     executor.wait()
     ended = executor.collect()
     if not ended.outcomes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.executor import Executor, Orders
+from lbd.act.executor import Execution, Executor
 from lbd.act.unload import Unloader
 from lbd.model import Outcome, Result, Unload, bundle_namespace
 from lbd.observe.observer import Observer
@@ -156,7 +156,7 @@ def test_a_policy_that_changes_during_a_plan_stops_it(cluster: Cluster):
     executor.start(
         [Unload(bundle, source, destination, 0, 0) for bundle in bundles],
         SameForAll(),
-        Orders(Unloader(admin, CLOCK, forbids=reader.forbids)),
+        Execution(Unloader(admin, CLOCK, forbids=reader.forbids)),
     )
     assert executor.wait(60)
     told = executor.collect()
