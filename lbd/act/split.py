@@ -26,6 +26,14 @@ PROOF_SECONDS = 5.0
 REFUSED_SECONDS = 0.3
 OWNER_SECONDS = 0.3
 
+NOT_ACQUIRED = "failed to acquire ownership of split bundle"
+"""What a busy Pulsar answers with 500 where it has cut nothing and means "try again" (ServiceUnitNotReadyException).
+
+Source: NamespaceService.splitAndOwnBundleOnceAndRetry, which changes the boundaries only after this step.
+"""
+
+RETRY_AFTER_SECONDS = 1.0
+
 UNOWNED = "nobody owns it; for a split the leader would place it, unchecked: lbd place --apply does it first"
 
 
@@ -66,13 +74,16 @@ class Splitter:
             raise RefusedError(f"{cut.bundle}: {owner} owns it, not {cut.owner}; ask again")
 
     def send(self, cut: Cut, fence: Fence | None = None) -> CutOutcome:
-        """Request the split once, within the ``fence`` that began with its check.
+        """Request the split within the ``fence`` that began with its check; after :data:`NOT_ACQUIRED` once more.
 
         A broker's failure is an outcome with its reason as text, never an error.
         """
         started = self._clock.monotonic()
+        fence = fence or Fence(clock=self._clock.boot)
         try:
-            outcome = self._request(cut, fence or Fence(clock=self._clock.boot))
+            outcome = self._request(cut, fence)
+            if outcome.result is SplitResult.NOT_SPLIT and NOT_ACQUIRED in outcome.detail:
+                outcome = self._request_again(cut, fence, outcome)
         except LbdError as error:
             outcome = CutOutcome(cut, SplitResult.UNKNOWN, detail=str(error))
         return replace(outcome, seconds=self._clock.monotonic() - started)
@@ -92,6 +103,14 @@ class Splitter:
         if result is SplitResult.NOT_SPLIT and age_seconds < patience:
             return None
         return self._with_owner(CutOutcome(cut, result, positions, detail=OPEN_AFTER_RESTART))
+
+    def _request_again(self, cut: Cut, fence: Fence, first: CutOutcome) -> CutOutcome:
+        self._clock.sleep(RETRY_AFTER_SECONDS)
+        try:
+            self.check(cut)
+        except LbdError as error:
+            return _noting(first, f"not sent again: {error}")
+        return _noting(self._request(cut, fence), f"the first try: {first.detail}")
 
     def _request(self, cut: Cut, fence: Fence) -> CutOutcome:
         algorithm, positions = cut.asked_as

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.fake_splits import SplittingPulsar
 
 MIDDLE = 0x40000000
+BUSY = "failed to acquire ownership of split bundle for namespace [shop/orders], timed out"
 
 
 @pytest.fixture
@@ -132,6 +133,37 @@ class TestSend:
         pulsar.fault("/split", reply)
         found = splitter(pulsar).send(cut(pulsar))
         assert (found.result, words in found.detail) == (result, True), found.detail
+
+    @pytest.mark.parametrize(
+        ("reply", "times", "result", "requests"),
+        [
+            (refused(500, BUSY), 1, SplitResult.SPLIT, 2),
+            (refused(500, BUSY), 9, SplitResult.NOT_SPLIT, 2),
+            (refused(500, "Message: class cast"), 1, SplitResult.NOT_SPLIT, 1),
+            (refused(412, "Unsupported algorithm"), 1, SplitResult.NOT_SPLIT, 1),
+            (Reply(hangs_up=True), 1, SplitResult.UNKNOWN, 1),
+        ],
+        ids=["busy once", "busy for long", "another 500", "412", "no answer"],
+    )
+    def test_a_split_is_sent_again_only_to_a_busy_broker(
+        self, reply: Reply, times: int, result: SplitResult, requests: int, pulsar: SplittingPulsar
+    ):
+        """Once more, after boundaries and owner were looked at again; the outcome has the first answer."""
+        pulsar.fault("/split", reply, method="PUT", times=times)
+        found = splitter(pulsar).send(cut(pulsar))
+        assert (found.result, len(pulsar.asked("/split", "PUT"))) == (result, requests), found.detail
+        assert ("the first try: HTTP 500" in found.detail) == (requests == 2)
+
+    def test_a_bundle_that_moved_meanwhile_is_not_split_again(self, pulsar: SplittingPulsar):
+        """Its new owner was not in what was planned."""
+
+        def moved() -> None:
+            pulsar.owners[LOW] = pulsar.ids[2]
+
+        pulsar.fault("/split", refused(500, BUSY), method="PUT", times=1, then=moved)
+        found = splitter(pulsar).send(cut(pulsar))
+        assert (found.result, len(pulsar.asked("/split", "PUT"))) == (SplitResult.NOT_SPLIT, 1)
+        assert f"not sent again: {LOW}: {pulsar.ids[2]} owns it, not {pulsar.ids[0]}" in found.detail
 
     @pytest.mark.parametrize("reply", [refused(500, "boom"), Reply(hangs_up=True)], ids=["500", "no answer"])
     def test_what_happened_all_the_same(self, reply: Reply, pulsar: SplittingPulsar):

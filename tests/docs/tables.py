@@ -68,6 +68,7 @@ ELSEWHERE = {
         "tests/test_docs.py::test_the_recording_of_the_examples_is_of_a_cluster_of_real_size"
     ),
     "lbd rollout ": "tests/cli/test_rollout.py::test_a_command_restarts_each_broker",
+    "lbd fill ": "tests/cli/test_drain.py::test_a_fill",
     "lbd apply ": "tests/api/test_planning.py::test_a_person_sees_and_applies_it",
     "lbd dry-run --admin-url http://127.0.0.1:18080": f"{BALANCE}::test_a_young_cluster_is_looked_at_and_left_alone",
 }
