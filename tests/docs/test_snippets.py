@@ -32,9 +32,6 @@ def commands(document: str) -> list[tuple[str, str]]:
 
 
 TYPED = {name: found for path in documents() if (found := commands(name := str(path.relative_to(ROOT))))}
-LAST = "docs/drain.md"
-"""It moves many bundles, which others would find resting."""
-
 
 def of(kind: str) -> list[Snippet]:
     """Those of a kind."""
@@ -53,7 +50,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
-@pytest.mark.parametrize("document", sorted(TYPED, key=lambda name: (name == LAST, name)))
+@pytest.mark.parametrize("document", sorted(TYPED))
 def test_every_command_does_what_it_says(document: str, reader: World):
     """In the order in which it is read, one after the other; what cannot be run here is read by bash."""
     reader.sit_down(document)

@@ -83,8 +83,9 @@ class World:
 
     def sit_down(self, document: str) -> None:
         """A folder of its own for each document, with the checkout's folders and the files that it takes for granted;
-        what the document before has paused goes on.
+        what the document before has paused goes on, and what it has configured is gone.
         """
+        shutil.rmtree(self.root / "etc" / "lbd", ignore_errors=True)
         self.desk = self.folder / re.sub(r"\W+", "-", document)
         self.desk.mkdir(exist_ok=True)
         for name in ("examples", "helm", "systemd", "docs"):
