@@ -27,6 +27,7 @@ PLACEHOLDERS = (
 
 CODES = {
     "lbd doctor": (0, 4),
+    "lbd drain BROKER": (0, 4),
     "lbd split BUNDLE": (0, 4),
 }
 """Commands whose exit code tells of the cluster, and not of the command; all others must end with 0."""

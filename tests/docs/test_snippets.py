@@ -33,6 +33,7 @@ def commands(document: str) -> list[tuple[str, str]]:
 
 TYPED = {name: found for path in documents() if (found := commands(name := str(path.relative_to(ROOT))))}
 
+
 def of(kind: str) -> list[Snippet]:
     """Those of a kind."""
     return [snippet for snippet in ALL if snippet.kind == kind]
