@@ -28,15 +28,22 @@ def remaining_seconds(ends_at: float) -> float:
 
 
 def connection(
-    host: str, port: int | None, remaining: Seconds, options: Iterable[tuple[int, int, int]] = ()
+    host: str,
+    port: int | None,
+    remaining: Seconds,
+    options: Iterable[tuple[int, int, int]] = (),
+    permit: Callable[[str], None] = lambda _: None,
 ) -> socket.socket:
     """A connection to the first address of a host that accepts one within ``remaining``.
 
-    Raises :class:`OSError` of the last address that did not, and what ``remaining`` raises.
+    ``permit`` is called with each address before it is tried, and raises an error where it must not be.
+
+    Raises :class:`OSError` of the last address that did not, and what ``remaining`` and ``permit`` raise.
     """
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure = OSError("the name has no address")
     for family, kind, protocol, _, address in addresses:
+        permit(str(address[0]))
         connected = socket.socket(family, kind, protocol)
         try:
             for option in options:

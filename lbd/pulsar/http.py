@@ -203,6 +203,7 @@ class BoundedExchange:
     """One request and its answer: until when they may take (boot seconds), and how many bytes may come.
 
     ``request``, ``peer`` and ``ca_setting`` are for errors. ``sent`` is whether the peer may have heard of it.
+    ``permit`` is called with each address that the peer's name leads to, and raises an error where nothing may be sent.
     """
 
     def __init__(
@@ -213,8 +214,10 @@ class BoundedExchange:
         *,
         peer: str = "broker",
         ca_setting: str = "pulsar.tls.ca_file",
+        permit: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.request, self.ends_at, self.peer, self.ca_setting = request, ends_at, peer, ca_setting
+        self.permit = permit
         self.sent = False
         self.received_bytes = 0
         self.given_up = ""
@@ -319,7 +322,11 @@ class _Connection(HTTPConnection):
         options = cast("Sequence[tuple[int, int, int]]", self.socket_options or ())
         try:
             return connection(
-                self.host.strip("[]"), self.port, lambda: min(most, _CURRENT.exchange.remaining_seconds()), options
+                self.host.strip("[]"),
+                self.port,
+                lambda: min(most, _CURRENT.exchange.remaining_seconds()),
+                options,
+                _CURRENT.exchange.permit,
             )
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
@@ -675,6 +682,8 @@ class Http:
         self._token = token
         self._password = Secret(settings.basic.password_file, settings.basic.username) if settings.basic else None
         self._admin = {host_port(url) for url in settings.admin_urls}
+        self._admin_hosts = {address[0] for address in self._admin if address is not None}
+        self._on_this_machine = all(special_kind(host) == "loopback" for host in self._admin_hosts)
         self._trusted: set[HostPort | None] = set()
         self._learn: Callable[[str], None] = lambda _: None
         self._learning = threading.local()
@@ -707,13 +716,19 @@ class Http:
     def _trusts(self, url: str) -> bool:
         address = host_port(url)
         return address is not None and (
-            address in self._admin or (address in self._trusted and not self._special(address))
+            address in self._admin or (address in self._trusted and not self._special(address[0]))
         )
 
-    def _special(self, address: HostPort) -> str:
-        """The kind of an address that brokers may not register; empty where the settings have one of that kind."""
-        kind = special_kind(address[0])
-        return "" if kind in {special_kind(known[0]) for known in self._admin if known is not None} else kind
+    def _special(self, host: str) -> str:
+        """The kind of an address that brokers may not register; empty where the settings allow it."""
+        kind = special_kind(host)
+        allowed = host in self._admin_hosts or (kind == "loopback" and self._on_this_machine)
+        return "" if allowed else kind
+
+    def _permit(self, request: str, address: HostPort | None, peer: str) -> None:
+        """Refuse a name, no host of the settings, that leads to an address which brokers may not register."""
+        if address is not None and address[0] not in self._admin_hosts and (kind := self._special(peer)):
+            raise AdminError(f"{request}: {_words(address)} leads to {peer}, {_refused(kind)}", sent=False)
 
     def _learns_of(self, url: str) -> bool:
         """Whether it turns out to be trusted; what that takes does not lead to further such questions."""
@@ -807,10 +822,9 @@ class Http:
     ) -> Response:
         if not (self._trusts(url) or self._learns_of(url)):
             address = host_port(url)
-            kind = self._special(address) if address is not None else ""
+            kind = self._special(address[0]) if address is not None else ""
             refused = (
-                f"{_words(address)} is a {kind} address, nothing sent there{REGISTERED}; to allow it, name it in"
-                " pulsar.admin_urls"
+                f"{_words(address)} is {_refused(kind)}"
                 if kind and address in self._trusted
                 else f"{_words(address)} is no broker of this cluster; not followed, nothing sent there"
                 "; if it is a broker's listener, name it in pulsar.admin_urls"
@@ -844,7 +858,10 @@ class Http:
         if started_at >= ends_at:
             raise AdminError(f"{method} {printable_url(url)}: no time left; not sent", sent=False)
         self.sent = next(self._requests)
-        exchange = BoundedExchange(f"{method} {printable_url(url)}", ends_at, MAX_RESPONSE_BYTES)
+        request, address = f"{method} {printable_url(url)}", host_port(url)
+        exchange = BoundedExchange(
+            request, ends_at, MAX_RESPONSE_BYTES, permit=lambda peer: self._permit(request, address, peer)
+        )
         headers = self._authorization(token) | (_JSON if content is not None else {})
         share = ANSWERS.begin(exchange)
         try:
@@ -919,6 +936,10 @@ def _words(address: HostPort | None) -> str:
         return "this"
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _refused(kind: str) -> str:
+    return f"a {kind} address, nothing sent there{REGISTERED}; to allow it, name it in pulsar.admin_urls"
 
 
 def unpacked(response: requests.Response, exchange: BoundedExchange) -> Iterator[bytes]:
