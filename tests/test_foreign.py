@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import structlog
 
+from lbd import log
 from lbd.cli.rollout import _words
+from lbd.daemon.status import build_status, turn_end
 from lbd.errors import ObserveError, UsageError, as_lbd_error
 from lbd.foreign import MARK, is_printable, printable, printable_json
+from lbd.notify.events import PAUSED_SECONDS, Announced, news
+from lbd.notify.message import WebhookMessage, content
 from lbd.observe.parse import parse_report, parse_round, parse_top_bundles
 from lbd.pulsar import paths
 from lbd.simulate.faults import refused
+from lbd.store.shared import Leads, decoded, leads
+from tests.api.conftest import QUIET, serving, working
 from tests.cli.conftest import lbd
 from tests.fake_pulsar import ok
 
@@ -27,7 +37,7 @@ CLEAN = f"a{MARK}[2Jb{MARK}{MARK}WATCHDOG=trigger{MARK}c{MARK}d{MARK}e"
 BUNDLE = "t/n/0x00000000_0xffffffff"
 
 
-@pytest.mark.security("control and bidirectional characters in any text of a broker", cases=9)
+@pytest.mark.security("control and bidirectional characters in any text of a broker")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -88,7 +98,7 @@ def test_other_parsers_of_loads() -> None:
     assert list(parse_round(json.dumps({"t": 0, "reports": {HOSTILE: {}}}).encode(), "r:1").reports) == [CLEAN]
 
 
-@pytest.mark.security("a name that is not printable, as part of a request", cases=2)
+@pytest.mark.security("a name that is not printable, as part of a request")
 @pytest.mark.parametrize("name", [HOSTILE, CLEAN])
 @pytest.mark.parametrize(
     "build",
@@ -112,7 +122,7 @@ def test_no_request_is_sent_for_such_a_name(build: object, name: str) -> None:
         build(name)
 
 
-@pytest.mark.security("a broker id that becomes an option or another host in rollout --exec", cases=5)
+@pytest.mark.security("a broker id that becomes an option or another host in rollout --exec")
 @pytest.mark.parametrize(
     ("broker", "words"),
     [
@@ -161,7 +171,7 @@ HOSTILE_ANSWERS = {
 }
 
 
-@pytest.mark.security("names full of ESC, line ends, NUL and bidirectional characters in each answer", cases=6)
+@pytest.mark.security("names full of ESC, line ends, NUL and bidirectional characters in each answer")
 @pytest.mark.parametrize("answer", HOSTILE_ANSWERS)
 def test_no_output_has_a_character_that_is_not_printable(answer: str, pulsar: FakePulsar, tmp_path: Path) -> None:
     """Terminal, JSON and log of each command that prints what brokers sent."""
@@ -178,6 +188,73 @@ def test_brokers_that_are_listed_under_such_names(
     listed = [*pulsar.ids, HOSTILE, f"{HOSTILE}:8080"]
     monkeypatch.setattr(type(pulsar), "listed", property(lambda _: listed))
     _check_outputs(pulsar, tmp_path)
+
+
+WHO = {"owner": HOSTILE, "reason": HOSTILE}
+REQUESTS = {
+    "resume": WHO,
+    "pause": WHO,
+    "unload": {**WHO, "bundle": HOSTILE, "destination": HOSTILE, "override": HOSTILE},
+    "place": {**WHO, "targets": [HOSTILE], "strategy": HOSTILE},
+    "split": {**WHO, "bundle": HOSTILE, "broker": HOSTILE, "algorithm": "range_equally_divide", "positions": [1]},
+    "drain": {**WHO, "broker": HOSTILE},
+    "fill": {**WHO, "broker": HOSTILE, "override": HOSTILE},
+    "release": {**WHO, "broker": HOSTILE},
+    "rollout": {**WHO, "brokers": [HOSTILE]},
+    "plan/p/apply": WHO,
+    "pause?": {**WHO, HOSTILE: HOSTILE},
+}
+PATHS = ("status", "snapshot", "bundles", "capacity", "decisions", "drains", "explain", "history", "moves", "plan")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.security(
+    "control characters in answers and requests: log, API, events, metrics and messages of a running lbd"
+)
+@pytest.mark.parametrize("answer", HOSTILE_ANSWERS)
+def test_a_running_lbd_writes_nothing_else(answer: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+    """Each output after a turn of such answers and one of each request that has such text in all of its fields."""
+    part, reply = HOSTILE_ANSWERS[answer]
+    pulsar.fault(part, reply)
+    written = io.StringIO()
+    log.set_up("text", "info", written)
+    try:
+        with serving(pulsar, tmp_path, avg_shedder=QUIET) as api, api.get("/v1/events", stream=True) as stream:
+            with working(api):
+                documents = [api.post(f"/v1/{name}", body).content for name, body in REQUESTS.items()]
+            record = api.turn()
+            end = turn_end(api.engine, record, build_status(api.engine, record, 1, None))
+            documents += [api.get(f"/v1/{path}").content for path in PATHS]
+            metrics = api.get("/metrics").text
+            api.serving.stop()
+            events = stream.text
+    finally:
+        structlog.reset_defaults()
+    later = msgspec.structs.replace(end.status, at=end.status.at + PAUSED_SECONDS)
+    message = WebhookMessage("c", "i", 0.0, news(Announced(), replace(end, status=later))[1])
+    documents += [content(message, "json")]
+    for document in documents:
+        assert printable_json(document) == document
+    slack = json.loads(content(message, "slack"))["text"]
+    for output in (written.getvalue(), events, slack):
+        assert "WATCHDOG=trigger" in output
+    for line in "\n".join((COLOUR.sub("", written.getvalue()), metrics, events, slack)).split("\n"):
+        assert is_printable(line.replace(MARK, "")), line
+        assert not line.startswith("WATCHDOG"), line
+
+
+def test_each_change_over_the_api_has_its_row(pulsar: FakePulsar, tmp_path: Path) -> None:
+    """A new one cannot be left out."""
+    with serving(pulsar, tmp_path) as api:
+        paths = api.get("/v1/openapi.json").json()["paths"]
+    changes = {path for path, methods in paths.items() if "post" in methods}
+    assert changes == {f"/v1/{name}".replace("/p/", "/{name}/") for name in REQUESTS if "?" not in name}
+
+
+@pytest.mark.security("control and bidirectional characters in a line of the leader topic")
+def test_lines_of_the_leader_topic() -> None:
+    """Whoever may write the topic writes them."""
+    assert decoded(leads(1.0, HOSTILE, HOSTILE)) == Leads(1.0, CLEAN, CLEAN)
 
 
 def _check_outputs(pulsar: FakePulsar, tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ class PlaceBody(CommandBody):
     """Unowned bundles that are to be placed."""
 
     targets: list[Target] = Field(min_length=1, max_length=1000)
-    strategy: str = Field(DEFAULT, max_length=100)
+    strategy: Line = Field(DEFAULT, max_length=100)
 
 
 class FillBody(CommandBody):

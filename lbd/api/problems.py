@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from lbd.api.shapes import json_bytes
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
+from lbd.foreign import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,9 +89,9 @@ def _http(_: Request, error: Exception) -> Response:
 
 
 def _invalid(_: Request, error: Exception) -> Response:
-    """Where and what, without the value: it may be a token in the wrong place."""
+    """Where, printable, and what, without the value: it may be a token in the wrong place."""
     assert isinstance(error, RequestValidationError)
-    invalid = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()]
+    invalid = [{"where": printable(".".join(map(str, one["loc"]))), "what": one["msg"]} for one in error.errors()]
     return problem(422, "; ".join(f"{one['where']}: {one['what']}" for one in invalid), errors=invalid)
 
 

@@ -19,6 +19,7 @@ import msgspec
 from lbd.clock import boot_seconds
 from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.files import At, put
+from lbd.foreign import printable_json
 from lbd.model import Unload
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.store.journal import Journal
@@ -181,8 +182,9 @@ _DECODER: msgspec.json.Decoder[Shared] = msgspec.json.Decoder(Shared)
 
 
 def decoded(line: bytes) -> Shared | NewerOrders | None:
-    """A line of the topic; None for one that cannot be read."""
+    """A line of the topic, printable, as others may have written it; None for one that cannot be read."""
     try:
+        line = printable_json(line)
         if b'"orders"' in line:
             header = msgspec.json.decode(line, type=NewerOrders)
             if header.event == "orders" and header.format > FORMAT:

@@ -47,7 +47,7 @@ def test_kinds(host: str, kind: str) -> None:
     assert special_kind(host) == kind
 
 
-@pytest.mark.security("a broker that registers a metadata, loopback or other special address", cases=9)
+@pytest.mark.security("a broker that registers a metadata, loopback or other special address")
 @pytest.mark.parametrize(
     ("admin_url", "address", "kind"),
     [
@@ -95,7 +95,7 @@ def test_an_address_that_the_settings_allow_is_asked(admin_url: str, address: st
 NAME = "b2.example"
 
 
-@pytest.mark.security("a name of a broker that leads to a metadata, loopback or other special address", cases=6)
+@pytest.mark.security("a name of a broker that leads to a metadata, loopback or other special address")
 @pytest.mark.parametrize(
     ("admin_url", "leads_to", "kind"),
     [
