@@ -69,7 +69,10 @@ def whole(pulsar: FakePulsar, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     Drains(state).save(Works(drains={BROKER: work}, fill=work))
     broker_shedding.save(
-        state / "take-over.json", broker_shedding.TakeOverNote("c", "taken", None, {"a": "true"}, now, now, now)
+        state / "take-over.json",
+        broker_shedding.TakeOverNote(
+            phase="taken", before=None, ran={"a": "true"}, cluster="c", at=now, asked_at=now, seen_at=now
+        ),
     )
     return state
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lbd.act import broker_shedding
+from lbd.act import override
 from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon import take_over as taking_over
@@ -31,7 +31,7 @@ KEY = "loadBalancerSheddingEnabled"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_shedding, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(override, "PATIENCE_SECONDS", 0.2)
 
 
 @pytest.fixture

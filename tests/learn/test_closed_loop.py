@@ -94,7 +94,7 @@ def test_what_moved_lately_rests_and_does_not_go_back(tmp_path: Path, seed: int,
     [
         (1, {}, 1.0),
         (3, {"max_unloads_per_turn": 2, "cool_down_minutes": 10}, 1.0),
-        (1, {"max_destination_score": 40}, 1.0),
+        (1, {"max_destination_score": 40, "max_traffic_per_hour": 1}, 1.0),
         (1, {"max_destination_score": 19}, 0.5),
     ],
     ids=["as shipped", "small turns", "destinations are soon full", "by weighted points"],

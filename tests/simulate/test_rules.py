@@ -307,7 +307,7 @@ def test_a_rule_that_is_off_is_noticed(tried: dict[str, float]):
     with pytest.raises(AssertionError):
         watched(
             {**SKEWED, "load": [*SKEWED["load"], steady]},
-            3,
+            2,
             watcher.look,
             {f"guardrails.{key}": value for key, value in tried.items()},
         )
