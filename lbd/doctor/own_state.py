@@ -20,7 +20,7 @@ from lbd.files import owner, user_name
 from lbd.load.summary import known_text
 from lbd.notify.sender import Receiver
 from lbd.operations.parts import broker_loads, stored_learning
-from lbd.permit.settings import canary_text
+from lbd.permit.settings import canary_text, covers
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.reason import Reason
 from lbd.store.control import Control
@@ -54,13 +54,29 @@ AVG_SHEDDER = AvgShedderSettings.name
 
 def check_own_settings(survey: Survey) -> Iterator[Finding]:
     """Each combination of settings that does not work, with its values; one finding if there is none."""
-    findings = [*_never(survey.settings), *_too_soon(survey), *_without_effect(survey)]
+    findings = [*_never(survey.settings), *_too_soon(survey), *_without_effect(survey), *_matching_nothing(survey)]
     yield from findings
     if not findings:
         yield SETTINGS.ok("go together")
     if (canary := survey.settings.guardrails.canary) is not None:
         words = canary_text(canary.namespaces, canary.max_moves_per_hour)
         yield CANARY.warning(words, "remove guardrails.canary to widen")
+
+
+def _matching_nothing(survey: Survey) -> Iterator[Finding]:
+    """Names in the guardrails that cover no namespace with loaded bundles: a misspelt one protects nothing."""
+    if survey.observation is None:
+        return
+    guardrails, loaded = survey.settings.guardrails, survey.observation.snapshot.namespaces.names
+    settings = {
+        "excluded_namespaces": guardrails.excluded_namespaces,
+        "include_namespaces": guardrails.include_namespaces,
+        "canary.namespaces": guardrails.canary.namespaces if guardrails.canary is not None else (),
+    }
+    for setting, names in settings.items():
+        if idle := [name for name in names if not any(covers((name,), namespace) for namespace in loaded)]:
+            message = f"guardrails.{setting}: {named(idle)} names no namespace with loaded bundles"
+            yield SETTINGS.warning(message, f"see its spelling, or take it out of guardrails.{setting}")
 
 
 def _never(settings: Settings) -> Iterator[Finding]:
