@@ -37,7 +37,7 @@ class Check:
     why: str
 
     def ok(self, observed: str) -> Finding:
-        """Nothing is to be done."""
+        """It was tried and works; what was not tried, or could not be read, is ``unknown``."""
         return Finding("ok", self.name, observed, self.why, "")
 
     def warning(self, observed: str, todo: str) -> Finding:
