@@ -524,8 +524,13 @@ def check_overrides(survey: Survey) -> Iterator[Finding]:
     if late:
         message = f"{', '.join(late)} stored: brokers that ran before use it from their next start on"
         yield OVERRIDES.warning(message, "restart the brokers, or take the override away")
-    if not wrong and not late:
-        yield OVERRIDES.ok(f"{counted(len(stored), 'override')} of balancing, taken by all" if stored else "none")
+    if stored and not survey.runtime:
+        yield OVERRIDES.unknown(
+            f"{counted(len(stored), 'override')} of balancing, and no broker's values", "see rights"
+        )
+    elif not wrong and not late:
+        taken = f"{counted(len(stored), 'override')} of balancing, taken by {counted(len(survey.runtime), 'broker')}"
+        yield OVERRIDES.ok(taken if stored else "none")
 
 
 def _not_taken(survey: Survey, key: str, value: str) -> str:
@@ -628,7 +633,9 @@ def check_properties(survey: Survey) -> Iterator[Finding]:
     if unread := [name for name, consent in sorted(survey.consents.items()) if consent.unread]:
         todo = "give lbd a superuser's token: until then lbd moves bundles as if there were no properties"
         yield PROPERTIES.warning(f"those of {named(unread)} cannot be read: {survey.consents[unread[0]].unread}", todo)
-    if not (wrong or unread):
+    if not survey.consents:
+        yield PROPERTIES.unknown("no namespace was read", "run lbd doctor again once the brokers give load reports")
+    elif not (wrong or unread):
         balances = Counter(consent.balance for consent in survey.consents.values())
         quiet = sum(bool(consent.quiet_hours) for consent in survey.consents.values())
         read = counted(len(survey.consents), "namespace")
@@ -637,6 +644,9 @@ def check_properties(survey: Survey) -> Iterator[Finding]:
 
 def notes(survey: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:
     """Destinations that the leader may still remember although they have left the cluster or are forbidden by now."""
+    if past is not None and past.notes and observation.leader is None:
+        yield NOTES.unknown(f"{counted(len(past.notes), 'destination')} may be left, and no broker leads", "see leader")
+        return
     harmful = False
     for note in past.notes.values() if past is not None else ():
         if observation.leader is None or note.leader not in {None, observation.leader.broker}:
@@ -736,11 +746,13 @@ def check_samples(survey: Survey, observation: Observation) -> Iterator[Finding]
 def _compared(observation: Observation, memory: TurnMemory, *, running_now: bool) -> Finding:
     brokers, apart = observation.snapshot.brokers, observation.snapshot.taken_at - memory.written_at
     still = [broker for at, broker in enumerate(brokers.ids) if _unchanged(brokers, at, memory)]
-    known = counted(sum(broker in memory.samples for broker in brokers.ids), "report")
-    if not memory.samples:
+    new = [broker for broker in brokers.ids if broker not in memory.samples]
+    if len(new) == len(brokers.ids):
         return STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
+    if not still and new:
+        return STANDING.unknown(f"no earlier report of {named(new)} is known, all others changed", LATER)
     if not still:
-        return STANDING.ok(f"{known} changed since lbd's last round")
+        return STANDING.ok(f"{counted(len(brokers.ids), 'report')} changed since lbd's last round")
     if apart >= SAMPLES_APART * observation.sample_interval_seconds + 10:
         message = f"CPU and bandwidth of {named(still)} are what they were {apart:.0f} s ago, to the last digit"
         return STANDING.warning(message, "restart that broker: its usage is not sampled any more")
@@ -773,7 +785,7 @@ def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Fi
     looking = [f"{broker}: {health.text(broker)}" for broker in sorted(health.slow)]
     message = first_clauses(looking)
     if not health.typical_seconds:
-        yield SLOW.ok("not known: lbd run has made fewer than five checks of each broker")
+        yield SLOW.unknown("fewer than five health checks of each broker are known; one look cannot tell", LATER)
     elif not health.slow:
         most = max(health.typical_seconds.values())
         yield SLOW.ok(f"health checks of {counted(len(health.typical_seconds), 'broker')} take {most:.2g} s at most")

@@ -94,14 +94,14 @@ def notable(pulsar: FakePulsar, folder: Path, **settings: Any) -> dict[str, dict
 def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
     """All is ok but what one look cannot tell; each check says so in a line, and no state directory is made."""
     found = findings(pulsar, tmp_path)
-    assert [one["check"] for one in found if one["level"] != "ok"] == ["standing-reports"]
+    assert {one["check"] for one in found if one["level"] != "ok"} == {"standing-reports", "slow-brokers"}
     assert {one["check"] for one in found if one["level"] == "ok"} == {
         *("rights", "leader", "reports", "versions", "verified-versions", "named-destinations", "destination-key"),
         *("load-manager", "in-broker-shedding", "avg-shedder", "distribute-evenly", "auto-split"),
         *("sample-intervals", "unload-timeout"),
         *("dynamic-values", "isolation-policies", "nic-speed", "cpu-source", "clocks", "minimums", "bundle-count"),
         *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd", "load-model", "live-cpu"),
-        *("slow-brokers", "requests"),
+        "requests",
     }
     assert not (tmp_path / "state").exists()
 
@@ -223,7 +223,7 @@ def test_the_text(pulsar: FakePulsar, tmp_path: Path):
     assert levels == sorted(levels, key=("problem", "warning", "ok").index)
     assert lines[0].startswith("problem  leader: no broker leads")
     assert lines[1].lstrip().startswith("why: only a leader")
-    assert lines[-1] == f"1 problem, 2 warnings, {levels.count('ok')} ok; 17 requests, nothing changed."
+    assert lines[-1] == f"1 problem, 3 warnings, {levels.count('ok')} ok; 17 requests, nothing changed."
     assert max(len(line) for line in lines if "state-dir" not in line) <= 100
 
 
@@ -251,6 +251,13 @@ def test_properties_of_namespaces(
     told = findings(pulsar, tmp_path, guardrails={"namespace_properties": True})
     [found] = [one for one in told if one["check"] == "namespace-properties"]
     assert (found["level"], seen in found["seen"]) == (level, True), found
+
+
+def test_no_namespace_whose_properties_could_be_read(pulsar: FakePulsar, tmp_path: Path):
+    """Nothing read is not that nothing binds."""
+    pulsar.fault("broker-stats/load-report", refused(500, "no"))
+    found = notable(pulsar, tmp_path, guardrails={"namespace_properties": True})
+    assert found["namespace-properties"]["seen"] == "not checked: no namespace was read"
 
 
 @pytest.mark.parametrize("brokers", [2, 3, 6])
@@ -455,6 +462,12 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
         (forbidden("namespaceIsolationPolicies"), "isolation-policies", "problem", "cannot be read"),
         (forbidden("antiAffinity", 403), "rights", "problem", "antiAffinity want a tenant admin"),
         (forbidden("configuration/values"), "dynamic-values", "warning", "could not be read"),
+        (
+            both(dynamic(minUnloadMessage="5"), forbidden("configuration/runtime", 500)),
+            "dynamic-values",
+            "warning",
+            "1 override of balancing, and no broker's values",
+        ),
         (forbidden("configuration/values", 500), "answers", "warning", "HTTP 500 (no)"),
         (forbidden("brokers/version", 500), "versions", "warning", "not checked: no broker answered with its version"),
         (forbidden("brokers/version", 500), "clocks", "warning", "not checked: no answer carried a Date header"),
@@ -683,6 +696,12 @@ class TestNotes:
         assert len(told) == found
         assert all("has left the cluster" in one["seen"] and bundles(0)[0] in one["seen"] for one in told)
 
+    def test_nobody_leads(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Whether the note is still held is not known."""
+        noted(pulsar, tmp_path, pulsar.ids[1])
+        pulsar.leader = None
+        assert notable(pulsar, tmp_path)["leader-notes"]["seen"].startswith("not checked: 1 destination may be left")
+
     def test_an_older_destination(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Nothing proves that the leader got the request to note another one instead."""
         noted(pulsar, tmp_path, pulsar.ids[1])
@@ -724,6 +743,13 @@ class TestStandingReports:
         """CPU and bandwidth that are the same to the last digit stand still."""
         self.compare(Sample((usage, 1000.0, 1000.0), 1.7e9), ago, level, seen, pulsar, tmp_path)
 
+    def test_a_broker_without_an_earlier_report(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Of this one nothing can be said, however the others changed."""
+        kept = dict.fromkeys(pulsar.ids[:2], Sample((1.0, 1.0, 1.0), 1.7e9))
+        state_begun(tmp_path / "state").save(TurnMemory(written_at=time.time() - 300, samples=kept))
+        seen = notable(pulsar, tmp_path)["standing-reports"]["seen"]
+        assert seen == f"not checked: no earlier report of {pulsar.ids[2]} is known, all others changed"
+
     def test_a_number_that_is_none_does_not_change(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A card that gives NaN gives it again: that is no new sample."""
         pulsar.brokers[0].report["bandwidthIn"] = {"usage": "NaN", "limit": 1e6}
@@ -733,7 +759,8 @@ class TestStandingReports:
     @staticmethod
     def compare(sample: Sample, ago: float, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The first broker's report with what was kept of it so long ago."""
-        state_begun(tmp_path / "state").save(TurnMemory(written_at=time.time() - ago, samples={pulsar.ids[0]: sample}))
+        kept = {**dict.fromkeys(pulsar.ids, Sample((1.0, 1.0, 1.0), 1.7e9)), pulsar.ids[0]: sample}
+        state_begun(tmp_path / "state").save(TurnMemory(written_at=time.time() - ago, samples=kept))
         (found,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "standing-reports")
         assert found["level"] == level, found
         assert re.search(seen, found["seen"]), found
