@@ -49,7 +49,7 @@ def pulsar() -> Iterator[FakePulsar]:
 @pytest.fixture
 def config(pulsar: FakePulsar, tmp_path: Path) -> Path:
     """Settings of that cluster."""
-    guardrails = {"membership_settle_seconds": 0, "unload_spacing_seconds": 0}
+    guardrails = {"membership_settle_seconds": 0, "unload_spacing_seconds": 0, "max_traffic_per_hour": 1}
     path = tmp_path / "lbd.yaml"
     values = {"pulsar": {"admin_urls": pulsar.urls}, "state_dir": str(tmp_path / "state"), "guardrails": guardrails}
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
