@@ -8,6 +8,7 @@
     │   ├── AdminError             one admin request failed; carries the status and the address
     │   └── UnheardError           brokers publish their load, and lbd has only started to listen
     └── RefusedError       exit 4  lbd could act and must not
+        └── NotLeaderError         another lbd leads, and takes the orders; carries its name
 
 A failed unload is no error of lbd: it is an :class:`lbd.model.Outcome`, from which exit code 5 is made.
 """
@@ -66,6 +67,14 @@ class RefusedError(LbdError):
     """lbd could act, and a rule says that it must not."""
 
     exit_code = 4
+
+
+class NotLeaderError(RefusedError):
+    """An order that only the leader takes; ``leader`` is its name, None where only that it is another one is known."""
+
+    def __init__(self, message: str, leader: str | None) -> None:
+        super().__init__(message)
+        self.leader = leader
 
 
 def unread(error: OSError | UnicodeDecodeError) -> str:

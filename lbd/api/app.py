@@ -53,7 +53,7 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
     )
     add_handlers(app)
     app.include_router(probes(backend))
-    changes = ChangeLog()
+    changes = ChangeLog(backend)
     runner = Runner(backend, changes, ending)
     read = (
         placement(backend),

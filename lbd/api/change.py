@@ -193,9 +193,13 @@ def signed(request: HttpRequest, body: Body) -> Body:
 
 
 class ChangeLog:
-    """Makes changes one way: once for each key, and each with its line in the log."""
+    """Makes changes one way: once for each key, each with its line in the log, and only where this lbd takes orders.
 
-    def __init__(self) -> None:
+    Where another one does it raises :class:`~lbd.errors.NotLeaderError`.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._once = Once(time.monotonic)
         self._log = structlog.get_logger()
 
@@ -208,6 +212,7 @@ class ChangeLog:
 
     def _audited(self, request: HttpRequest, who: Requester, change: Callable[[], tuple[str, Response]]) -> Response:
         try:
+            self._backend.orders.refuse_beside_a_leader()
             result, document = change()
         except (LbdError, ProblemError) as error:
             status = error.status if isinstance(error, ProblemError) else "refused"

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from lbd.api.shapes import json_bytes
-from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
+from lbd.errors import AdminError, LbdError, NotLeaderError, ObserveError, RefusedError, UsageError
 from lbd.foreign import printable
 
 if TYPE_CHECKING:
@@ -80,7 +80,10 @@ def _own(_: Request, error: Exception) -> Response:
 
 def _lbd(request: Request, error: Exception) -> Response:
     status = next((status for kind, status in STATUS_OF.items() if isinstance(error, kind)), None)
-    return _bug(request, error) if status is None else problem(status, str(error))
+    if status is None:
+        return _bug(request, error)
+    more: dict[str, Any] = {"leader": error.leader} if isinstance(error, NotLeaderError) else {}
+    return problem(status, str(error), **more)
 
 
 def _http(_: Request, error: Exception) -> Response:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbd.errors import LbdError, RefusedError
+from lbd.errors import LbdError, NotLeaderError, RefusedError
 from lbd.model import Outcome, Result, Skip
 from lbd.operations.dry import Fixed
 from lbd.operations.place import named, trouble
@@ -128,7 +128,13 @@ class Dispatcher:
         self._applying = Applying(requests, real.proposals.drop)
 
     def begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
-        """It is begun, unless something holds it, and ends in an answer."""
+        """It is begun, unless another lbd leads or something holds it, and ends in an answer."""
+        try:
+            self._real.orders.refuse_beside_a_leader()
+        except NotLeaderError as error:
+            self._requests.begun(request)
+            self._requests.fail(request, error)
+            return
         if isinstance(request, SplitRequest):
             self._split(request)
             return

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.clock import boot_seconds
-from lbd.errors import LbdError, ObserveError, UsageError, as_lbd_error
+from lbd.errors import LbdError, NotLeaderError, ObserveError, UsageError, as_lbd_error
 from lbd.pulsar.client import SharedLog
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.reason import Reason
 from lbd.store.journal import Journal
 from lbd.store.order import FORMAT, OrderList
-from lbd.store.orders import Orders
+from lbd.store.orders import ONLY_THE_LEADER, Orders
 from lbd.store.shared import Leads, NewerOrders, SharedJournal, SharedOrders, decoded, leads
 from lbd.text import DAY_SECONDS, utc
 
@@ -191,11 +191,13 @@ class Leadership:
         older = f"the orders in leader.topic are of a newer lbd, format {self._seen.newer}; this one reads {FORMAT}"
         return f"{older}: upgrade it, or let the newer one lead"
 
-    def _other(self) -> str | None:
-        """Who leads instead of this lbd, as far as is known."""
+    def _other(self) -> NotLeaderError | None:
+        """The refusal of an order that is for another lbd, as far as it is known that one leads."""
         leader = self._seen.leader
-        another = self._seen.newer or (leader is not None and leader.name != self.name)
-        return f"{Reason.NOT_LEADER.message(self.words)}; only the leader takes orders" if another else None
+        name = leader.name if leader is not None and leader.name != self.name else None
+        if name is None and not self._seen.newer:
+            return None
+        return NotLeaderError(Reason.NOT_LEADER.message(f"{self.words}; {ONLY_THE_LEADER}"), name)
 
     def _resign(self) -> None:
         self.orders.resign()

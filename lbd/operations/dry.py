@@ -25,6 +25,7 @@ from lbd.replay import rounds, settings_from
 from lbd.store.control import Control
 from lbd.store.drains import Drains
 from lbd.store.journal import KEEP_SECONDS, Past, read
+from lbd.store.orders import ONLY_THE_LEADER
 from lbd.store.state import Scratch, StateDir, TurnMemory
 from lbd.store.status import read_status, running, standby_text
 from lbd.text import counted
@@ -94,7 +95,7 @@ def _stands_by(settings: Settings) -> Hold | None:
         leader = standby_text(read_status(settings.state_dir))
     except (UsageError, OSError):
         return None
-    return (Reason.NOT_LEADER, leader) if leader is not None else None
+    return (Reason.NOT_LEADER, f"{leader}; {ONLY_THE_LEADER}") if leader is not None else None
 
 
 def parts_of_known(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOCKED_WITHIN_SECONDS, LOCK_PAUSE_SECONDS = 30.0, 0.01
 """A leader that holds the lock waits for the topic; whoever was stopped with it, as by Ctrl-Z, keeps it for ever."""
 
+ONLY_THE_LEADER = "only the leader takes orders"
 REMOVES = "lbd resume removes it, with the drains and the rollout in it"
 
 Kind = TypeVar("Kind")
@@ -64,7 +65,7 @@ class Orders:
         is another lbd's to make, or that could not be published.
         """
         before = self.read()
-        if edit(before) == before:
+        if not self._publishes and edit(before) == before:
             return before
         with self._locked():
             before = self.read()
@@ -72,6 +73,14 @@ class Orders:
             if after != before:
                 put(self.path, after)
         return after
+
+    @property
+    def _publishes(self) -> bool:
+        """Whether each answer is published before it is given, also that there was nothing to change."""
+        return False
+
+    def refuse_beside_a_leader(self) -> None:
+        """Raises :class:`~lbd.errors.NotLeaderError` where another lbd leads: the one rule for orders of every kind."""
 
     def reset(self) -> None:
         """Replace a file that cannot be read: what was in it is no order any more."""
@@ -95,7 +104,7 @@ class Orders:
     @property
     def _refusal(self) -> str:
         """Who may change what was published."""
-        return "several lbds share their orders (leader.enabled), and none runs here: only the leader takes orders"
+        return f"several lbds share their orders (leader.enabled), and none runs here: {ONLY_THE_LEADER}"
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

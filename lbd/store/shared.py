@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from lbd.clock import boot_seconds
-from lbd.errors import LbdError, RefusedError, UsageError
+from lbd.errors import LbdError, NotLeaderError, RefusedError, UsageError
 from lbd.files import At, put
 from lbd.foreign import printable_json
 from lbd.model import Unload
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 class SharedOrders(Orders):
     """The orders of one lbd beside those of the topic; thread-safe.
 
-    A change is published before it is written, and refused where this lbd does not lead. ``elsewhere`` says who does;
-    None while nobody is known to: then a pause may be given here, which this lbd publishes once it leads.
+    A change is published before it is written, and refused where this lbd does not lead. ``elsewhere`` is the refusal
+    that names who does; None while nobody is known to: then a pause may be given here, which this lbd publishes once it
+    leads. That there is nothing to change is published as well: an lbd that leads no more may not know of it yet.
     """
 
     def __init__(self, state_dir: Path, now: Callable[[], float]) -> None:
@@ -59,7 +60,7 @@ class SharedOrders(Orders):
         super().__init__(state_dir, now, shared=True)
         self._topic = OrderList({})
         self._publish: Callable[[bytes], None] | None = None
-        self.elsewhere: Callable[[], str | None] = lambda: None
+        self.elsewhere: Callable[[], NotLeaderError | None] = lambda: None
 
     def read(self) -> OrderList:
         """As :meth:`Orders.read`, with what the topic has: a file that was lost has ended nothing."""
@@ -101,17 +102,22 @@ class SharedOrders(Orders):
 
     def change(self, edit: Callable[[OrderList], OrderList]) -> OrderList:
         """As :meth:`Orders.change`; refused also where there is nothing to change, as who leads may know better."""
-        self._refuse_beside_a_leader()
+        self.refuse_beside_a_leader()
         return super().change(edit)
 
-    def _refuse_beside_a_leader(self) -> None:
-        if self._publish is None and self.elsewhere() is not None:
-            raise RefusedError(self._refusal)
+    def refuse_beside_a_leader(self) -> None:
+        """As :meth:`Orders.refuse_beside_a_leader`, as far as is known here."""
+        if self._publish is None and (refusal := self.elsewhere()) is not None:
+            raise refusal
+
+    @property
+    def _publishes(self) -> bool:
+        return self._publish is not None
 
     def _commit(self, before: OrderList, after: OrderList) -> OrderList:
         publish = self._publish
         if publish is None:
-            self._refuse_beside_a_leader()
+            self.refuse_beside_a_leader()
             return super()._commit(before, after)
         now = self._now()
         after = after.published(next_number(before, now), now)
@@ -124,7 +130,7 @@ class SharedOrders(Orders):
 
     @property
     def _refusal(self) -> str:
-        return self.elsewhere() or "no lbd leads now, so none moves anything; try again"
+        return "no lbd leads now, so none moves anything; try again"
 
     def _readable(self) -> OrderList:
         """What the file has, where it can be read, and the topic."""

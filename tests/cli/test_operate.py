@@ -425,6 +425,7 @@ from lbd.config import Settings
 from lbd.model import Result
 from lbd.operations.requests import Requests
 from lbd.store.control import RequestResult
+from lbd.store.orders import Orders
 from lbd.store.state import StateDir
 folder, code, result = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 requests = Requests()
@@ -439,7 +440,9 @@ def ask(request, gone):
     sentence = f"{request.bundle} to {request.destination} for {request.by}, {request.override}."
     return RequestResult(code, sentence, Result(result) if result else None, "b2", request.id), False
 
-backend = SimpleNamespace(ask=ask, board=Board(), settings=Settings(), state_dir=folder, now=time.time)
+backend = SimpleNamespace(
+    ask=ask, board=Board(), settings=Settings(), state_dir=folder, orders=Orders(folder), now=time.time
+)
 with StateDir(folder).locked():
     server = Server(backend, listen_locally(folder / "lbd.sock"), local=True)
     print("held", flush=True)

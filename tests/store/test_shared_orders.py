@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
+from lbd.errors import LbdError, NotLeaderError, ObserveError, RefusedError, UsageError
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
 from lbd.store.order import OrderList
@@ -64,7 +64,7 @@ class Lbd:
     def follow(self) -> list[str]:
         """Read the topic, from its first line on; it stands by."""
         self.orders.resign()
-        self.orders.elsewhere = lambda: "the other one leads"
+        self.orders.elsewhere = lambda: NotLeaderError("the other one leads", "other")
         return self._read()
 
     def lead(self, publish: Callable[[bytes], None] | None = None) -> None:
@@ -154,6 +154,31 @@ def test_what_could_not_be_published_is_no_answer(one: Lbd, two: Lbd, *, publish
     for here in (one, two):
         here.follow()
         assert here.stands[0] == (PAUSE if publishes else None)
+
+
+ENDS: dict[str, Callable[[Lbd], object]] = {
+    "resume": lambda lbd: lbd.control.resume(),
+    "resume a running lbd": lambda lbd: lbd.control.go_on(NOW),
+    "release": lambda lbd: lbd.drains.release("a:80"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_to_end_is_no_answer_of_a_leader_that_was_replaced(end: str, one: Lbd, two: Lbd):
+    """It believes that it leads and knows of no order; the next leader was given one, which goes on."""
+
+    def fenced(_: bytes) -> None:
+        raise ObserveError("fenced")
+
+    one.lead()
+    one.orders._publish = fenced
+    two.lead()
+    two.control.pause(PAUSE)
+    two.drains.begin(DRAIN)
+    with pytest.raises(RefusedError, match="could not be published to the other lbds"):
+        ENDS[end](one)
+    one.follow()
+    assert one.stands == two.stands == (PAUSE, [DRAIN], None)
 
 
 class TestComingBack:
