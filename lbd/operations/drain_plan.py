@@ -51,12 +51,27 @@ AGAIN_SECONDS = 600.0
 and would give it back at once."""
 
 
-def resting(bundle: str, parts: Parts, drain_pass: Pass, observation: Observation) -> Skip | None:
+def moved_off(broker: str, since: float, sent: Iterable[Sent]) -> dict[str, float]:
+    """When bundles left a broker, proven by another owner; a request that did not move its bundle is none of these.
+
+    Times are epoch seconds, those before ``since`` are left out.
+    """
+    return {
+        one.bundle: one.at
+        for one in sent
+        if one.source == broker and one.at >= since and one.owner is not None and one.owner != broker
+    }
+
+
+def resting(
+    bundle: str, parts: Parts, drain_pass: Pass, observation: Observation, gone_at: Mapping[str, float]
+) -> Skip | None:
     """Why a bundle stays; None where it may move.
 
-    One that the drain moved off before, and that Pulsar has placed there again, rests for ten minutes, unless a person
-    has just ordered this pass. Before a restart the rest after other moves protects nobody: a drain keeps it only where
-    it was ordered to.
+    One that the drain moved off before (``gone_at``), and that Pulsar has placed there again, rests for ten minutes,
+    unless a person has just ordered this pass. What an earlier pass tried and could not move does not rest: the leader
+    may have been killed in its midst. Before a restart the rest after other moves protects nobody: a drain keeps it
+    only where it was ordered to.
     """
     alone = exempt_reason(bundle, parts.guardrails) or leader_topic_bundles((bundle,), parts.leader_topic).get(bundle)
     if alone is not None:
@@ -66,8 +81,9 @@ def resting(bundle: str, parts: Parts, drain_pass: Pass, observation: Observatio
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
     ago = observation.snapshot.taken_at - at
     if at >= drain_pass.since:
-        if drain_pass.ordered:
+        if drain_pass.ordered or bundle not in gone_at:
             return None
+        ago = observation.snapshot.taken_at - gone_at[bundle]
         left = AGAIN_SECONDS - ago
         text = f"it was moved off {ago / 60:.0f} min ago; again in {left / 60:.0f} min"
         return Skip(bundle, Reason.COOL_DOWN, text) if left > 0 else None
@@ -309,9 +325,9 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     snapshot, scores = as_it_was(judge.snapshot, judge.scores, drain_pass.broker, carried)
     unshown = Unshown.of(now, parts.sent())
     scores = _worst_scores(scores, snapshot, parts, drain_pass, now, unshown)
-    staying = {
-        bundle: skip for bundle in owned if (skip := resting(bundle, parts, drain_pass, now.observation)) is not None
-    }
+    gone_at = moved_off(drain_pass.broker, drain_pass.since, parts.sent())
+    skips = (resting(bundle, parts, drain_pass, now.observation, gone_at) for bundle in owned)
+    staying = {skip.what: skip for skip in skips if skip is not None}
     movable = [bundle for bundle in owned if bundle not in staying]
     unloads = emptying.drain_unloads(movable, drain_pass.broker, snapshot, now.averages, carried)
     ledger = judge.ledger(snapshot, scores, unloads, emptying.NOT_ITS_RULES)

@@ -8,7 +8,7 @@ import pytest
 
 from lbd.decide.drain import DrainMoves
 from lbd.errors import ObserveError, RefusedError, UsageError
-from lbd.model import Unload
+from lbd.model import Outcome, Result, Unload
 from lbd.operations.drain import show_drain
 from lbd.operations.place import ask_cluster, owned_bundles
 from lbd.permit.eligibility import carries
@@ -295,6 +295,23 @@ def test_a_fill_that_was_cut_short_is_over(cluster: FakePulsar, tmp_path: Path, 
     fill = Drains(tmp_path).works().fill
     assert fill is not None
     assert (fill.exit_code, fill.ended_at is None, "ask for it again" in fill.sentence) == (5, False, True), fill
+
+
+def test_what_did_not_move_before_a_kill_is_tried_by_the_next_lbd(
+    cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Only a bundle that has left the drained broker, and came back, rests there."""
+    target, destination = cluster.brokers[:2]
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as first:
+        begun(first, asked(target, override="a test"), monkeypatch, part=1)
+        journal = first.engine._real.journal
+        for bundle in owned(cluster, target)[:3]:
+            unload = Unload(bundle, target, destination, 1.0, 1.0, order="drain")
+            journal.conclude(journal.intend(unload, 1), Outcome(unload, Result.FAILED, target))
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as second:
+        second.engine.go_on()
+        second.engine.draining.to_the_end(second.engine.go_on)
+    assert owned(cluster, target) == []
 
 
 def test_a_drained_broker_that_is_away_is_asked_for_now_and_then(

@@ -48,7 +48,7 @@ DRAINED_SECONDS = 200.0
 """The heir leaves a move that was open alone for 20 s, and judges one that did not move its bundle after 95 s."""
 
 
-@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], late=3)
+@pytest.mark.cluster(landing=True, versions=["4.2.4", "4.0.8"], late=3)
 def test_a_drain_outlives_its_leader(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """kill -9 of the leader in the midst of a drain's moves: the other one leads, closes them, and goes on."""
     placing.remove_all(cluster)
