@@ -122,11 +122,21 @@ class ApiSettings(BaseModel):
         return self.tls.cert_file is not None
 
     def url(self, port: int | None = None) -> str:
-        """Its web address."""
+        """Its web address on this machine."""
         host: Any = ipaddress.ip_address(self.host)
         reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))  # noqa: S104 - what any stands for
-        shown = f"[{reached}]" if ":" in reached else reached
-        return f"{'https' if self.secure else 'http'}://{shown}:{self.port if port is None else port}"
+        return self._url(reached, self.port if port is None else port)
+
+    def outer_url(self, machine: str) -> str:
+        """Its web address for other machines, by the name of this ``machine``; empty where they cannot reach it."""
+        if not self.enabled or self.loopback or not self.port:
+            return ""
+        host = ipaddress.ip_address(self.host)
+        return self._url(machine if host.is_unspecified else str(host), self.port)
+
+    def _url(self, host: str, port: int) -> str:
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.secure else 'http'}://{shown}:{port}"
 
 
 def split_listen(listen: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@
     │   ├── AdminError             one admin request failed; carries the status and the address
     │   └── UnheardError           brokers publish their load, and lbd has only started to listen
     └── RefusedError       exit 4  lbd could act and must not
-        └── NotLeaderError         another lbd leads, and takes the orders; carries its name
+        └── NotLeaderError         another lbd leads, and takes the orders; carries its name and the address of its API
 
 A failed unload is no error of lbd: it is an :class:`lbd.model.Outcome`, from which exit code 5 is made.
 """
@@ -70,11 +70,14 @@ class RefusedError(LbdError):
 
 
 class NotLeaderError(RefusedError):
-    """An order that only the leader takes; ``leader`` is its name, None where only that it is another one is known."""
+    """An order that only the leader takes; ``leader`` is its name, None where only that it is another one is known.
 
-    def __init__(self, message: str, leader: str | None) -> None:
+    ``leader_url`` is the address of its API; None where that is not known.
+    """
+
+    def __init__(self, message: str, leader: str | None, leader_url: str | None = None) -> None:
         super().__init__(message)
-        self.leader = leader
+        self.leader, self.leader_url = leader, leader_url
 
 
 def unread(error: OSError | UnicodeDecodeError) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -14,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from lbd.config import REMOVED, Settings, environment, load
+from lbd.config import REMOVED, ApiSettings, Settings, environment, load
 from lbd.errors import UsageError
 from lbd.place.placements import PLACEMENTS
+from lbd.pulsar.settings import LeaderSettings
 from lbd.simulate.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -782,3 +784,40 @@ def test_the_default_path_below_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setattr("lbd.config.DEFAULT_PATH", tmp_path / "file" / "lbd.yaml")
     assert load(None, {}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("api", "url"),
+    [
+        ({"listen": "127.0.0.1:8085"}, ""),
+        ({"listen": "[::1]:8085"}, ""),
+        ({"enabled": False, "listen": "10.0.0.7:8085"}, ""),
+        ({"listen": "0.0.0.0:0"}, ""),
+        ({"listen": "0.0.0.0:8085"}, "http://lbd-1:8085"),
+        ({"listen": "[::]:8085"}, "http://lbd-1:8085"),
+        ({"listen": "10.0.0.7:8086"}, "http://10.0.0.7:8086"),
+        ({"listen": "[fd00::7]:8085"}, "http://[fd00::7]:8085"),
+    ],
+)
+def test_the_address_of_the_api_for_other_machines(api: dict[str, Any], url: str, tmp_path: Path) -> None:
+    """None where only this machine reaches it, or nobody knows the port."""
+    (tmp_path / "token").write_text("a-token-of-the-tests")
+    assert ApiSettings.model_validate({"token_file": tmp_path / "token", **api}).outer_url("lbd-1") == url
+
+
+@pytest.mark.parametrize(
+    ("url", "takes"),
+    [
+        ("http://lbd-1.lbd-pods.pulsar.svc:8085", True),
+        ("https://10.0.0.7", True),
+        ("http://[fd00::7]:8085", True),
+        ("lbd-1:8085", False),
+        ("http://ann:secret@lbd-1:8085", False),
+        ("http://lbd-1:8085/x", False),
+        ("http://lbd-1:8085 or so", False),
+    ],
+)
+def test_the_address_that_the_leader_gives(url: str, takes: bool) -> None:
+    """Scheme, host and port: it is printed for people, who repeat it."""
+    with nullcontext() if takes else pytest.raises(ValidationError):
+        LeaderSettings(enabled=True, api_url=url)

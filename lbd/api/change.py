@@ -359,6 +359,12 @@ class RolloutBody(CommandBody):
         900, ge=1, le=LONGEST_WAIT_SECONDS, description="a broker that takes longer to come back ends the rollout"
     )
     stop: bool = Field(default=False, description="end the rollout that is under way")
+    restarts: Line = Field(
+        "",
+        max_length=300,
+        description="the broker that whoever asks is about to restart: nothing is begun, and 409 unless it is due now, "
+        "by the lbd that leads now; ask this before each restart",
+    )
 
 
 class Runner:

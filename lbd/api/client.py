@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 
     from lbd.store.control import Request
 
-UNAUTHORIZED = 401
+UNAUTHORIZED, CONFLICT = 401, 409
 PASSING = frozenset({408, 429})
 """The request may be right, and is answered at another time."""
 TIMEOUT_SECONDS = 30.0
 LONGEST_WORDS = 500
+STANDBY_TRIES, STANDBY_PAUSE_SECONDS = 12, 0.25
+"""Behind one address, as a Service of Kubernetes, several lbds may answer: a new connection may reach the leader."""
+
 START_SECONDS = 5.0
 """An lbd that has just started, and holds its state directory, listens within this time."""
 
@@ -58,11 +61,14 @@ class UnansweredError(Exception):
 class Client:
     """One lbd's API. The token in ``token_file``, if there is one, is sent to this address and to no other.
 
-    No redirect is followed. Proxies that the environment names and logins in ``.netrc`` are not used.
+    No redirect is followed. Proxies that the environment names and logins in ``.netrc`` are not used. An order that a
+    standby refuses is given again to the same address, under the same key, for three seconds.
 
     Every method raises :class:`ObserveError` where no lbd answers or it cannot tell now, :class:`RefusedError` for what
     it refuses, and :class:`UsageError` for what it does not know or may not tell. ``name`` is for messages.
     """
+
+    _tries = STANDBY_TRIES
 
     def __init__(self, url: str, token_file: Path | None) -> None:
         self.name, self._token_file = _checked(url), token_file
@@ -77,7 +83,7 @@ class Client:
     def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask for a change that is made at once."""
         try:
-            return self._checked(*self._send("POST", _target(path, {}), body, TIMEOUT_SECONDS, {}))
+            return self._checked(*self._order(_target(path, {}), body, TIMEOUT_SECONDS, {}))
         except UnansweredError as error:
             raise ObserveError(str(error)) from error
 
@@ -93,7 +99,7 @@ class Client:
         body = {NAMES.get(name, name): fields[name] for name in names} | {"timeout_seconds": seconds}
         headers = {"Idempotency-Key": command.id}
         try:
-            status, content = self._send("POST", _target(path, {}), body, TIMEOUT_SECONDS + seconds, headers)
+            status, content = self._order(_target(path, {}), body, TIMEOUT_SECONDS + seconds, headers)
         except UnansweredError as error:
             words = f"{error}: the {command.kind} may be done or under way, see lbd history."
             failed: dict[str, Any] = msgspec.to_builtins(RequestResult(FAILED, words, id=command.id))
@@ -102,6 +108,15 @@ class Client:
         if document is not None and document.get("exit_code"):
             return document
         return self._checked(status, content)
+
+    def _order(self, target: str, body: dict[str, Any], seconds: float, headers: dict[str, str]) -> tuple[int, bytes]:
+        """As :meth:`_send`, of an order: the last answer where standbys refused it each time."""
+        for _ in range(self._tries - 1):
+            status, content = self._send("POST", target, body, seconds, headers)
+            if status != CONFLICT or "leader" not in (_decoded(content) or {}):
+                return status, content
+            time.sleep(STANDBY_PAUSE_SECONDS)
+        return self._send("POST", target, body, seconds, headers)
 
     def _send(
         self, method: str, target: str, body: dict[str, Any] | None, seconds: float, headers: dict[str, str]
@@ -157,6 +172,8 @@ class Client:
 
 class LocalClient(Client):
     """The lbd that holds a state directory, through its socket there: no token, because the file says who may."""
+
+    _tries = 1
 
     def __init__(self, state_dir: Path, name: str) -> None:
         self.name, self._token_file = name, None
@@ -242,7 +259,7 @@ def _error(url: str, status: int, document: dict[str, Any] | None, *, named: boo
     differs = detail.endswith(OTHER_VERSION)
     version = f"; is it another version than this one, {__version__}?" if differs else ""
     words = f"{url}: {status}: {detail}{where}{version}"
-    if status == 409:
+    if status == CONFLICT:
         return RefusedError(words)
     wrong = 400 <= status < 500 and status not in PASSING
     return UsageError(words) if wrong else ObserveError(words)

@@ -82,8 +82,9 @@ def _lbd(request: Request, error: Exception) -> Response:
     status = next((status for kind, status in STATUS_OF.items() if isinstance(error, kind)), None)
     if status is None:
         return _bug(request, error)
-    more: dict[str, Any] = {"leader": error.leader} if isinstance(error, NotLeaderError) else {}
-    return problem(status, str(error), **more)
+    if isinstance(error, NotLeaderError):
+        return problem(status, str(error), leader=error.leader, leader_url=error.leader_url)
+    return problem(status, str(error))
 
 
 def _http(_: Request, error: Exception) -> Response:

@@ -8,13 +8,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from lbd.api.shapes import RolloutPlan, RolloutResponse
 from lbd.cli.options import duration, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
 from lbd.cli.request import by, full_name, lbd_client, one_line, print_note, print_result, read, send_command
 from lbd.cli.status_text import console
-from lbd.errors import ObserveError, UsageError
+from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.pulsar.paths import host_port
 from lbd.store.control import FAILED, REFUSED, RequestResult, RolloutRequest, new_id
 from lbd.text import counted, duration_text
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 BACK_WITHIN_SECONDS = 900.0
+KNOWN_WITHIN_SECONDS = 30.0
+"""Behind one address a standby may answer, which reads of a rollout a moment later than it begins or ends."""
 
 
 @click.command("rollout")
@@ -137,7 +140,7 @@ def _run(client: Client, request: RolloutRequest, command: str | None, form: str
         return answer.exit_code
     click.echo(plain(answer.sentence), err=True)
     try:
-        rollout = _followed(client, command, request)
+        rollout = _followed(client, command, request, answer.id)
     except KeyboardInterrupt:
         print_note(form, f"No longer watched: it goes on in {client.name}; lbd rollout --stop ends it.")
         return FAILED
@@ -145,27 +148,64 @@ def _run(client: Client, request: RolloutRequest, command: str | None, form: str
     return rollout.exit_code
 
 
-def _followed(client: Client, command: str | None, request: RolloutRequest) -> Rollout:
-    """The rollout at its end; each broker that is handed over is restarted once by the command."""
-    summary, restarted = "", set[str]()
+def _followed(client: Client, command: str | None, request: RolloutRequest, name: str) -> Rollout:
+    """The rollout of this id (``name``) at its end; the command restarts each broker that is handed over, once."""
+    summary = refusal = ""
+    restarted, known_at = set[str](), time.monotonic()
     while True:
         view = read(client.get("rollout"), RolloutResponse)
-        rollout = view.rollout
-        if rollout is None:
-            raise ObserveError("that lbd knows of no rollout any more")
-        if rollout.ended_at is not None:
-            return rollout
-        if view.summary != summary:
-            summary = view.summary
-            click.echo(plain(summary), err=True)
-        due = rollout.phase == "restart" and rollout.gone_at is None and rollout.broker not in restarted
-        if command is not None and due:
-            restarted.add(rollout.broker)
-            why = _restart(command, rollout.broker)
-            if why:
-                click.echo(plain(why), err=True)
-                _stop(client, request, why)
+        rollout = view.rollout if view.rollout is not None and view.rollout.id == name else None
+        if rollout is None and time.monotonic() - known_at > KNOWN_WITHIN_SECONDS:
+            raise ObserveError(f"that lbd does not know of this rollout: {view.summary}")
+        if rollout is not None:
+            known_at = time.monotonic()
+            if rollout.ended_at is not None:
+                return rollout
+            summary = _noted(view.summary, summary)
+            due = rollout.phase == "restart" and rollout.gone_at is None and rollout.broker not in restarted
+            if command is not None and due:
+                why = _hand_over(client, request, rollout.broker)
+                if why:
+                    refusal = _noted(f"{rollout.broker} is not restarted yet: {why}", refusal)
+                else:
+                    restarted.add(rollout.broker)
+                    _restart_or_stop(client, request, command, rollout.broker)
         time.sleep(POLL_SECONDS)
+
+
+def _noted(words: str, before: str) -> str:
+    """Print a note, unless it is the same as before; returns it."""
+    if words != before:
+        click.echo(plain(words), err=True)
+    return words
+
+
+def _hand_over(client: Client, request: RolloutRequest, broker: str) -> str:
+    """Why a broker must not be restarted now, empty where it is to be.
+
+    Progress that was read may be old, from a standby or a leader that was replaced, and a person may have ended the
+    rollout: the lbd that leads says whether the broker is due.
+    """
+    try:
+        answer = read(client.command(_order(request, restarts=broker)), RequestResult)
+    except RefusedError as error:
+        return str(error)
+    return answer.sentence if answer.exit_code else ""
+
+
+def _restart_or_stop(client: Client, request: RolloutRequest, command: str, broker: str) -> None:
+    """Run the command; where it fails the rollout is stopped."""
+    why = _restart(command, broker)
+    if why:
+        click.echo(plain(why), err=True)
+        send_command(client, _order(request, reason=one_line(why), stop=True))
+
+
+def _order(request: RolloutRequest, **others: Any) -> RolloutRequest:  # noqa: ANN401 - of each field its own
+    """A further order about the rollout that was requested."""
+    name, now = new_id()
+    times = {"at": now, "expires_at": now + request.expires_at - request.at}
+    return replace(request, id=name, brokers=(), executes=False, **times, **others)
 
 
 def _restart(command: str, broker: str) -> str:
@@ -178,12 +218,6 @@ def _restart(command: str, broker: str) -> str:
     except OSError as error:
         return f"{shown}: {error.strerror or error}"
     return f"{shown} ended with {done.returncode}" if done.returncode else ""
-
-
-def _stop(client: Client, request: RolloutRequest, why: str) -> None:
-    name, now = new_id()
-    waited = request.expires_at - request.at
-    send_command(client, RolloutRequest(name, (), False, 1.0, one_line(why), request.by, now, now + waited, stop=True))
 
 
 def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | None) -> int:

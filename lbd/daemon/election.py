@@ -113,13 +113,15 @@ class Leadership:
         tidy: Callable[[], None] = lambda: None,
         writers: Callable[[], Sequence[Writer]] = tuple,
         early_loss: Callable[[], str] = str,
+        url: str = "",
     ) -> None:
         """``connect`` opens the topic, ``tidy`` lets go of its old lines, ``writers`` says who is connected to write.
 
-        ``early_loss`` says how lines are lost before their time. All of these raise :class:`LbdError`.
+        ``early_loss`` says how lines are lost before their time. All of these raise :class:`LbdError`. ``url`` is the
+        address of this lbd's API, for the refusals of the others.
         """
         self._writers, self._early_loss = writers, early_loss
-        self.name, self.journal, self.orders = name, journal, orders
+        self.name, self.journal, self.orders, self._url = name, journal, orders, url
         orders.elsewhere = self._other
         self._now, self._connect, self._tidy = now, connect, tidy
         self.on_gain: Callable[[], None] = lambda: None
@@ -184,7 +186,7 @@ class Leadership:
             return f"this lbd stands by, no lbd can lead: leader.topic is written by {strangers}; stop that producer"
         if leader is None or leader.name == self.name:
             return "this lbd stands by, nobody leads yet"
-        return f"this lbd stands by, {leader.name} leads since {utc(leader.at)}"
+        return f"this lbd stands by, {leader} leads since {utc(leader.at)}"
 
     @property
     def _newer(self) -> str:
@@ -193,11 +195,11 @@ class Leadership:
 
     def _other(self) -> NotLeaderError | None:
         """The refusal of an order that is for another lbd, as far as it is known that one leads."""
-        leader = self._seen.leader
-        name = leader.name if leader is not None and leader.name != self.name else None
-        if name is None and not self._seen.newer:
+        leader = self._seen.leader if self._seen.leader and self._seen.leader.name != self.name else None
+        if leader is None and not self._seen.newer:
             return None
-        return NotLeaderError(Reason.NOT_LEADER.message(f"{self.words}; {ONLY_THE_LEADER}"), name)
+        words = Reason.NOT_LEADER.message(f"{self.words}; {ONLY_THE_LEADER}")
+        return NotLeaderError(words, leader.name, leader.url or None) if leader else NotLeaderError(words, None)
 
     def _resign(self) -> None:
         self.orders.resign()
@@ -299,7 +301,7 @@ class Leadership:
     def _begin(self, log: Log) -> None:
         """Lead: everything that was written before is known, and open moves are taken over, before any is made."""
         term = secrets.token_hex(8)
-        log.publish(leads(self._now(), self.name, term))
+        log.publish(leads(self._now(), self.name, term, self._url))
         deadline = boot_seconds() + ACKNOWLEDGED_WITHIN_SECONDS
         while self._seen.leader is None or self._seen.leader.term != term:
             if boot_seconds() > deadline:
@@ -362,6 +364,7 @@ def leadership(settings: Settings, journal: SharedJournal, now: Callable[[], flo
         lambda: admin.forget(KEPT_SECONDS),
         admin.writers,
         lambda: admin.early_loss(KEPT_SECONDS),
+        settings.leader.api_url or settings.api.outer_url(socket.gethostname()),
     )
 
 

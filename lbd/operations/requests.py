@@ -210,7 +210,7 @@ class Requests:
         """To the caller, unless it has gone; the journal has what was done."""
         caller = self._callers.get(name)
         if caller is not None:
-            caller.result = msgspec.structs.replace(result, id=name)
+            caller.result = result if result.id else msgspec.structs.replace(result, id=name)
             caller.answered.set()
 
     def begun(self, request: Request) -> None:

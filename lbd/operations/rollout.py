@@ -278,10 +278,12 @@ class Rolling:
         if request.stop:
             return self._stop(request)
         rollout = self._rollouts.under_way()
+        if request.restarts:
+            return self._hand_over(rollout, request.restarts, tools)
         if rollout is not None:
             if refusal := other_rollout(request.brokers, rollout):
                 raise RefusedError(refusal)
-            return RequestResult(0, f"It goes on: {self._look_again(rollout, tools).summary}.")
+            return RequestResult(0, f"It goes on: {self._look_again(rollout, tools).summary}.", id=rollout.id)
         rollout = order_rollout(request, self._draining.in_force(), self._now(), tools)
         switch = splitting_switch(tools.admin)
         rollout = changed(rollout, splitting=splitting_before(tools.admin, switch))
@@ -295,17 +297,37 @@ class Rolling:
         order = f"{counted(len(rollout.brokers), 'broker')}, {rollout.broker} first"
         return RequestResult(0, f"The rollout has begun: {order}.")
 
-    def _look_again(self, rollout: Rollout, tools: Tools) -> Rollout:
-        """The command is repeated: the file may be older than a restart, and a broker must not be restarted twice."""
+    def _hand_over(self, rollout: Rollout | None, broker: str, tools: Tools) -> RequestResult:
+        """The answer to whoever is about to restart a broker: it is due, and this lbd has just proven that it leads.
+
+        Raises :class:`LbdError` otherwise.
+        """
         hold = self._held()
-        if rollout.phase != "restart" or rollout.gone_at is not None or (hold is not None and hold[0] in AWAY):
-            return rollout
-        observation = tools.parts.observer.observe()
-        started = start_times(observation.snapshot.brokers)
-        facts = RolloutInput(self._now(), frozenset(observation.active), started=started)
-        after = changed(rollout, gone_at=facts.now) if _has_left(rollout, facts) else rollout
-        if not self._save(rollout, after):
+        if hold is not None and hold[0] in AWAY:
+            raise HeldError(hold)
+        if rollout is None:
+            raise RefusedError("no rollout is under way")
+        looked = self._look_again(rollout, tools)
+        if looked.phase != "restart" or looked.broker != broker or looked.gone_at is not None or looked.stopping:
+            raise RefusedError(f"{broker} is not to be restarted now: {looked.stopping or looked.summary}")
+        return RequestResult(0, f"{broker} is to be restarted now.", id=looked.id)
+
+    def _look_again(self, rollout: Rollout, tools: Tools) -> Rollout:
+        """The rollout as it is now: what is written may be older than a restart, and no broker is restarted twice.
+
+        Raises :class:`RefusedError` where it has changed meanwhile, and where this lbd leads no more: it is written,
+        and so published, in any case.
+        """
+        after, hold = rollout, self._held()
+        if rollout.phase == "restart" and rollout.gone_at is None and (hold is None or hold[0] not in AWAY):
+            observation = tools.parts.observer.observe()
+            started = start_times(observation.snapshot.brokers)
+            facts = RolloutInput(self._now(), frozenset(observation.active), started=started)
+            after = changed(rollout, gone_at=facts.now) if _has_left(rollout, facts) else rollout
+        if not self._rollouts.amend(rollout, after):
             raise RefusedError("the rollout has changed meanwhile; repeat the command")
+        if after != rollout:
+            self.on_change(after)
         return after
 
     def _stop(self, request: RolloutRequest) -> RequestResult:

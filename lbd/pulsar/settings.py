@@ -201,6 +201,13 @@ class LeaderSettings(BaseModel):
         pattern=r"^persistent://[^/\s]+/[^/\s]+/[^/\s]+$",
         description="Topic that elects the leader and carries its journal to the standbys. lbd never moves its bundle",
     )
+    api_url: str | None = Field(
+        None,
+        pattern=r"^https?://[-.\w]+(:\d{1,5})?$|^https?://\[[0-9A-Fa-f:.]+\](:\d{1,5})?$",
+        description="Address of this instance's API for other machines, as http://lbd-1.example:8085. The other "
+        "instances give it in their refusals while this one leads. With null, the address of api.listen, with the name "
+        "of the machine where that is every address, and none where it is a loopback address or its port is 0",
+    )
 
     @property
     def kept_topic(self) -> str:

@@ -136,6 +136,8 @@ class RolloutRequest(msgspec.Struct, frozen=True):
     """``brokers`` that are to be restarted one after the other (none: all); with ``stop`` the end of that.
 
     With ``executes`` the requester restarts each broker, within ``back_within_seconds``. Answered when it has begun.
+    ``restarts`` is the broker that the requester is about to restart: nothing is begun, and it is refused unless that
+    broker is due now, by the lbd that leads now.
     """
 
     id: str
@@ -147,6 +149,7 @@ class RolloutRequest(msgspec.Struct, frozen=True):
     at: At
     expires_at: At
     stop: bool = False
+    restarts: str = ""
     kind: Literal["rollout"] = "rollout"
 
 

@@ -109,12 +109,15 @@ class Rollouts:
     def amend(self, before: Rollout, after: Rollout) -> bool:
         """Write the progress of a rollout; whether it stood as ``before``, so that this was done.
 
-        It does not where a person has stopped it since ``before`` was read, or another lbd has gone on with it.
+        It does not where a person has stopped it since ``before`` was read, or another lbd has gone on with it. Where
+        both are the same, a leader has proven that it leads.
         """
 
         def edit(orders: OrderList) -> OrderList:
             order = orders.of(ROLLOUT)
-            return orders if order is None or order.body != body_of(before) else orders.amend(order, body_of(after))
+            if order is None or order.body != body_of(before) or after == before:
+                return orders
+            return orders.amend(order, body_of(after))
 
         order = self._orders.change(edit).of(ROLLOUT)
         return order is not None and order.body == body_of(after)

@@ -168,11 +168,19 @@ def _order_text(key: str, order: Order | None) -> str:
 
 
 class Leads(msgspec.Struct, frozen=True, tag="leads", tag_field="event"):
-    """Stands in the topic only: from here on ``name`` writes. ``term`` distinguishes its periods as the leader."""
+    """Stands in the topic only: from here on ``name`` writes. ``term`` distinguishes its periods as the leader.
+
+    ``url`` is the address of its API for other machines; empty where they cannot reach it, and from an older lbd.
+    """
 
     at: At
     name: str
     term: str
+    url: str = ""
+
+    def __str__(self) -> str:
+        """The name with the address."""
+        return f"{self.name} ({self.url})" if self.url else self.name
 
 
 class NewerOrders(msgspec.Struct, frozen=True):
@@ -200,9 +208,9 @@ def decoded(line: bytes) -> Shared | NewerOrders | None:
         return None
 
 
-def leads(at: float, name: str, term: str) -> bytes:
+def leads(at: float, name: str, term: str, url: str = "") -> bytes:
     """The line with which a leader begins."""
-    return msgspec.json.encode(Leads(at, name, term))
+    return msgspec.json.encode(Leads(at, name, term, url))
 
 
 class SharedJournal(Journal):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,9 +12,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from lbd.api.client import Client
+from lbd.api import client as client_module
+from lbd.api.client import STANDBY_TRIES, Client
 from lbd.cli import main
-from lbd.errors import ObserveError, UsageError
+from lbd.errors import ObserveError, RefusedError, UsageError
+from lbd.store.control import PlaceRequest
 from tests.api.conftest import TOKEN, serving
 from tests.api.test_tls import OPENSSL, certify
 from tests.fake_pulsar import COLD, HOT, scalable_topic
@@ -137,6 +140,57 @@ class _Named(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         del format, args
+
+
+class _Pods(BaseHTTPRequestHandler):
+    """Several lbds behind one address: one after the other answers."""
+
+    answers: ClassVar[list[tuple[int, dict[str, Any]]]]
+    keys: ClassVar[list[str | None]]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.keys.append(self.headers["Idempotency-Key"])
+        status, document = self.answers.pop(0)
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        del format, args
+
+
+STANDBY = 409, {"detail": "not-leader: this lbd stands by", "leader": "lbd-b-7-beef", "leader_url": None}
+DONE = 200, {"exit_code": 0, "sentence": "Done."}
+
+
+@pytest.mark.parametrize(
+    ("answers", "requests", "refusal"),
+    [
+        ([DONE], 1, ""),
+        ([STANDBY, STANDBY, DONE], 3, ""),
+        ([STANDBY] * STANDBY_TRIES, STANDBY_TRIES, "not-leader: this lbd stands by"),
+        ([(409, {"detail": "the pause holds"})], 1, "the pause holds"),
+    ],
+    ids=["the leader", "standbys first", "standbys alone", "refused by the leader"],
+)
+def test_an_order_goes_to_one_address_until_a_leader_takes_it(
+    answers: list[tuple[int, dict[str, Any]]], requests: int, refusal: str, monkeypatch: pytest.MonkeyPatch
+):
+    """As behind a Service of Kubernetes; under the same key each time, and to no other address."""
+    monkeypatch.setattr(client_module, "STANDBY_PAUSE_SECONDS", 0.0)
+    handler = type("Pods", (_Pods,), {"answers": list(answers), "keys": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api = Client(f"http://127.0.0.1:{server.server_address[1]}", None)
+        order = PlaceRequest("key", ["t/n"], "rendezvous", "ann", 0.0, 5.0)
+        with pytest.raises(RefusedError, match=refusal) if refusal else nullcontext():
+            assert api.command(order)["sentence"] == "Done."
+        server.shutdown()
+
+    assert handler.keys == ["key"] * requests  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
-from lbd.store.rollouts import Rollouts
+from lbd.store.rollouts import Rollout, Rollouts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
@@ -41,6 +44,45 @@ def test_it_is_begun_looked_at_and_ended(api: Api, cluster: FakePulsar, tmp_path
     assert asked(api, stop=True, reason="enough")[0] == 200
     assert asked(api, stop=True)[0] in {200, 409}
     assert Rollouts(tmp_path / "state").last() is not None
+
+
+def test_a_broker_is_handed_over_only_where_it_is_due(api: Api, cluster: FakePulsar):
+    """Nothing is begun by the question, whatever the answer."""
+    due, other = cluster.brokers[1], cluster.brokers[2]
+    assert asked(api, restarts=due)[0] == 409
+    assert api.get("/v1/rollout").json()["rollout"] is None
+
+    kept = Rollouts(api.engine.settings.state_dir, api.engine.orders)
+    times = {"begun_at": 1.0, "phase_at": 1.0, "timeout_seconds": 900.0, "executes": True}
+    draining = Rollout(id="r", brokers=(due, other), members=tuple(cluster.brokers), by="ann", broker=due, **times)
+    answers = {}
+    for words, now in {
+        "in its drain": draining,
+        "due": replace(draining, phase="restart"),
+        "back already": replace(draining, phase="restart", started_at=1.0),
+        "gone": replace(draining, phase="restart", gone_at=2.0),
+        "stopped": replace(draining, phase="restart", stopping="by ann"),
+    }.items():
+        with patched_steps(api):
+            kept.begin(now)
+            answers[words] = asked(api, restarts=due)[0], asked(api, restarts=other)[0]
+            kept.withdraw(0.0)
+
+    assert answers == {
+        "in its drain": (409, 409),
+        "due": (200, 409),
+        "back already": (409, 409),
+        "gone": (409, 409),
+        "stopped": (409, 409),
+    }
+
+
+@contextmanager
+def patched_steps(api: Api) -> Iterator[None]:
+    """The rollout stays as it is written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api.engine.rolling, "step", lambda _: None)
+        yield
 
 
 def test_who_names_no_broker_is_told(api: Api):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 import pytest
 
+from lbd.api import client as client_module
 from lbd.config import Settings
 from lbd.daemon import engine as engine_module
 from lbd.daemon.election import Leadership
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from lbd.store.state import StateDir
     from tests.fake_pulsar import FakePulsar
 
-LEADER, SINCE = "lbd-pod-b-7-beef", 1_800_000_000.0
+LEADER, URL, SINCE = "lbd-pod-b-7-beef", "http://pod-b:8085", 1_800_000_000.0
 SENTENCE = (
-    f"{Reason.NOT_LEADER.message(f'this lbd stands by, {LEADER} leads since {utc(SINCE)}')}; "
+    f"{Reason.NOT_LEADER.message(f'this lbd stands by, {LEADER} ({URL}) leads since {utc(SINCE)}')}; "
     "only the leader takes orders"
 )
 COLD = "COLD"
@@ -80,7 +81,7 @@ def standby(pulsar: FakePulsar, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A live lbd with its API that follows another one's topic, and has ended a turn."""
     folder, topic = tmp_path_factory.mktemp("standby"), Topic()
     topic.writer = Connection(topic)
-    topic.writer.publish(leads(SINCE, LEADER, "term"))
+    topic.writer.publish(leads(SINCE, LEADER, "term", URL))
 
     def joined(settings: Settings, state: StateDir, timebase: Timebase) -> tuple[Journal, Role]:
         journal = SharedJournal(state.store, timebase.now)
@@ -90,6 +91,7 @@ def standby(pulsar: FakePulsar, tmp_path_factory: pytest.TempPathFactory) -> Ite
     settings = Settings.model_validate(settings_for(pulsar, folder, api=own_api(folder), avg_shedder=QUIET))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_module, "open_role", joined)
+        patch.setattr(client_module, "STANDBY_PAUSE_SECONDS", 0.0)
         with listening(settings) as found, working(found):
             found.engine.leading.start()
             until(lambda: LEADER in found.engine.leading.words)
@@ -109,11 +111,11 @@ def test_the_table_has_every_change_of_the_api(standby: Api):
 
 @pytest.mark.parametrize("path", OVER_THE_API)
 def test_every_order_over_the_api_is_refused(path: str, standby: Api, pulsar: FakePulsar):
-    """409 with the leader's name as a member; an override passes no such limit."""
+    """409 with the leader's name and address as members; an override passes no such limit."""
     body = {name: _named(pulsar, value) for name, value in OVER_THE_API[path].items()}
     answer = standby.post(path.format(name="1f3a9c2e"), {"owner": "ann", **body})
 
-    wanted = {"title": "Conflict", "status": 409, "detail": SENTENCE, "leader": LEADER}
+    wanted = {"title": "Conflict", "status": 409, "detail": SENTENCE, "leader": LEADER, "leader_url": URL}
     assert (answer.status_code, answer.json()) == (409, wanted)
     _nothing_came_of_it(standby, pulsar)
 

@@ -8,20 +8,24 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 import yaml
 from structlog.testing import capture_logs
 
+from lbd.api.shapes import RolloutResponse
 from lbd.cli import rollout as command
 from lbd.clock import Timebase
 from lbd.config import Settings
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
+from lbd.errors import RefusedError
 from lbd.operations import drain
+from lbd.store.control import RequestResult, RolloutRequest
 from lbd.store.drains import Drains
-from lbd.store.rollouts import Rollouts
+from lbd.store.rollouts import Rollout, Rollouts
 from tests.cli.conftest import lbd, written
 from tests.simulate import fakes
 
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lbd.api.client import Client
     from lbd.simulate.fake_pulsar import FakePulsar
 
 
@@ -87,6 +92,67 @@ def test_a_command_restarts_each_broker(cluster: FakePulsar, config: Path, tmp_p
     assert [found.stderr.count(f"runs: touch {tmp_path}/orders/{broker}") for broker in cluster.brokers] == [1, 1, 1]
     assert "All 3 brokers were restarted in" in found.stdout
     assert Drains(tmp_path / "state").all() == []
+
+
+class _Answers:
+    """An lbd whose rollout is due to restart a broker until the command has run; ``answers`` to who asks for that."""
+
+    name = "lbd (process 1)"
+
+    def __init__(self, restarted: Path, answers: list[Exception | RequestResult]) -> None:
+        self._restarted, self._answers = restarted, answers
+        self.asked: list[tuple[str, bool]] = []
+
+    def get(self, *_: str) -> dict[str, Any]:
+        """As a standby or the leader tells it; the first one has not read of this rollout yet."""
+        old = Rollout(**{**ROLLOUT, "id": "another", "ended_at": 1.0, "sentence": "Long over."})
+        now = Rollout(**{**ROLLOUT, **({"ended_at": 3.0, "sentence": "Over."} if self._restarted.exists() else {})})
+        shown = now if self.asked else old
+        self.asked = self.asked or [("", False)]
+        built: dict[str, Any] = msgspec.to_builtins(RolloutResponse(shown, shown.summary, None))
+        return built
+
+    def command(self, order: RolloutRequest) -> dict[str, Any]:
+        """One answer after the other."""
+        self.asked.append((order.restarts, self._restarted.exists()))
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        built: dict[str, Any] = msgspec.to_builtins(answer)
+        return built
+
+
+ROLLOUT: dict[str, Any] = {
+    "id": "r",
+    "brokers": ("b:1",),
+    "members": ("b:1", "c:1"),
+    "by": "ann",
+    "begun_at": 0.0,
+    "phase_at": 0.0,
+    "broker": "b:1",
+    "timeout_seconds": 900.0,
+    "executes": True,
+    "phase": "restart",
+}
+
+
+def test_who_leads_is_asked_before_each_restart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """What a standby tells may be old: nothing is restarted until the leader says that the broker is due."""
+    monkeypatch.setattr(command, "POLL_SECONDS", 0)
+    standby = RefusedError("409: not-leader: this lbd stands by")
+    not_due = RequestResult(4, "Refused: b:1 is not to be restarted now: it is over.")
+    api = _Answers(tmp_path / "restarted", [standby, not_due, RequestResult(0, "b:1 is to be restarted now.")])
+    request = RolloutRequest("1", ("b:1",), True, 900.0, "", "ann", 0.0, 60.0)
+
+    ended = command._followed(cast("Client", api), f"touch {tmp_path}/restarted", request, "r")
+
+    assert (ended.id, ended.sentence) == ("r", "Over.")
+    assert api.asked == [("", False), *[("b:1", False)] * 3]
+    noted = capsys.readouterr().err
+    assert "b:1 is not restarted yet: 409: not-leader: this lbd stands by" in noted
+    assert noted.index("it is over") < noted.index("runs: touch")
 
 
 def test_a_command_that_fails_stops_it(cluster: FakePulsar, config: Path, tmp_path: Path):

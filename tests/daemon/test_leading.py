@@ -68,17 +68,17 @@ def until(condition: Callable[[], object]) -> None:
 def test_one_leads_and_the_other_stands_by(tmp_path: Path):
     """And each says so: to lead is no hold, to stand by is one that names the leader."""
     topic = Topic()
-    with lbd(tmp_path, topic, "one") as one:
+    with lbd(tmp_path, topic, "one", url="http://one:8085") as one:
         assert one.wait(PATIENCE_SECONDS)
         with lbd(tmp_path, topic, "two") as two:
-            until(lambda: "one leads since" in two.words)
+            until(lambda: "leads since" in two.words)
             hold = two.hold()
 
             assert one.hold() is None
             assert one.words.startswith("this lbd leads since ")
             assert hold is not None
             assert hold[0] is Reason.NOT_LEADER
-            assert hold[1].startswith("this lbd stands by, one leads since ")
+            assert hold[1].startswith("this lbd stands by, one (http://one:8085) leads since ")
             with pytest.raises(RefusedError, match=r"does not lead"):
                 two.journal.intend(MOVE, 1)
 

@@ -81,7 +81,8 @@ def settings(manifests: list[Manifest], pod: Manifest, folder: Path) -> Loaded:
     path = folder / "lbd.yaml"
     path.write_text(text)
     (container,) = pod["spec"]["containers"]
-    return load(path, {each["name"]: each["value"] for each in container.get("env", []) if each["name"][:4] == "LBD_"})
+    own = {each["name"]: each["value"] for each in container.get("env", []) if each["name"][:4] == "LBD_"}
+    return load(path, {name: value.replace("$(POD_NAME)", "lbd-0") for name, value in own.items()})
 
 
 def _named(manifest: Manifest, kind: str, name: str) -> bool:

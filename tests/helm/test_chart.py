@@ -88,6 +88,23 @@ def test_lbd_takes_the_settings(chart: Chart, setup: Path, tmp_path: Path):
         assert yaml.safe_load((tmp_path / "lbd.yaml").read_text()) == wanted | {"pulsar": pulsar}
 
 
+def test_each_replica_gives_an_address_by_which_it_alone_is_reached(chart: Chart):
+    """It stands in the refusals of the others; without an API for other pods there is none."""
+    api = {"api.tokenSecretName": "api", "api.tlsSecretName": "tls"}
+    made, alone = chart.with_values({**api, "replicaCount": 2, "config": LED}), chart.template()
+    (container,) = dict(pods(made))["lbd"]["spec"]["containers"]
+    environ = {each["name"]: each for each in container["env"]}
+    pods_of = one(made, "Service", "-pods")
+
+    assert environ["LBD_LEADER__API_URL"]["value"] == "https://$(POD_NAME).lbd-pods.default.svc:8085"
+    assert environ["POD_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert one(made, "StatefulSet")["spec"]["serviceName"] == pods_of["metadata"]["name"] == "lbd-pods"
+    assert (pods_of["spec"]["clusterIP"], pods_of["spec"]["publishNotReadyAddresses"]) == ("None", True)
+    assert pods_of["spec"]["selector"] == one(made, "Service", "lbd")["spec"]["selector"]
+    assert [each["metadata"]["name"] for each in alone if each["kind"] == "Service"] == ["lbd-pods"]
+    assert "env" not in dict(pods(alone))["lbd"]["spec"]["containers"][0]
+
+
 @setups
 def test_every_pod_may_do_little(chart: Chart, setup: Path):
     """No root, nothing to write to but its volumes, no capability, bounded memory; a rollout's alone has a token."""
@@ -159,10 +176,6 @@ def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
         ({"config": {"api": {"listen": "0.0.0.0:8085"}}}, "config.api.listen: 0.0.0.0:8085 is open to others"),
         ({"podMonitor": {"enabled": True}}, "podMonitor.enabled needs api.tokenSecretName"),
         ({"rollout": {"enabled": True}}, "rollout.enabled needs api.tokenSecretName"),
-        (
-            {"rollout": {"enabled": True}, "api": {"tokenSecretName": "api"}, "replicaCount": 2, "config": LED},
-            "rollout.enabled needs replicaCount: 1, and it is 2",
-        ),
         (
             {"config": {"in_broker_shedding": "take-over"}, "persistence": {"enabled": False}},
             "take-over needs persistence.enabled: true",

@@ -82,7 +82,7 @@ def test_brokers_have_the_hook_and_nothing_else_has(apache: list[Manifest]):
 def test_the_names_in_both_charts_meet(chart: Chart, apache: list[Manifest]):
     """The script, the token and the address that brokers look for are those that lbd's chart makes."""
     made = chart.with_values(ENABLED)
-    script, service = one(made, "ConfigMap", "-pre-stop"), one(made, "Service")
+    script, service = one(made, "ConfigMap", "-pre-stop"), one(made, "Service", "lbd")
     broker = one(apache, "StatefulSet", "-broker")
     pod, own = broker["spec"]["template"]["spec"], container(broker)
     environ = {each["name"]: each["value"] for each in own["env"]}

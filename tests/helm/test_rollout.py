@@ -48,7 +48,7 @@ def test_its_command_is_one_that_lbd_and_the_script_take(chart: Chart, monkeypat
     """The arguments are parsed, the API is that of the Service, and the script is mounted where it is looked for."""
     made = chart.with_values(ENABLED | {"api.tlsSecretName": "tls"})
     (container,) = dict(pods(made))["lbd-rollout"]["spec"]["containers"]
-    service, environ = one(made, "Service"), {each["name"]: each["value"] for each in container["env"]}
+    service, environ = one(made, "Service", "lbd"), {each["name"]: each["value"] for each in container["env"]}
     (port,) = service["spec"]["ports"]
     url = f"https://{service['metadata']['name']}:{port['port']}"
     (tmp_path / "token").write_text("token")

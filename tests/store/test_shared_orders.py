@@ -156,6 +156,11 @@ def test_what_could_not_be_published_is_no_answer(one: Lbd, two: Lbd, *, publish
         assert here.stands[0] == (PAUSE if publishes else None)
 
 
+def fenced(_: bytes) -> None:
+    """The topic lets this lbd write no more."""
+    raise ObserveError("fenced")
+
+
 ENDS: dict[str, Callable[[Lbd], object]] = {
     "resume": lambda lbd: lbd.control.resume(),
     "resume a running lbd": lambda lbd: lbd.control.go_on(NOW),
@@ -166,10 +171,6 @@ ENDS: dict[str, Callable[[Lbd], object]] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_nothing_to_end_is_no_answer_of_a_leader_that_was_replaced(end: str, one: Lbd, two: Lbd):
     """It believes that it leads and knows of no order; the next leader was given one, which goes on."""
-
-    def fenced(_: bytes) -> None:
-        raise ObserveError("fenced")
-
     one.lead()
     one.orders._publish = fenced
     two.lead()
@@ -179,6 +180,18 @@ def test_nothing_to_end_is_no_answer_of_a_leader_that_was_replaced(end: str, one
         ENDS[end](one)
     one.follow()
     assert one.stands == two.stands == (PAUSE, [DRAIN], None)
+
+
+def test_a_leader_that_was_replaced_hands_no_broker_over(one: Lbd, two: Lbd):
+    """It reads the rollout as it was, and writes that once more before it says that a broker is due."""
+    one.lead()
+    one.rollouts.begin(FURTHER)
+    assert one.rollouts.amend(FURTHER, FURTHER)
+    two.lead()
+    two.rollouts.stop(FURTHER.id, "by ann", NOW)
+    one.orders._publish = fenced
+    with pytest.raises(RefusedError, match="could not be published to the other lbds"):
+        one.rollouts.amend(FURTHER, FURTHER)
 
 
 class TestComingBack:
