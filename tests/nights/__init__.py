@@ -1,0 +1,1 @@
+"""Nights: whole lbds in one process and in simulated time, repeatable by their seed."""
