@@ -148,7 +148,7 @@ class Job:
 
     ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
     when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for. From
-    ``untold_since`` on the broker has not told what it owns or carries. ``ordered``: by a person, just now.
+    ``untold_since`` on the broker has not told what it owns or carries.
     """
 
     def __init__(
@@ -158,10 +158,8 @@ class Job:
         request: str,
         begun_at: float,
         order: Drain | FillRequest,
-        *,
-        ordered: bool = True,
     ) -> None:
-        self.kind, self.broker, self.begun_at, self.ordered = kind, broker, begun_at, ordered
+        self.kind, self.broker, self.begun_at = kind, broker, begun_at
         self.ordered_at = begun_at
         self.amend_order(order)
         self.carried: Carried | None = None
@@ -264,7 +262,8 @@ class Job:
         elsewhere = sum(one.result is Result.ELSEWHERE and one.owner != one.unload.source for one in outcomes)
         gone = sum(one.result is Result.GONE for one in outcomes)
         counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(outcomes) - landed - elsewhere - gone}
-        return msgspec.structs.replace(self._work, **counts, eta_seconds=self._eta(now))
+        ordered_at = self.ordered_at if self.kind == "drain" else 0.0
+        return msgspec.structs.replace(self._work, **counts, ordered_at=ordered_at, eta_seconds=self._eta(now))
 
     def _eta(self, now: float) -> float | None:
         if self._pacing is None:
@@ -333,7 +332,7 @@ def first_pass(
         before.since if before is not None and before.since > 0 else now,
         override=override is not None,
         respect_rest=respect_rest,
-        ordered=True,
+        ordered_at=now,
         carried=carried_then(before),
         guide=guide,
     )
@@ -657,7 +656,6 @@ class Draining:
                 self._requested[drain.broker] = request.id
             else:
                 job.amend_order(drain)
-                job.ordered = True
         return answer
 
     def to_the_end(self, go_on: Callable[[], None]) -> None:
@@ -716,7 +714,7 @@ class Draining:
         for broker, drain in self.in_force().items():
             request_id = self._requested.pop(broker, None)
             last = self.works.drains.get(broker)
-            cut_short = last is None or last.ended_at is None or last.begun_at < drain.since
+            cut_short = last is None or last.ended_at is None or last.ordered_at != drain.ordered_at
             if request_id is None and not cut_short:
                 if not self._may_look_again(broker, last):
                     continue
@@ -724,7 +722,7 @@ class Draining:
                 if broker not in tools.admin.active_brokers() or tools.admin.silent_since(broker) is not None:
                     continue
             request = last.request if last is not None and last.ended_at is None else ""
-            job = Job("drain", broker, request_id or request, self._now(), drain, ordered=request_id is not None)
+            job = Job("drain", broker, request_id or request, self._now(), drain)
             job.carried = carried_then(drain)
             return job
         return None
@@ -755,7 +753,7 @@ class Draining:
         drain = self.in_force().get(job.broker)
         if drain is None:  # released since this step began: the next one ends it
             return
-        passes = job.override is not None, job.respect_rest, job.ordered
+        passes = job.override is not None, job.respect_rest, job.ordered_at
         guide = self._guide(drain.rollout)
         drain_pass = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide)
         look = plan_drain_now(tools.parts, tools.admin, drain_pass)

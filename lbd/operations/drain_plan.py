@@ -69,9 +69,9 @@ def resting(
     """Why a bundle stays; None where it may move.
 
     One that the drain moved off before (``gone_at``), and that Pulsar has placed there again, rests for ten minutes,
-    unless a person has just ordered this pass. What an earlier pass tried and could not move does not rest: the leader
-    may have been killed in its midst. Before a restart the rest after other moves protects nobody: a drain keeps it
-    only where it was ordered to.
+    unless a person has ordered the drain again since. What an earlier pass tried and could not move does not rest: the
+    leader may have been killed in its midst. Before a restart the rest after other moves protects nobody: a drain keeps
+    it only where it was ordered to.
     """
     alone = exempt_reason(bundle, parts.guardrails) or leader_topic_bundles((bundle,), parts.leader_topic).get(bundle)
     if alone is not None:
@@ -81,7 +81,7 @@ def resting(
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
     ago = observation.snapshot.taken_at - at
     if at >= drain_pass.since:
-        if drain_pass.ordered or bundle not in gone_at:
+        if bundle not in gone_at:
             return None
         ago = observation.snapshot.taken_at - gone_at[bundle]
         left = AGAIN_SECONDS - ago
@@ -257,8 +257,8 @@ class UntoldError(ObserveError):
 class Pass:
     """What one pass over a broker's bundles goes by. Times are epoch seconds.
 
-    ``since`` is when the drain began, ``begun_at`` when this pass did, ``ordered`` whether a person has just asked for
-    it. ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
+    ``since`` is when the drain began, ``ordered_at`` when a person asked for it last, and ``begun_at`` when this pass
+    began. ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
     None in the first look.
     """
 
@@ -267,7 +267,7 @@ class Pass:
     since: float
     override: bool = False
     respect_rest: bool = False
-    ordered: bool = False
+    ordered_at: float = 0.0
     carried: Carried | None = None
     scores: Mapping[str, float] | None = None
     guide: Guide = ALONE
@@ -325,7 +325,7 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     snapshot, scores = as_it_was(judge.snapshot, judge.scores, drain_pass.broker, carried)
     unshown = Unshown.of(now, parts.sent())
     scores = _worst_scores(scores, snapshot, parts, drain_pass, now, unshown)
-    gone_at = moved_off(drain_pass.broker, drain_pass.since, parts.sent())
+    gone_at = moved_off(drain_pass.broker, drain_pass.ordered_at, parts.sent())
     skips = (resting(bundle, parts, drain_pass, now.observation, gone_at) for bundle in owned)
     staying = {skip.what: skip for skip in skips if skip is not None}
     movable = [bundle for bundle in owned if bundle not in staying]

@@ -62,6 +62,8 @@ class RemainingBundle(msgspec.Struct, frozen=True):
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """How far a drain, or a fill, has come. Times are epoch seconds, ``ended_at`` None while it is under way.
 
+    ``ordered_at`` is that of the order it works off, which tells one order from the next; a fill has none.
+
     Of ``total`` bundles ``landed`` are where they should be, ``elsewhere`` on another broker that may have them, and
     ``failed`` have not moved, or nobody owns them. ``left`` are those that stay. ``held`` is what it waits for.
     ``request`` is the request that began it; empty where lbd moves bundles off again that came back. ``owned`` is the
@@ -72,6 +74,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     broker: str
     request: str
     begun_at: At
+    ordered_at: At = 0.0
     ended_at: At | None = None
     total: int = 0
     landed: int = 0

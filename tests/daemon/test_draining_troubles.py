@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from lbd.decide.drain import DrainMoves
@@ -16,7 +17,7 @@ from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
 from lbd.store.control import Control, FillRequest, Pause
 from lbd.store.drains import Drains
-from tests.daemon.test_draining import asked, done, ended, moves, owned, settings
+from tests.daemon.test_draining import asked, done, ended, give, moves, owned, settings
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -311,6 +312,23 @@ def test_what_did_not_move_before_a_kill_is_tried_by_the_next_lbd(
     with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as second:
         second.engine.go_on()
         second.engine.draining.to_the_end(second.engine.go_on)
+    assert owned(cluster, target) == []
+
+
+def test_an_order_that_another_lbd_was_given_is_a_new_one(lbd: Run, cluster: FakePulsar):
+    """As after a failover: this one has ended its pass, the order was repeated at the leader, which was killed."""
+    target = cluster.brokers[0]
+    ended(lbd, asked(target))
+    draining = lbd.engine.draining
+    (drain,) = draining.in_force().values()
+    for bundle in sorted(cluster.owners())[:3]:
+        give(cluster, bundle, target)
+    cluster.forward(30)
+    lbd.engine.go_on()
+    assert not draining.busy
+    draining._drains.begin(msgspec.structs.replace(drain, ordered_at=draining._now()), "repeated")
+    lbd.engine.go_on()
+    draining.to_the_end(lbd.engine.go_on)
     assert owned(cluster, target) == []
 
 
