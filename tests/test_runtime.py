@@ -89,7 +89,6 @@ OUTSIDE = {
     "lbd.api.published": {"asyncio"},
     "lbd.api.server": {"select", "uvicorn"},
     "lbd.cli.rollout": {"subprocess"},
-    "lbd.daemon.service": {"apscheduler", "datetime.datetime.now"},
     "lbd.learn.spark": {"subprocess"},
     "lbd.pulsar.client": {"pulsar"},
     "lbd.simulate.fake_pulsar": {"selectors"},

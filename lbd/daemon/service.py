@@ -1,4 +1,8 @@
-"""The life of the daemon: turns at their planned times, signals, reload of settings, and notifications to systemd."""
+"""The life of the daemon: turns at their planned times, signals, reload of settings, and notifications to systemd.
+
+One thread turns, serves requests and reads settings again, one after the other. The main thread waits for signals and
+feeds the watchdog. Times are planned by the boot clock, so a clock that somebody sets delays nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,14 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING
 
 import sdnotify
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES
-from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.jobstores.base import JobLookupError
-from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
-from lbd.clock import Steps
+from lbd.clock import Steps, boot_seconds
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.recorder import AlarmLog
 from lbd.daemon.status import build_status, log_level, move_line, served_line, split_line, turn_end, turn_line
@@ -73,6 +72,7 @@ LEAVE_SECONDS = 70.0
 DRAINS_EVERY_SECONDS = 0.5
 
 SIGNALS_AFTER_SECONDS = 1.0
+"""The main thread looks so often: a signal that another thread was given is handled then, too."""
 
 
 class Service:
@@ -91,13 +91,18 @@ class Service:
         self._systemd = sdnotify.SystemdNotifier()
         if self._systemd.socket is not None:
             self._systemd.socket.setblocking(False)  # a reader that has stopped must not stop the turns
-        self._done = threading.Event()
-        self._busy, self._showing = threading.Lock(), threading.Lock()
+        self._showing = threading.Lock()
+        self._changed = threading.Condition()  # of a lock that a signal's handler may take again
+        self._done = self._reload = False
+        self._turn_at: float | None = None
+        """The planned time of the next turn, boot seconds; None: at once."""
+        self._serve_at = boot_seconds() + DRAINS_EVERY_SECONDS
+        self._work = threading.Thread(target=self._run, name="lbd-turns", daemon=True)
+        self._failure: BaseException | None = None
         self._alive_at, self._steps = time.monotonic(), Steps()
         self._turns = 0
         self._telling = AlarmLog()
         self._serving = Serving(engine, lambda: time.monotonic() - self._alive_at, lambda: self._patience_seconds)
-        self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(6)})
 
     def run(self) -> None:
         """Turn until SIGTERM or SIGINT; what is under way then is brought to its end, or handed over."""
@@ -107,26 +112,37 @@ class Service:
             signal.signal(signal.SIGHUP, self._ask_reload)
         elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
             signal.signal(signal.SIGHUP, self._signalled)
+        self.live()
+
+    def live(self) -> None:
+        """Turn until :meth:`end`, in any thread, and without signals."""
         self._engine.on_end = self._moved
         self._engine.requests.on_new = self._serve_soon
         self._engine.splitting.on_end = self._split
         self._engine.proof.on_end = self._served
         self._engine.leading.on_change = lambda words: self._log.info(words, leader=self._engine.leading.words)
         self._engine.leading.on_words = self._led
-        self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
-        self._plan_all()
         self._engine.leading.start()
-        self._scheduler.start()
+        self._work.start()
         self._serving.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())
-        while not self._done.wait(SIGNALS_AFTER_SECONDS):  # a signal that another thread was given is handled then, too
+        feeding = int(os.environ.get("WATCHDOG_USEC", "0") or "0") / 2e6 or inf
+        while not self._ends_within(min(SIGNALS_AFTER_SECONDS, feeding)):
             self._follow_clock()
+            if feeding < inf:
+                self._feed()
         self._stop()
 
     def end(self) -> None:
-        """Begin no further turn; :meth:`run` returns when what is under way has ended."""
-        self._done.set()
+        """Begin no further turn; :meth:`live` returns when what is under way has ended."""
+        with self._changed:
+            self._done = True
+            self._changed.notify_all()
+
+    def _ends_within(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._done, seconds)
 
     @property
     def api(self) -> str | None:
@@ -135,24 +151,61 @@ class Service:
 
     def plan_again(self) -> None:
         """Turn at once, and from then on at the pace that the engine's clock has now."""
-        self._plan(first=datetime.now(UTC))
+        with self._changed:
+            self._turn_at = None
+            self._changed.notify_all()
 
     def _stop(self) -> None:
+        """A broker that does not answer must not hold the process; what is open is closed by the next start."""
         self._systemd.notify("STOPPING=1")
-        last = threading.Timer(LEAVE_SECONDS, self._leave)
-        last.daemon = True
-        last.start()
         self._engine.halt()
-        self._scheduler.shutdown(wait=False)
-        with self._busy:
-            self._engine.halt()
-            finished = self._engine.wait(STOP_SECONDS)
-            self._serving.stop()  # after the results of what was under way
-            if finished:
-                self._restore()
-            self._flush()
-        last.cancel()
+        self._work.join(LEAVE_SECONDS)
+        if self._work.is_alive():
+            self._log.warning("left without waiting any longer", handed_over=self._engine.in_flight)
+            os._exit(0)
+        if self._failure is not None:
+            raise self._failure
         self._log.info("stopped", turns=self._turns, handed_over=self._engine.in_flight)
+
+    # -- the thread that turns and serves
+
+    def _run(self) -> None:
+        """Do what is due until the end, and end what is under way then."""
+        try:
+            while (job := self._next()) is not None:
+                try:
+                    job()
+                except Exception as error:  # noqa: BLE001 - a bug must not end the turns: it is told, and the next one runs
+                    self._log.error("bug in lbd, please report it", failure=repr(error))
+            self._finish()
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
+            self._failure = error
+
+    def _next(self) -> Callable[[], None] | None:
+        """Wait for what is due next; None: the end. Requests come first, so that turns which are slow let them in."""
+        with self._changed:
+            while not self._done:
+                now = boot_seconds()
+                if self._reload:
+                    self._reload = False
+                    return self._take_settings
+                if self._turn_at is None:
+                    return self._turn
+                if now >= self._serve_at:
+                    self._serve_at = inf
+                    return self._serve
+                if now >= self._turn_at:
+                    return self._turn
+                self._changed.wait(min(self._turn_at, self._serve_at) - now)
+        return None
+
+    def _finish(self) -> None:
+        self._engine.halt()
+        finished = self._engine.wait(STOP_SECONDS)
+        self._serving.stop()  # after the results of what was under way
+        if finished:
+            self._restore()
+        self._flush()
 
     def _restore(self) -> None:
         try:
@@ -169,51 +222,28 @@ class Service:
         except LbdError as error:
             self._log.error("the last averages are lost", why=str(error))
 
-    def _leave(self) -> None:
-        """A broker that does not answer must not hold the process; what is open is closed by the next start."""
-        self._log.warning("left without waiting any longer", handed_over=self._engine.in_flight)
-        os._exit(0)
-
     def _follow_clock(self) -> None:
-        """What is planned stands at times of the machine's clock: set back, nothing would be done until they come."""
         step = self._steps.since_last_look()
         if step:
             which = "ahead" if step > 0 else "back"
-            self._log.warning(f"this machine's clock was set {which} by {abs(step):.0f} s; turns go on from now")
-            self._plan_all()
-
-    def _plan_all(self) -> None:
-        self._plan(first=datetime.now(UTC))
-        often = {"seconds": DRAINS_EVERY_SECONDS, "coalesce": True, "replace_existing": True}
-        self._scheduler.add_job(self._serve, "interval", id="requests", **often)
-        self._plan_watchdog()
-
-    def _plan(self, first: datetime) -> None:
-        """Turns at the interval, from planned time to planned time; one that is late is not run twice."""
-        self._scheduler.add_job(
-            self._turn,
-            "interval",
-            seconds=self._engine.timebase.takes(self._engine.settings.interval_seconds),
-            id="turn",
-            max_instances=1,
-            coalesce=True,
-            replace_existing=True,
-            misfire_grace_time=None,
-            next_run_time=first,
-        )
-
-    def _plan_watchdog(self) -> None:
-        microseconds = int(os.environ.get("WATCHDOG_USEC", "0") or "0")
-        if microseconds > 0:
-            often = {"seconds": microseconds / 2e6, "misfire_grace_time": None, "coalesce": True}
-            self._scheduler.add_job(self._feed, "interval", id="watchdog", replace_existing=True, **often)
+            self._log.warning(f"this machine's clock was set {which} by {abs(step):.0f} s; turns go on as planned")
 
     def _turn(self) -> None:
-        with self._busy:
-            if self._done.is_set():
-                return
-            record = self._engine.turn()
-        self._tell(record)
+        """One turn, and the planned time of the next one; a time that passes during a turn is left out."""
+        self._turn_at = planned = self._following(self._turn_at)
+        try:
+            self._tell(self._engine.turn())
+        finally:
+            with self._changed:
+                if self._turn_at == planned <= boot_seconds():
+                    self._turn_at = self._following(planned)
+                    self._log.warning("turn left out: the one before is still running")
+
+    def _following(self, planned: float | None) -> float:
+        """The first planned time that is still to come."""
+        now, interval_seconds = boot_seconds(), self._engine.timebase.takes(self._engine.settings.interval_seconds)
+        late_seconds = 0.0 if planned is None else (now - planned) % interval_seconds
+        return now - late_seconds + interval_seconds
 
     def _tell(self, record: TurnResult) -> None:
         self._alive()
@@ -228,9 +258,8 @@ class Service:
         self.on_turn(record)
 
     def _write(self, record: TurnResult) -> Status:
-        job = self._scheduler.get_job("turn")
-        due = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
-        planned = self._engine.timebase.at(due) if due is not None else None
+        next_at = self._turn_at
+        planned = None if next_at is None else self._engine.timebase.at(time.time() + next_at - boot_seconds())
         with self._showing:
             status = build_status(self._engine, record, self._turns, planned)
             self._keep(self._serving.publish(record, status))
@@ -251,14 +280,17 @@ class Service:
 
     def _serve_soon(self) -> None:
         """A request has come: it need not wait for the next step of a drain."""
-        with suppress(JobLookupError):  # not started yet, or ending
-            self._scheduler.modify_job("requests", next_run_time=datetime.now(UTC))
+        with self._changed:
+            self._serve_at = 0.0
+            self._changed.notify_all()
 
     def _serve(self) -> None:
-        """Requests of people, and the steps of drains; while a turn runs they wait for it."""
-        with self._busy:
-            if not self._done.is_set():
-                self._engine.serve()
+        """Requests of people, and the steps of drains."""
+        try:
+            self._engine.serve()
+        finally:
+            with self._changed:
+                self._serve_at = min(self._serve_at, boot_seconds() + DRAINS_EVERY_SECONDS)
 
     def _moved(self, end: Outcome | Skip) -> None:
         """A move has ended, in a thread of its own."""
@@ -289,14 +321,13 @@ class Service:
         assert self._read is not None
         self._systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            with self._busy:
-                settings, before = self._read(), self._engine.settings
-                self._engine.take(settings)
-                self._serving.take(before)
+            settings, before = self._read(), self._engine.settings
+            self._engine.take(settings)
+            self._serving.take(before)
         except LbdError as error:
             self._log.error("settings stay as they were", why="; ".join(str(error).splitlines()))
         else:
-            self._plan(first=datetime.now(UTC))
+            self.plan_again()
             log.set_up(settings.log.format, settings.log.level)
             self._log.info("settings read again", interval_seconds=settings.interval_seconds)
         finally:
@@ -318,14 +349,6 @@ class Service:
     def _ask_reload(self, number: int, frame: object) -> None:
         """Reload as soon as the turn that is running has ended, and have another one at once."""
         del number, frame
-        self._scheduler.add_job(
-            self._take_settings, id="reload", replace_existing=True, max_instances=2, misfire_grace_time=None
-        )
-
-    def _job_went_wrong(self, event: Any) -> None:  # noqa: ANN401 - apscheduler's events have no common type
-        """A turn that overran its interval is said and not queued; one that raised is a bug, and the next one runs."""
-        failure = getattr(event, "exception", None)
-        if failure is not None:
-            self._log.error("bug in lbd, please report it", failure=repr(failure))
-        elif event.job_id == "turn":
-            self._log.warning("turn left out: the one before is still running")
+        with self._changed:
+            self._reload = True
+            self._changed.notify_all()
