@@ -28,7 +28,11 @@ def written_to(file: TextIO, level: str) -> Iterator[None]:
 
 
 def set_up(form: str, level: str, file: TextIO | None = None) -> None:
-    """Configure structlog once per process; ``form`` is auto, text or json, ``file`` where to, None: stderr."""
+    """Configure structlog once per process; ``form`` is auto, text or json, ``file`` where to, None: stderr.
+
+    The scheduler's own logger is silenced: the service logs its events itself.
+    """
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL + 1)
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     renderer = structlog.dev.ConsoleRenderer() if text else structlog.processors.JSONRenderer()
     structlog.configure(

@@ -89,6 +89,7 @@ OUTSIDE = {
     "lbd.api.published": {"asyncio"},
     "lbd.api.server": {"select", "uvicorn"},
     "lbd.cli.rollout": {"subprocess"},
+    "lbd.daemon.schedule": {"apscheduler", "datetime.datetime.now"},
     "lbd.learn.spark": {"subprocess"},
     "lbd.pulsar.client": {"pulsar"},
     "lbd.simulate.fake_pulsar": {"selectors"},

@@ -39,6 +39,9 @@ PLANNED, MISSED, REFUSED = 6, 5, 4
     "--observe", is_flag=True, help="Never unload (mode: observe). Report once per imbalance what would move."
 )
 @click.option(
+    "--reload-on-change", "follow", is_flag=True, help="Reload the settings when their file changes, as SIGHUP does."
+)
+@click.option(
     "--new-journal",
     "new_journal",
     is_flag=True,
@@ -47,7 +50,9 @@ PLANNED, MISSED, REFUSED = 6, 5, 4
 @format_option
 @settings_options
 @click.pass_context
-def run(ctx: click.Context, read: Read, form: str, *, single: bool, observe: bool, new_journal: bool) -> None:
+def run(
+    ctx: click.Context, read: Read, form: str, *, single: bool, observe: bool, follow: bool, new_journal: bool
+) -> None:
     """Balance the cluster: each turn observes, decides, unloads to named brokers, and verifies each landing.
 
     Runs until SIGTERM or Ctrl-C; an unload in flight is completed first. SIGHUP reloads the settings.
@@ -62,7 +67,7 @@ def run(ctx: click.Context, read: Read, form: str, *, single: bool, observe: boo
             click.echo(f"Warning: {warning}", err=True)
         if not single:
             log.set_up(settings.log.format, settings.log.level)
-            Service(balancer, again).run()
+            Service(balancer, again, follow=follow).run()
             return
         with render.progress(enabled=form == "text") as show:
             balancer.on_end = show.ended

@@ -1,7 +1,7 @@
 """The life of the daemon: turns at their planned times, signals, reload of settings, and notifications to systemd.
 
-One thread turns, serves requests and reads settings again, one after the other. The main thread waits for signals and
-feeds the watchdog. Times are planned by the boot clock, so a clock that somebody sets delays nothing.
+One thread turns, serves requests and reads settings again, one after the other (``schedule.py``). The main thread waits
+for signals and feeds the watchdog.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import signal
 import threading
 import time
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sdnotify
 import structlog
 
 from lbd import log
-from lbd.clock import Steps, boot_seconds
+from lbd.clock import Steps
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.recorder import AlarmLog
+from lbd.daemon.schedule import Schedule
 from lbd.daemon.status import build_status, log_level, move_line, served_line, split_line, turn_end, turn_line
 from lbd.errors import LbdError, UsageError
 from lbd.store.status import write_status
@@ -44,6 +46,7 @@ class Rereading:
     def __init__(self, read: Callable[[], Loaded]) -> None:
         self._read = read
         self._files = frozenset[str]()
+        self._seen: list[bytes | None] = []
 
     def __call__(self) -> Settings:
         """The settings now. Raises :class:`UsageError` as reading them does, and for a file that has said something and
@@ -53,7 +56,27 @@ class Rereading:
         for file in sorted(self._files - loaded.files):
             raise UsageError(f"{file}: gone, or without settings by now; only a restart goes on with defaults instead")
         self._files = loaded.files
+        self._seen = self._texts()
         return loaded.settings
+
+    def changed(self) -> bool:
+        """Whether a file differs from what it was at the last call; one that cannot be read now has not changed."""
+        found, before = self._texts(), self._seen
+        if None in found or found == before:
+            return False
+        self._seen = found
+        return True
+
+    def _texts(self) -> list[bytes | None]:
+        """What each file says, None for one that cannot be read."""
+        return [_bytes(Path(name)) for name in sorted(self._files)]
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 # --- service
@@ -71,6 +94,9 @@ LEAVE_SECONDS = 70.0
 
 DRAINS_EVERY_SECONDS = 0.5
 
+FOLLOW_SECONDS = 10.0
+"""How often settings files are read to see whether they have changed; Kubernetes takes a minute to bring a new one."""
+
 SIGNALS_AFTER_SECONDS = 1.0
 """The main thread looks so often: a signal that another thread was given is handled then, too."""
 
@@ -78,27 +104,23 @@ SIGNALS_AFTER_SECONDS = 1.0
 class Service:
     """Runs an engine until a signal, or :meth:`end`, ends it.
 
-    ``read`` reads the settings again at SIGHUP; None: there are none, and SIGHUP ends it as well.
+    ``read`` reads the settings again at SIGHUP; None: there are none, and SIGHUP ends it as well. With ``follow`` they
+    are read again when a file has changed, too.
     ``on_turn`` and ``on_move`` hear of each turn and of each move as it ends, from the threads of the daemon.
     """
 
-    def __init__(self, engine: Engine, read: Callable[[], Settings] | None) -> None:
+    def __init__(self, engine: Engine, read: Rereading | None, *, follow: bool = False) -> None:
         self._engine = engine
         self.on_turn: Callable[[TurnResult], None] = lambda _: None
         self.on_move: Callable[[Outcome | Skip], None] = lambda _: None
-        self._read = read
+        self._read, self._follow = read, follow
         self._log = structlog.get_logger()
         self._systemd = sdnotify.SystemdNotifier()
         if self._systemd.socket is not None:
             self._systemd.socket.setblocking(False)  # a reader that has stopped must not stop the turns
         self._showing = threading.Lock()
-        self._changed = threading.Condition()  # of a lock that a signal's handler may take again
-        self._done = self._reload = False
-        self._turn_at: float | None = None
-        """The planned time of the next turn, boot seconds; None: at once."""
-        self._serve_at = boot_seconds() + DRAINS_EVERY_SECONDS
-        self._work = threading.Thread(target=self._run, name="lbd-turns", daemon=True)
-        self._failure: BaseException | None = None
+        self._done = threading.Event()
+        self._schedule = Schedule(self._job_failed, self._job_left_out)
         self._alive_at, self._steps = time.monotonic(), Steps()
         self._turns = 0
         self._telling = AlarmLog()
@@ -123,12 +145,16 @@ class Service:
         self._engine.leading.on_change = lambda words: self._log.info(words, leader=self._engine.leading.words)
         self._engine.leading.on_words = self._led
         self._engine.leading.start()
-        self._work.start()
+        self.plan_again()
+        self._schedule.every("requests", DRAINS_EVERY_SECONDS, self._serve)
+        if self._follow:
+            self._schedule.every("files", FOLLOW_SECONDS, self._follow_files)
+        self._schedule.start()
         self._serving.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())
         feeding = int(os.environ.get("WATCHDOG_USEC", "0") or "0") / 2e6 or inf
-        while not self._ends_within(min(SIGNALS_AFTER_SECONDS, feeding)):
+        while not self._done.wait(min(SIGNALS_AFTER_SECONDS, feeding)):
             self._follow_clock()
             if feeding < inf:
                 self._feed()
@@ -136,13 +162,7 @@ class Service:
 
     def end(self) -> None:
         """Begin no further turn; :meth:`live` returns when what is under way has ended."""
-        with self._changed:
-            self._done = True
-            self._changed.notify_all()
-
-    def _ends_within(self, seconds: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(lambda: self._done, seconds)
+        self._done.set()
 
     @property
     def api(self) -> str | None:
@@ -151,53 +171,32 @@ class Service:
 
     def plan_again(self) -> None:
         """Turn at once, and from then on at the pace that the engine's clock has now."""
-        with self._changed:
-            self._turn_at = None
-            self._changed.notify_all()
+        seconds = self._engine.timebase.takes(self._engine.settings.interval_seconds)
+        self._schedule.every("turn", seconds, self._turn, at_once=True)
 
     def _stop(self) -> None:
-        """A broker that does not answer must not hold the process; what is open is closed by the next start."""
         self._systemd.notify("STOPPING=1")
+        last = threading.Timer(LEAVE_SECONDS, self._leave)
+        last.daemon = True
+        last.start()
         self._engine.halt()
-        self._work.join(LEAVE_SECONDS)
-        if self._work.is_alive():
-            self._log.warning("left without waiting any longer", handed_over=self._engine.in_flight)
-            os._exit(0)
-        if self._failure is not None:
-            raise self._failure
+        self._schedule.stop()
+        self._finish()
+        last.cancel()
         self._log.info("stopped", turns=self._turns, handed_over=self._engine.in_flight)
 
-    # -- the thread that turns and serves
+    def _leave(self) -> None:
+        """A broker that does not answer must not hold the process; what is open is closed by the next start."""
+        self._log.warning("left without waiting any longer", handed_over=self._engine.in_flight)
+        os._exit(0)
 
-    def _run(self) -> None:
-        """Do what is due until the end, and end what is under way then."""
-        try:
-            while (job := self._next()) is not None:
-                try:
-                    job()
-                except Exception as error:  # noqa: BLE001 - a bug must not end the turns: it is told, and the next one runs
-                    self._log.error("bug in lbd, please report it", failure=repr(error))
-            self._finish()
-        except BaseException as error:  # noqa: BLE001 - the main thread raises it
-            self._failure = error
+    def _job_failed(self, failure: BaseException) -> None:
+        """A bug must not end the turns: it is told, and the next one runs."""
+        self._log.error("bug in lbd, please report it", failure=repr(failure))
 
-    def _next(self) -> Callable[[], None] | None:
-        """Wait for what is due next; None: the end. Requests come first, so that turns which are slow let them in."""
-        with self._changed:
-            while not self._done:
-                now = boot_seconds()
-                if self._reload:
-                    self._reload = False
-                    return self._take_settings
-                if self._turn_at is None:
-                    return self._turn
-                if now >= self._serve_at:
-                    self._serve_at = inf
-                    return self._serve
-                if now >= self._turn_at:
-                    return self._turn
-                self._changed.wait(min(self._turn_at, self._serve_at) - now)
-        return None
+    def _job_left_out(self, name: str) -> None:
+        if name == "turn":
+            self._log.warning("turn left out: the one before is still running")
 
     def _finish(self) -> None:
         self._engine.halt()
@@ -223,27 +222,16 @@ class Service:
             self._log.error("the last averages are lost", why=str(error))
 
     def _follow_clock(self) -> None:
+        """What is planned stands at times of the machine's clock: set back, nothing would be done until they come."""
         step = self._steps.since_last_look()
         if step:
             which = "ahead" if step > 0 else "back"
-            self._log.warning(f"this machine's clock was set {which} by {abs(step):.0f} s; turns go on as planned")
+            self._log.warning(f"this machine's clock was set {which} by {abs(step):.0f} s; turns go on from now")
+            self._schedule.plan_anew()
 
     def _turn(self) -> None:
-        """One turn, and the planned time of the next one; a time that passes during a turn is left out."""
-        self._turn_at = planned = self._following(self._turn_at)
-        try:
+        if not self._done.is_set():
             self._tell(self._engine.turn())
-        finally:
-            with self._changed:
-                if self._turn_at == planned <= boot_seconds():
-                    self._turn_at = self._following(planned)
-                    self._log.warning("turn left out: the one before is still running")
-
-    def _following(self, planned: float | None) -> float:
-        """The first planned time that is still to come."""
-        now, interval_seconds = boot_seconds(), self._engine.timebase.takes(self._engine.settings.interval_seconds)
-        late_seconds = 0.0 if planned is None else (now - planned) % interval_seconds
-        return now - late_seconds + interval_seconds
 
     def _tell(self, record: TurnResult) -> None:
         self._alive()
@@ -258,8 +246,8 @@ class Service:
         self.on_turn(record)
 
     def _write(self, record: TurnResult) -> Status:
-        next_at = self._turn_at
-        planned = None if next_at is None else self._engine.timebase.at(time.time() + next_at - boot_seconds())
+        due = self._schedule.next_at("turn")
+        planned = None if due is None else self._engine.timebase.at(due)
         with self._showing:
             status = build_status(self._engine, record, self._turns, planned)
             self._keep(self._serving.publish(record, status))
@@ -280,17 +268,12 @@ class Service:
 
     def _serve_soon(self) -> None:
         """A request has come: it need not wait for the next step of a drain."""
-        with self._changed:
-            self._serve_at = 0.0
-            self._changed.notify_all()
+        self._schedule.soon("requests")
 
     def _serve(self) -> None:
         """Requests of people, and the steps of drains."""
-        try:
+        if not self._done.is_set():
             self._engine.serve()
-        finally:
-            with self._changed:
-                self._serve_at = min(self._serve_at, boot_seconds() + DRAINS_EVERY_SECONDS)
 
     def _moved(self, end: Outcome | Skip) -> None:
         """A move has ended, in a thread of its own."""
@@ -346,9 +329,11 @@ class Service:
         self.end()
         self._log.info("ending", signal=signal.Signals(number).name)
 
+    def _follow_files(self) -> None:
+        if self._read is not None and self._read.changed():
+            self._take_settings()
+
     def _ask_reload(self, number: int, frame: object) -> None:
         """Reload as soon as the turn that is running has ended, and have another one at once."""
         del number, frame
-        with self._changed:
-            self._reload = True
-            self._changed.notify_all()
+        self._schedule.once("reload", self._take_settings)

@@ -282,6 +282,20 @@ def test_a_settings_file_that_says_nothing_any_more_is_a_mishap(content: str | N
     assert read().guardrails.excluded_namespaces == ()
 
 
+def test_a_file_that_changes_is_noticed_once(tmp_path: Path):
+    """Also one that cannot be used; one that is gone for a moment has not changed."""
+    path = tmp_path / "lbd.yaml"
+    path.write_text("interval_seconds: 5")
+    read = Rereading(lambda: load(path, {}))
+    read()
+    assert not read.changed()
+    path.unlink()
+    assert not read.changed()
+    for text in ("interval_seconds: 6", "interval_second: 7"):
+        path.write_text(text)
+        assert [read.changed(), read.changed()] == [True, False]
+
+
 def test_settings_from_the_environment_alone_are_read_again():
     """There never was a file."""
     read = Rereading(lambda: load(None, {"LBD_INTERVAL_SECONDS": "5"}))
@@ -304,12 +318,12 @@ def turns_told(daemon: Daemon) -> int:
 
 
 def test_a_clock_that_is_set_back_stops_nothing(pulsar: FakePulsar, tmp_path: Path):
-    """Turns are planned by a clock that nobody sets; the step is told once."""
+    """Turns were planned for times that come again in an hour; it is said once."""
     pulsar.sample(40.0, 41.0, 42.0)
     with running(tmp_path, settings_for(pulsar, tmp_path), program=("-m", "tests.daemon.clock_set")) as daemon:
         daemon.notified.wait_for("STATUS=")
         daemon.process.send_signal(signal.SIGUSR1)
-        eventually(lambda: "was set back by 3600 s; turns go on as planned" in daemon.log.read_text())
+        eventually(lambda: "was set back by 3600 s; turns go on from now" in daemon.log.read_text())
         turns = turns_told(daemon)
         eventually(lambda: turns_told(daemon) > turns + 2)
         assert daemon.end() == 0
