@@ -80,7 +80,7 @@ def settings(manifests: list[Manifest], pod: Manifest, folder: Path) -> Loaded:
     (text,) = (each["data"]["lbd.yaml"] for each in manifests if _named(each, "ConfigMap", mounted))
     path = folder / "lbd.yaml"
     path.write_text(text)
-    (container,) = pod["spec"]["containers"]
+    container = pod["spec"]["containers"][0]
     own = {each["name"]: each["value"] for each in container.get("env", []) if each["name"][:4] == "LBD_"}
     return load(path, {name: value.replace("$(POD_NAME)", "lbd-0") for name, value in own.items()})
 

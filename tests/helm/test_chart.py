@@ -60,6 +60,18 @@ def test_the_operator_takes_its_resources(chart: Chart):
         jsonschema.validate(manifest, strict(version["schema"]["openAPIV3Schema"]))
 
 
+def test_a_service_is_scraped_as_pods_are(chart: Chart):
+    """The operator's two kinds have the same fields, but for the name of their endpoints."""
+
+    def spec(value: str, kind: str) -> Manifest:
+        values = {f"{value}.enabled": True, "api.tokenSecretName": "api", "api.tlsSecretName": "tls"}
+        return dict(one(chart.with_values(values), kind)["spec"])
+
+    by_pods, by_service = spec("podMonitor", "PodMonitor"), spec("serviceMonitor", "ServiceMonitor")
+    assert by_service.pop("endpoints") == by_pods.pop("podMetricsEndpoints")
+    assert by_service == by_pods
+
+
 def strict(schema: Any) -> Any:
     """The schema with fields that it does not name forbidden; metadata, which it leaves open, stays so."""
     if isinstance(schema, list):
@@ -80,7 +92,7 @@ def test_lbd_takes_the_settings(chart: Chart, setup: Path, tmp_path: Path):
     found = chart.of(setup)
 
     for name, pod in with_state(found):
-        wanted = yaml.safe_load(setup.read_text())["config"]
+        wanted = {"mode": "observe"} | yaml.safe_load(setup.read_text())["config"]
         loaded = settings(found, pod, tmp_path)
         state = str(loaded.settings.state_dir)
         assert state in {mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}, name
@@ -111,7 +123,7 @@ def test_every_pod_may_do_little(chart: Chart, setup: Path):
     found = chart.of(setup)
     stateful = dict(with_state(found))
     for name, pod in pods(found):
-        (container,) = pod["spec"]["containers"]
+        container = pod["spec"]["containers"][0]
         assert pod["spec"]["automountServiceAccountToken"] is (name not in stateful), name
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True, name
         assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
@@ -137,25 +149,39 @@ def test_every_mount_has_its_volume(chart: Chart, setup: Path):
         assert {each["name"] for each in pod["spec"]["containers"][0]["volumeMounts"]} == volumes, name
 
 
-def test_a_change_of_settings_restarts_the_pod(chart: Chart):
-    """By the checksum in its annotations, which nothing else changes."""
+@pytest.mark.parametrize(
+    ("config", "restarts"),
+    [
+        ({"interval_seconds": 30}, False),
+        ({"guardrails": {"canary": {"namespaces": ["shop/orders"]}}}, False),
+        ({"mode": "approve"}, True),
+        ({"api": {"enabled": False}}, False),
+        (LED, True),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_only_settings_that_no_reload_takes_restart_the_pod(chart: Chart, config: dict[str, Any], restarts: bool):
+    """By the checksum in its annotations; lbd follows the ConfigMap for all others."""
 
-    def checksum(**values: Any) -> str:
-        pod = dict(pods(chart.with_values(values)))["lbd"]
-        return str(pod["metadata"]["annotations"]["checksum/config"])
+    def annotations(values: dict[str, Any]) -> Any:
+        return dict(pods(chart.with_values(values)))["lbd"]["metadata"]["annotations"]
 
-    assert checksum() == checksum(replicaCount=1) != checksum(config={"interval_seconds": 30})
+    assert (annotations({}) != annotations({"config": config})) is restarts
 
 
-def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
-    """Observing is the default."""
+def test_it_moves_nothing_until_it_is_told_to(chart: Chart, tmp_path: Path):
+    """Observing is the default, and config.mode the one switch."""
 
-    def words(values: dict[str, Any]) -> list[str]:
-        pod = dict(pods(chart.with_values(values)))["lbd"]
-        return list(pod["spec"]["containers"][0]["args"])
+    def mode(name: str, values: dict[str, Any]) -> str:
+        found = chart.with_values(values)
+        pod = dict(pods(found))["lbd"]
+        assert pod["spec"]["containers"][0]["args"] == ["run", "--reload-on-change"]
+        folder = tmp_path / name
+        folder.mkdir()
+        return settings(found, pod, folder).settings.mode
 
-    assert words({}) == ["run", "--observe"]
-    assert words({"observe": False}) == ["run"]
+    assert mode("default", {}) == "observe"
+    assert mode("auto", {"config.mode": "auto"}) == "auto"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +190,19 @@ def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
         ({"replicaCount": 2}, "replicaCount: 2 needs config.leader.enabled: true"),
         ({"config": {"leader": {"enabled": True}}}, "config.leader.enabled needs config.pulsar.service_url"),
         ({"replicaCount": "one"}, "replicaCount: Invalid type. Expected: integer, given: string"),
-        ({"observed": True}, "Additional property observed is not allowed"),
+        ({"observe": False}, "Additional property observe is not allowed"),
+        ({"image": {"digest": "sha256:1"}}, "image.digest: Does not match pattern"),
+        ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.enabled needs api.tokenSecretName"),
+        ({"ingress": {"enabled": True}}, "ingress.enabled needs api.tokenSecretName"),
+        ({"ingress": {"enabled": True}, "api": {"tokenSecretName": "api"}}, "ingress.enabled needs ingress.host"),
+        (
+            {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}, "api": {"tokenSecretName": "api"}},
+            "would scrape each pod twice",
+        ),
+        (
+            {"persistence": {"existingClaim": "mine"}, "replicaCount": 2, "config": LED},
+            "each replica needs a volume of its own",
+        ),
         ({"token": {"secret": "x"}}, "token: Additional property secret is not allowed"),
         ({"terminationGracePeriodSeconds": 60}, "terminationGracePeriodSeconds: Must be greater than or equal to 90"),
         ({"config": {"pulsar": {"admin_urls": []}}}, "config.pulsar.admin_urls: Array must have at least 1 items"),
@@ -302,11 +340,14 @@ def test_the_webhook_is_known_and_can_be_reached(chart: Chart, tmp_path: Path):
 def test_probes_ask_the_api_where_it_can_be_reached(chart: Chart):
     """By http or https; else the command asks."""
 
-    def probe(values: dict[str, Any]) -> Manifest:
+    def probe(values: dict[str, Any], name: str = "readinessProbe") -> Manifest:
         container = dict(pods(chart.with_values(values)))["lbd"]["spec"]["containers"][0]
-        return dict(container["readinessProbe"])
+        return dict(container[name])
 
-    assert probe({})["exec"] == {"command": ["lbd", "status"]}
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert probe({}, name)["exec"] == {"command": ["lbd", "status"]}
+    chosen = probe({"livenessProbe": {"periodSeconds": 300}, "api.tokenSecretName": "api"}, "livenessProbe")
+    assert (chosen["periodSeconds"], chosen["timeoutSeconds"], chosen["httpGet"]["path"]) == (300, 20, "/healthz")
     assert probe({"api.tokenSecretName": "api"})["httpGet"] == {"path": "/readyz", "port": "api", "scheme": "HTTP"}
     secure = {"api.tokenSecretName": "api", "api.tlsSecretName": "tls"}
     assert probe(secure)["httpGet"]["scheme"] == "HTTPS"
@@ -326,6 +367,24 @@ def test_named_tokens_come_from_the_same_secret(chart: Chart):
     assert sent == {"name": "api", "key": "prometheus"}
 
 
+def test_an_existing_claim_is_used_by_all(chart: Chart):
+    """The daemon and the calibration; no volume is made then."""
+    found = chart.with_values({"persistence.existingClaim": "mine", "calibrate.enabled": True})
+    assert "volumeClaimTemplates" not in one(found, "StatefulSet")["spec"]
+    for name in ("lbd", "lbd-calibrate"):
+        assert {"name": "state", "persistentVolumeClaim": {"claimName": "mine"}} in dict(pods(found))[name]["spec"][
+            "volumes"
+        ]
+
+
+def test_a_digest_counts_instead_of_a_tag(chart: Chart):
+    """Of both images."""
+    digest = f"sha256:{'a' * 64}"
+    found = chart.with_values({"image.digest": digest, "calibrate.image.digest": digest, "calibrate.enabled": True})
+    images = {pod["spec"]["containers"][0]["image"] for _, pod in pods(found)}
+    assert images == {f"lbd-learn@{digest}", f"lbd@{digest}"}
+
+
 CANARY = "config.guardrails.canary.namespaces={shop/orders}"
 TO_CANARY, TO_ALL = f"--set config.mode=auto --set '{CANARY}'", "--set config.guardrails.canary=null"
 
@@ -334,14 +393,12 @@ TO_CANARY, TO_ALL = f"--set config.mode=auto --set '{CANARY}'", "--set config.gu
     ("chosen", "does", "steps", "without"),
     [
         ([], "only observing, and moves nothing",
-         ["--set observe=false --set config.mode=approve", TO_CANARY, TO_ALL], ["lbd pause"]),
-        (["observe=false", "config.mode=observe"], "only observing, and moves nothing",
-         ["--set observe=false --set config.mode=approve", TO_CANARY, TO_ALL], ["lbd pause"]),
-        (["observe=false", "config.mode=approve"], "proposing plans", ["lbd pause", TO_CANARY, TO_ALL], []),
-        (["observe=false", CANARY], "balancing, within its canary", ["lbd pause", TO_ALL], [TO_CANARY]),
-        (["observe=false"], "balancing. ", ["lbd pause"], [TO_CANARY, TO_ALL]),
+         ["--set config.mode=approve", TO_CANARY, TO_ALL], ["lbd pause"]),
+        (["config.mode=approve"], "proposing plans", ["lbd pause", TO_CANARY, TO_ALL], []),
+        (["config.mode=auto", CANARY], "balancing, within its canary", ["lbd pause", TO_ALL], [TO_CANARY]),
+        (["config.mode=auto"], "balancing. ", ["lbd pause"], [TO_CANARY, TO_ALL]),
     ],
-    ids=["as it comes", "mode observe", "approve", "canary", "auto"],
+    ids=["as it comes", "approve", "canary", "auto"],
 )  # fmt: skip
 def test_the_notes_say_what_comes_next(
     chart: Chart, tmp_path: Path, chosen: list[str], does: str, steps: list[str], without: list[str]

@@ -30,11 +30,41 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "lbd.image" -}}
 {{- $root := index . 0 -}}{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
 {{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The claim of a replica's state directory. Arguments: the root, and the replica's number. */}}
+{{- define "lbd.claim" -}}
+{{- $root := index . 0 -}}
+{{- default (printf "state-%s-%d" (include "lbd.fullname" $root) (int (index . 1))) $root.Values.persistence.existingClaim -}}
+{{- end -}}
+
+{{/* A probe: the API is asked where the kubelet can reach it, else lbd's own command, by the age of the last turn.
+Arguments: the root, the path, the values of this probe, and the times where the API is asked. */}}
+{{- define "lbd.probe" -}}
+{{- $root := index . 0 -}}
+{{- $default := dict "exec" (dict "command" (list "lbd" "status")) "initialDelaySeconds" 10 "periodSeconds" 60 "timeoutSeconds" 20 "failureThreshold" 5 -}}
+{{- if include "lbd.apiPort" $root -}}
+{{- $asked := dict "path" (index . 1) "port" "api" "scheme" (include "lbd.apiScheme" $root) -}}
+{{- $default = merge (dict "httpGet" $asked) (index . 3) -}}
+{{- end -}}
+{{- toYaml (merge (deepCopy (index . 2)) $default) -}}
+{{- end -}}
+
+{{/* The settings that take effect with a restart only. */}}
+{{- define "lbd.restartSettings" -}}
+{{- toJson (dict "leader" .Values.config.leader "observe" (eq (toString .Values.config.mode) "observe")) -}}
 {{- end -}}
 
 {{/* lbd.yaml. */}}
