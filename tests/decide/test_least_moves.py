@@ -254,6 +254,7 @@ def test_who_goes_on_in_vain_begins_anew() -> None:
 
     assert found.unloads == ()
     assert found.memory.unloaded_at == {}
+    assert "a:80" not in found.memory.hits
 
 
 def test_the_plan_tells_the_fewest_moves_and_what_is_estimated() -> None:

@@ -146,6 +146,12 @@ class TestPulsarsOwnTests:
 
         assert [ends] == [(one.source, one.destination) for one in found.unloads]
 
+    @pytest.mark.parametrize(("cpu", "moved"), [(85.0, 0), (85.1, 1)])
+    def test_a_broker_at_the_threshold_is_not_overloaded(self, cpu: float, moved: int):
+        """Pulsar compares with ``>``, where the deviation is below its target and nobody is underloaded."""
+        others = {f"b{at:02}": (55.0, (5.0, 6.0)) for at in range(19)}
+        assert moved == len(ask(NAME, of({**others, "hot": (cpu, (1.0, 2.0, 8.0))}), **FIRST_FIRES).unloads)
+
 
 class TestLoads:
     """What is compared: averages with history, and heap memory where it has a weight."""

@@ -169,6 +169,13 @@ def test_a_broker_that_lbd_finds_when_it_starts_has_not_joined():
     assert (again.samples["a:80"].touched_at, bool(again.settled[0])) == (0.0, False)
 
 
+@pytest.mark.parametrize(("minutes", "joined_at"), [(14.9, TAKEN_AT), (15, 0.0)])
+def test_a_broker_that_started_a_quarter_of_an_hour_ago_has_not_joined(minutes: float, joined_at: float):
+    """One that was away for a moment need not settle as a new one."""
+    found = look(JOINED, started(60 * minutes)).samples["a:80"]
+    assert (found.joined_at, found.touched_at) == (joined_at, joined_at)
+
+
 @pytest.mark.parametrize(
     ("memory", "touched", "expected"),
     [
