@@ -111,3 +111,15 @@ def test_a_client_that_is_faster_has_it(pulsar: FakePulsar):
     assert isinstance(found, Outcome)
     assert (found.result, found.owner) == (Result.ELSEWHERE, pulsar.ids[1])
     assert f"{pulsar.ids[1]} has it, wanted {pulsar.ids[2]}" in found.detail
+
+
+def test_who_has_it_cannot_be_asked(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch):
+    """Unknown, with what was answered to the request and to the question."""
+    monkeypatch.setattr("lbd.act.place.PROOF_SECONDS", 0.2)
+    asleep = refused(500, "asleep")
+    pulsar.fault("/schemas/", refused(503, "no"), then=lambda: pulsar.fault("topicHashPositions", asleep))
+    found = place(pulsar)
+    assert isinstance(found, Outcome)
+    assert (found.result, found.owner) == (Result.UNKNOWN, None)
+    assert found.detail.startswith("the request to take it was answered HTTP 503; ")
+    assert "asleep" in found.detail
