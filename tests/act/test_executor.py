@@ -701,6 +701,26 @@ class TestLateActs:
         assert [line[0] for line in diary.lines] == ["intent", "unowned", "amended"]
         executor.close()
 
+    def test_a_journal_that_cannot_be_amended_is_told(self, pulsar: FakePulsar) -> None:
+        """The next turn hears of it, and not that the end is another one."""
+
+        class FullThen(Diary):
+            def amend(self, move: str, outcome: Outcome) -> None:
+                raise UsageError("journal cannot be written: No space left on device")
+
+        pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
+        executor = Executor(FullThen(pulsar), time.time)
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
+        assert executor.wait(10)
+        assert values(executor.collect()) == ["failed"]
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
+        deadline = time.monotonic() + 10
+        while (ended := executor.collect()).failure is None:
+            assert time.monotonic() < deadline, "it is not told"
+            time.sleep(0.01)
+        executor.close()
+        assert ("No space left" in str(ended.failure), ended.amended) == (True, ())
+
     def test_not_for_ever(self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
         """After a minute its thread ends, and what nobody doubts is not looked at at all."""
         monkeypatch.setattr(executing, "AMEND_FOR_SECONDS", 0.2)
