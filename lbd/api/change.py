@@ -265,7 +265,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
 
     @router.post("/resume")
     def resume(request: HttpRequest, body: Requester, key: Key = None) -> Response:
-        """End a pause, and the hold ``not-served``; ``ended`` is null where no pause was in force."""
+        """End a pause, and the holds ``not-served`` and ``changed-hands``; ``ended`` is null without a pause."""
         body = signed(request, body)
 
         def change() -> tuple[str, Response]:

@@ -83,7 +83,7 @@ SHORT_HELP = {
     "status": "Show whether lbd runs, its last turn, moves in flight, and a pause.",
     "explain": "Explain why a broker, a bundle or a turn moved something, or why not.",
     "pause": "Stop all moves for a time, or until lbd resume.",
-    "resume": "End a pause, and the hold not-served.",
+    "resume": "End a pause, and the holds not-served and changed-hands.",
     "release": "Restore the brokers' own shedding after a take-over.",
     "unload": "Show where a bundle would go; unload it, or a namespace's, and verify each.",
     "place": "Show where bundles should go, and why; place unowned ones.",

@@ -123,7 +123,7 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
 @click.command("resume")
 @remote_options
 def resume(read: Read, form: str, api_url: str | None) -> None:
-    """End a pause, and the hold of a moved bundle whose clients are not back (not-served).
+    """End a pause, and the holds of bundles that are not served, or that moved while lbd was away (changed-hands).
 
     \b
     Example: lbd resume

@@ -264,7 +264,9 @@ class Engine:
         """What a person should know of the state directory."""
         messages = [*self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         messages += [f"{namespace} stays: {why}" for namespace, why in self.proof.namespaces().items()]
-        messages += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
+        messages += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble, self._real.unknown_moves.trouble]
+        if (rests := self._real.unknown_moves.hold(self.timebase.now())) is not None:
+            messages.append(rests[0].message(rests[1]))
         messages += [self._real.learned.trouble, self._real.peaks.trouble]
         messages += self._real.policies.warnings
         messages += [

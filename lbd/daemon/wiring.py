@@ -17,6 +17,7 @@ from lbd.daemon.election import refuse_changes
 from lbd.daemon.proposals import Proposals
 from lbd.daemon.service_proof import ServiceProof
 from lbd.daemon.take_over import watching
+from lbd.daemon.unknown_moves import UnknownMovesWatch, WatchedObserver
 from lbd.model import bundle_namespace
 from lbd.observe.health_checks import HealthChecks
 from lbd.observe.live_cpu import LiveCpuReader
@@ -35,9 +36,10 @@ from lbd.pulsar.admin import Admin
 from lbd.pulsar.broker_health import BrokerHealth
 from lbd.reason import Reason
 from lbd.store.control import Control
+from lbd.store.owners import KeptOwners
 from lbd.store.state import Remembered, Scratch, StateDir
 from lbd.turn.parts import OwnershipWatch, reports_alone
-from lbd.turn.strategy_config import parts_of
+from lbd.turn.strategy_config import gap_seconds, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -145,6 +147,13 @@ class Assembled:
         self.executor = Executor(journal, timebase.now, on_end)
         self.orders = self.leading.orders
         self.control = Control(settings.state_dir, self.orders)
+        self.unknown_moves = UnknownMovesWatch(
+            KeptOwners(state.store),
+            lambda: journal.attempted_at,
+            lambda: gap_seconds(self.settings),
+            lambda: self.settings.guardrails.cool_down_minutes * 60,
+            lambda: self.control.resumed_at,
+        )
         self.silences = BrokerHealth()
         self.looking = self._look(settings)
         self.observer = self._observed(settings)
@@ -165,7 +174,7 @@ class Assembled:
             lambda: self.settings.guardrails.stand_still_minutes * 60,
             lambda: self.control.resumed_at,
         )
-        self._watch = OwnershipWatch()
+        self._watch = OwnershipWatch(self.unknown_moves.before)
         self.leading.serve(self.executor, self.splitting)
 
     def _look(self, settings: Settings) -> Observer:
@@ -179,7 +188,7 @@ class Assembled:
 
     def _observed(self, settings: Settings) -> ClusterObserver:
         """A lbd that only observes takes nothing over either."""
-        looking, now = self.looking, self.timebase.now
+        looking, now = WatchedObserver(self.looking, self.unknown_moves), self.timebase.now
         return looking if self.observing else watching(settings, looking, now, self._leads)
 
     def take(self, settings: Settings) -> None:
@@ -222,19 +231,24 @@ class Assembled:
         self.health_checks.close()
         self.observer.close()
         self.silences.close()
+        self.unknown_moves.close()
         self.journal.close()
 
     def hold(self) -> Hold | None:
         """What keeps a turn from firing."""
         announced = self.observing.hold() if self.observing else None
-        ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self.paused() or self.proof.hold()
+        ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self._waiting()
         return ordered or announced or self.rolling.hold() or self.draining.hold()
 
     def _leads(self) -> bool:
         return self.leading.leading
 
     def _ordered(self) -> Hold | None:
-        return self._lost() or self.leading.hold() or self.paused() or self.proof.hold()
+        return self._lost() or self.leading.hold() or self._waiting()
+
+    def _waiting(self) -> Hold | None:
+        """What ends with time, or when a person resumes lbd."""
+        return self.paused() or self.unknown_moves.hold(self.timebase.now()) or self.proof.hold()
 
     def _lost(self) -> Hold | None:
         """Without its journal and its lock nobody would know of a move, and another lbd may be at work."""

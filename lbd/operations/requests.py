@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 
 
 OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT) | {Reason.TOPIC_COST}
-OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT, Reason.NOT_SERVED})
-"""What ``--override`` passes: limits, orders to wait that people gave, and bundles that are not served, which a person
-may have to move on; never what a destination must be."""
+OVERRIDDEN_HOLDS = frozenset(
+    {Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT, Reason.NOT_SERVED, Reason.CHANGED_HANDS}
+)
+"""What ``--override`` passes: limits, orders to wait that people gave, and bundles that are not served or that others
+moved, which a person may have to move on; never what a destination must be."""
 
 ONLY_OBSERVES = "this lbd only observes (mode: observe)"
 

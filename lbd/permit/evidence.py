@@ -310,12 +310,14 @@ class ReportedOwners:
     """Who reported each bundle: ``owner`` is int32 (N,) into ``brokers``, aligned with ``bundles``.
 
     ``away`` are bundles on no report now: the broker that had them, and when it last reported them (epoch seconds).
+    ``seen_at`` is the time of the round.
     """
 
     bundles: list[str]
     brokers: tuple[str, ...]
     owner: IntArray
     away: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    seen_at: float = 0.0
 
 
 def compare_owners(before: ReportedOwners | None, snapshot: Snapshot) -> tuple[ReportedOwners, frozenset[str]]:
@@ -325,11 +327,26 @@ def compare_owners(before: ReportedOwners | None, snapshot: Snapshot) -> tuple[R
     """
     owner = _first(snapshot)
     if before is None:
-        return ReportedOwners(snapshot.bundles, snapshot.brokers.ids, owner), frozenset()
+        return ReportedOwners(snapshot.bundles, snapshot.brokers.ids, owner, seen_at=snapshot.taken_at), frozenset()
     was, away = _before(before, snapshot)
     _keep_where_it_was(owner, was, snapshot)
     changed = frozenset(snapshot.bundles[at] for at in np.flatnonzero((was != owner) & (was != UNSEEN)).tolist())
-    return ReportedOwners(snapshot.bundles, snapshot.brokers.ids, owner, away), changed
+    return ReportedOwners(snapshot.bundles, snapshot.brokers.ids, owner, away, snapshot.taken_at), changed
+
+
+def unexplained(before: ReportedOwners, snapshot: Snapshot) -> dict[str, tuple[str, str]]:
+    """The former owner and the present one of bundles that changed hands though their former owner has run on.
+
+    A broker that is gone, or has started since, has lost what it had. Of one that does not tell when it started (2.11)
+    it is assumed that it has run on.
+    """
+    owners, changed = compare_owners(before, snapshot)
+    started = zip(snapshot.brokers.ids, snapshot.brokers.started_at.tolist(), strict=True)
+    ran_on = {broker for broker, time in started if not time > before.seen_at}
+    former = dict(zip(before.bundles, before.owner.tolist(), strict=True))
+    present = dict(zip(owners.bundles, owners.owner.tolist(), strict=True))
+    hands = {name: (before.brokers[former[name]], owners.brokers[present[name]]) for name in changed}
+    return {name: pair for name, pair in hands.items() if pair[0] in ran_on}
 
 
 def _first(snapshot: Snapshot) -> IntArray:

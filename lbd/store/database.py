@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 STORE_NAME = "lbd.db"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x6C62644A
 """``lbdJ`` in the header of the file: another program's database is not taken for lbd's."""
 
@@ -43,9 +43,19 @@ CREATE TABLE journal (
 ) STRICT;
 CREATE INDEX journal_by_move ON journal (move);
 CREATE INDEX journal_by_event ON journal (event);
+CREATE TABLE owners (
+    number INTEGER PRIMARY KEY CHECK (number = 1),
+    seen_at REAL NOT NULL,
+    owners BLOB NOT NULL
+) STRICT;
+CREATE TABLE unknown_moves (
+    number INTEGER PRIMARY KEY CHECK (number = 1),
+    moves TEXT NOT NULL
+) STRICT;
 """
 """``journal``: one entry a row (``journal_lines.py``) as JSON, with its time in epoch seconds, its event, the id of its
-move or split (empty for a leader's note), and its bundle."""
+move or split (empty for a leader's note), and its bundle. ``owners`` and ``unknown_moves`` have one row each
+(``owners.py``)."""
 
 BUSY_SECONDS = 5.0
 """How long a write waits for another one: a backup, or a person's ``sqlite3``, may hold the file for a moment."""

@@ -140,10 +140,10 @@ Hold = tuple["Reason", str]
 
 
 class OwnershipWatch:
-    """The owners of bundles in the last round. After a restart the first round counts no change."""
+    """The owners of bundles in the last round; ``before``: those that were kept, so that a restart hides no change."""
 
-    def __init__(self) -> None:
-        self._owners: ReportedOwners | None = None
+    def __init__(self, before: ReportedOwners | None = None) -> None:
+        self._owners = before
 
     def changes(self, snapshot: Snapshot) -> frozenset[str]:
         """The bundles whose owner changed since the last call."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 import pytest
 
-from lbd.permit.evidence import AWAY_SECONDS, compare_owners
+from lbd.permit.evidence import AWAY_SECONDS, compare_owners, unexplained
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+if TYPE_CHECKING:
+    from lbd.observe.parse import LoadReport
 
 Owned = dict[str, list[int]]
 
@@ -64,3 +70,42 @@ def changes(*rounds: Owned | tuple[float, Owned]) -> list[list[int]]:
 def test_who_changed_hands(rounds: tuple[Owned, ...], changed: list[list[int]]):
     """Once for each change, and never for a report that was only missing."""
     assert changes(*rounds) == changed
+
+
+@pytest.mark.parametrize(
+    ("started", "now", "hands"),
+    [
+        ({}, {"a": [1], "b": [2]}, {}),
+        ({}, {"a": [], "b": [1, 2]}, {1: ("a:80", "b:80")}),
+        ({"a": TAKEN_AT - 1}, {"a": [], "b": [1, 2]}, {1: ("a:80", "b:80")}),
+        ({"a": TAKEN_AT + 1}, {"a": [], "b": [1, 2]}, {}),
+        ({"b": TAKEN_AT + 1}, {"a": [], "b": [1, 2]}, {1: ("a:80", "b:80")}),
+        ({}, {"b": [1, 2]}, {}),
+        ({}, {"a": [1, 3], "b": [2]}, {}),
+    ],
+    ids=[
+        "as before",
+        "moved, and nobody tells when its broker started",
+        "moved from a broker that has run on",
+        "its broker has started since",
+        "only its present broker has started since",
+        "its broker is gone",
+        "a new bundle",
+    ],
+)
+def test_what_no_restart_explains(started: dict[str, float], now: Owned, hands: dict[int, tuple[str, str]]):
+    """Of a bundle whose former owner runs on somebody has decided that it moves."""
+    names = {number: bundle(number) for number in range(10)}
+    before, _ = compare_owners(None, snapshot(reports_of({"a": [1], "b": [2]}, {}), TAKEN_AT))
+    later = snapshot(reports_of(now, started), TAKEN_AT + 600)
+    assert unexplained(before, later) == {names[number]: pair for number, pair in hands.items()}
+
+
+def reports_of(owned: Owned, started: dict[str, float]) -> dict[str, LoadReport]:
+    """A report of each broker, with its start in epoch seconds where it is known."""
+    return {
+        f"{who}:80": report(
+            50, {bundle(number): stats(1) for number in numbers}, start_timestamp=started.get(who, math.nan) * 1000
+        )
+        for who, numbers in owned.items()
+    }

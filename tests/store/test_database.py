@@ -22,7 +22,7 @@ import pytest
 from lbd.errors import UsageError
 from lbd.model import Outcome, Result, Unload
 from lbd.store import database
-from lbd.store.database import STORE_NAME, Database, reading
+from lbd.store.database import SCHEMA_VERSION, STORE_NAME, Database, reading
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
 from lbd.store.state import StateDir
@@ -241,7 +241,10 @@ def test_what_is_no_database(content: bytes, message: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("pragma", "message"),
     [
-        ("user_version = 2", "store of schema 2, this lbd has 1; run the lbd that wrote it"),
+        (
+            f"user_version = {SCHEMA_VERSION + 1}",
+            f"store of schema {SCHEMA_VERSION + 1}, this lbd has {SCHEMA_VERSION}; run the lbd that wrote it",
+        ),
         ("application_id = 7", "not a store of lbd"),
     ],
 )

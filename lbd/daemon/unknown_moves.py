@@ -1,0 +1,133 @@
+"""Moves that lbd's own state does not know of, as after the restore of an old backup: then everything rests.
+
+A store that was restored knows neither the rests nor the budgets nor the open moves since its backup, and brings back
+orders that have ended. Nothing in it says so, but the cluster does: bundles have other owners than this lbd saw last,
+and no move of its journal and no restart of a broker explains that. The same holds where others moved bundles while
+lbd was away. Either way these bundles have just been moved, nobody here knows when, and lbd rests as long as each of
+them would: ``guardrails.cool_down_minutes``, or until a person resumes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from lbd.errors import UsageError
+from lbd.permit.evidence import compare_owners, unexplained
+from lbd.reason import Reason
+from lbd.store.owners import KeptOwners, UnknownMoves
+from lbd.text import counted, utc
+from lbd.turn.holds import UNREPORTED_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lbd.daemon.take_over import ClusterObserver
+    from lbd.model import Snapshot
+    from lbd.observe.observer import Observation
+    from lbd.permit.evidence import ReportedOwners
+    from lbd.turn.parts import Hold
+
+SAVED_EVERY_SECONDS = 60.0
+
+
+class UnknownMovesWatch:
+    """Compares the first round of this process with the last one of the store, and keeps the owners of later rounds.
+
+    Thread-safe. A file that cannot be read or written is a warning (``trouble``), and no hold.
+    """
+
+    def __init__(
+        self,
+        kept: KeptOwners,
+        attempted_at: Callable[[], Mapping[str, float]],
+        gap_seconds: Callable[[], float],
+        rest_seconds: Callable[[], float],
+        resumed_at: Callable[[], float],
+    ) -> None:
+        """After a gap of ``gap_seconds`` at most nothing was restored. ``resumed_at`` is when a person resumed lbd."""
+        self._kept, self._attempted_at = kept, attempted_at
+        self._gap_seconds, self._rest_seconds, self._resumed_at = gap_seconds, rest_seconds, resumed_at
+        self._lock = threading.Lock()
+        self._latest: Snapshot | None = None
+        self._saved_at = float("-inf")
+        self.before: ReportedOwners | None = None
+        self._noticed: UnknownMoves | None = None
+        self.trouble = ""
+        try:
+            self.before, self._noticed = kept.load(), kept.noticed()
+        except UsageError as error:
+            self.trouble = str(error)
+
+    def saw(self, snapshot: Snapshot) -> None:
+        """A round, in the order of time; the first one is compared."""
+        with self._lock:
+            if self._latest is None and self.before is not None:
+                self._compare(self.before, snapshot)
+            self._latest = snapshot
+            if not 0 <= snapshot.taken_at - self._saved_at < SAVED_EVERY_SECONDS:
+                self._save(snapshot)
+
+    def _compare(self, before: ReportedOwners, snapshot: Snapshot) -> None:
+        now = snapshot.taken_at
+        if 0 <= now - before.seen_at <= self._gap_seconds():
+            return
+        since = before.seen_at - UNREPORTED_SECONDS
+        own = {bundle for bundle, at in self._attempted_at().items() if at >= since}
+        moved = {bundle: hands for bundle, hands in unexplained(before, snapshot).items() if bundle not in own}
+        if not moved:
+            return
+        first = min(moved)
+        noticed = self._noticed = UnknownMoves(now, before.seen_at, len(moved), (first, *moved[first]))
+        self._write(lambda: self._kept.notice(noticed))
+
+    def hold(self, now: float) -> Hold | None:
+        """Why nothing may move, ``now`` in epoch seconds; a clock that was set back makes it no longer."""
+        noticed, rest = self._noticed, self._rest_seconds()
+        if noticed is None or not 0 <= now - noticed.noticed_at < rest or self._resumed_at() >= noticed.noticed_at:
+            return None
+        bundle, source, owner = noticed.first
+        what = f"{counted(noticed.bundles, 'bundle')} changed owners since lbd last looked at {utc(noticed.since)}"
+        why = "neither its journal nor a restart explains it: an older backup was restored, or others moved them"
+        until = f"all rests until {utc(noticed.noticed_at + rest)}, or until lbd resume; check the orders in lbd status"
+        return Reason.CHANGED_HANDS, f"{what}; {why}; {until}; the first: {bundle} from {source} to {owner}"
+
+    def close(self) -> None:
+        """Keep the owners of the last round, and close the file."""
+        with self._lock:
+            if self._latest is not None:
+                self._save(self._latest)
+            self._kept.close()
+
+    def _save(self, snapshot: Snapshot) -> None:
+        self._saved_at = snapshot.taken_at
+        self._write(lambda: self._kept.save(compare_owners(None, snapshot)[0]))
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+            self.trouble = ""
+        except UsageError as error:
+            self.trouble = f"a restored backup would not be noticed at the next start: {error}"
+
+
+class WatchedObserver:
+    """An observer whose rounds the watch sees before anybody plans by them."""
+
+    def __init__(self, observer: ClusterObserver, watch: UnknownMovesWatch) -> None:
+        self.admin = observer.admin
+        self._observer, self._watch = observer, watch
+
+    def observe(self) -> Observation:
+        """One round."""
+        observation = self._observer.observe()
+        self._watch.saw(observation.snapshot)
+        return observation
+
+    def wait_to_hear(self, say: Callable[[str], None]) -> None:
+        """Have the first round wait."""
+        self._observer.wait_to_hear(say)
+
+    def close(self) -> None:
+        """End the observer."""
+        self._observer.close()

@@ -1,0 +1,88 @@
+"""The owners of all bundles as they were last seen, in the store: what the journal of the same store must explain.
+
+They are restored with the journal. So, where a backup is put back, the cluster shows what that journal does not know.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lbd.errors import UsageError
+from lbd.files import At
+from lbd.permit.evidence import ReportedOwners
+from lbd.store.database import Database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class UnknownMoves(msgspec.Struct, frozen=True):
+    """Bundles with other owners than lbd saw last, at ``since``, and neither its journal nor a restart explains that.
+
+    ``noticed_at`` is when that was noticed; both are epoch seconds. ``first`` is one of these ``bundles`` with its
+    former owner and its present one.
+    """
+
+    noticed_at: At
+    since: At
+    bundles: int
+    first: tuple[str, str, str]
+
+
+class _Owners(msgspec.Struct, frozen=True):
+    bundles: list[str]
+    brokers: tuple[str, ...]
+    owner: bytes
+
+
+_DECODER = msgspec.msgpack.Decoder(_Owners)
+
+
+class KeptOwners:
+    """The owners in a store, and what was noticed by them. Every method raises :class:`UsageError`."""
+
+    def __init__(self, path: Path) -> None:
+        """``path`` is that of the store; only the holder of the state directory may."""
+        self._path, self._store = path, Database.open(path)
+
+    def load(self) -> ReportedOwners | None:
+        """The owners that were saved last; None where there are none."""
+        rows = self._store.rows("SELECT seen_at, owners FROM owners")
+        if not rows:
+            return None
+        ((seen_at, content),) = rows
+        try:
+            kept = _DECODER.decode(zlib.decompress(content))
+            owner = np.frombuffer(kept.owner, dtype="<i4").astype(np.int32)
+        except (zlib.error, msgspec.MsgspecError, ValueError) as error:
+            raise UsageError(f"{self._path}: the owners of bundles cannot be read: {error}") from error
+        if owner.size != len(kept.bundles) or (owner.size and not 0 <= owner.min() <= owner.max() < len(kept.brokers)):
+            raise UsageError(f"{self._path}: the owners of bundles cannot be read: columns of unlike length")
+        return ReportedOwners(kept.bundles, kept.brokers, owner, seen_at=seen_at)
+
+    def save(self, owners: ReportedOwners) -> None:
+        """Replace the owners."""
+        content = msgspec.msgpack.encode(_Owners(owners.bundles, owners.brokers, owners.owner.astype("<i4").tobytes()))
+        row = (1, owners.seen_at, zlib.compress(content, 1))
+        self._store.write("INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", [row])
+
+    def noticed(self) -> UnknownMoves | None:
+        """What was noticed last."""
+        rows = self._store.rows("SELECT moves FROM unknown_moves")
+        try:
+            return msgspec.json.decode(rows[0][0], type=UnknownMoves) if rows else None
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"{self._path}: what was noticed of unknown moves cannot be read: {error}") from error
+
+    def notice(self, moves: UnknownMoves) -> None:
+        """Replace what was noticed."""
+        row = (1, msgspec.json.encode(moves).decode())
+        self._store.write("INSERT OR REPLACE INTO unknown_moves VALUES (?, ?)", [row])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
