@@ -70,24 +70,23 @@ class UnknownMovesWatch:
 
     def _compare(self, before: ReportedOwners, snapshot: Snapshot) -> None:
         now = snapshot.taken_at
-        if 0 <= now - before.seen_at <= self._gap_seconds():
-            return
-        since = before.seen_at - UNREPORTED_SECONDS
-        own = {bundle for bundle, at in self._attempted_at().items() if at >= since}
-        moved = {bundle: hands for bundle, hands in unexplained(before, snapshot).items() if bundle not in own}
-        if not moved:
-            return
-        first = min(moved)
-        noticed = self._noticed = UnknownMoves(now, before.seen_at, len(moved), (first, *moved[first]))
-        self._write(lambda: self._kept.notice(noticed))
+        hands = unexplained(before, snapshot)
+        if hands and not 0 <= now - before.seen_at <= self._gap_seconds():
+            noticed = self._noticed = UnknownMoves(now, before.seen_at, hands)
+            self._write(lambda: self._kept.notice(noticed))
 
     def hold(self, now: float) -> Hold | None:
         """Why nothing may move, ``now`` in epoch seconds; a clock that was set back makes it no longer."""
         noticed, rest = self._noticed, self._rest_seconds()
         if noticed is None or not 0 <= now - noticed.noticed_at < rest or self._resumed_at() >= noticed.noticed_at:
             return None
-        bundle, source, owner = noticed.first
-        what = f"{counted(noticed.bundles, 'bundle')} changed owners since lbd last looked at {utc(noticed.since)}"
+        attempted_at, since = self._attempted_at(), noticed.since - UNREPORTED_SECONDS
+        moved = [bundle for bundle in noticed.hands if attempted_at.get(bundle, float("-inf")) < since]
+        if not moved:
+            return None
+        bundle = min(moved)
+        source, owner = noticed.hands[bundle]
+        what = f"{counted(len(moved), 'bundle')} changed owners since lbd last looked at {utc(noticed.since)}"
         why = "neither its journal nor a restart explains it: an older backup was restored, or others moved them"
         until = f"all rests until {utc(noticed.noticed_at + rest)}, or until lbd resume; check the orders in lbd status"
         return Reason.CHANGED_HANDS, f"{what}; {why}; {until}; the first: {bundle} from {source} to {owner}"

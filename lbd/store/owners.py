@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 
 
 class UnknownMoves(msgspec.Struct, frozen=True):
-    """Bundles with other owners than lbd saw last, at ``since``, and neither its journal nor a restart explains that.
+    """Bundles with other owners than lbd saw last, at ``since``, which no restart of a broker explains.
 
-    ``noticed_at`` is when that was noticed; both are epoch seconds. ``first`` is one of these ``bundles`` with its
-    former owner and its present one.
+    ``noticed_at`` is when that was noticed; both are epoch seconds. ``hands`` has their former owner and the present
+    one. The journal may explain them: where several lbds share a cluster it learns later of what others moved.
     """
 
     noticed_at: At
     since: At
-    bundles: int
-    first: tuple[str, str, str]
+    hands: dict[str, tuple[str, str]]
 
 
 class _Owners(msgspec.Struct, frozen=True):

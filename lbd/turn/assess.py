@@ -46,11 +46,9 @@ def _changed_at(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot) -> di
     now, attempted_at = snapshot.taken_at, parts.attempted_at()
     since = now - parts.guardrails.cool_down_minutes * 60
     known = {bundle: min(at, now) for bundle, at in turn_memory.changed_at.items() if at > since}
-    foreign = (
-        bundle
-        for bundle in parts.watch.changes(snapshot)
-        if now - attempted_at.get(bundle, float("-inf")) > UNREPORTED_SECONDS
-    )
+    own_since = min(parts.watch.seen_at, now) - UNREPORTED_SECONDS
+    changes = parts.watch.changes(snapshot)
+    foreign = (bundle for bundle in changes if attempted_at.get(bundle, float("-inf")) < own_since)
     return {**known, **dict.fromkeys(foreign, now)} if now > since else {}
 
 

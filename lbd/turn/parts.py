@@ -145,6 +145,11 @@ class OwnershipWatch:
     def __init__(self, before: ReportedOwners | None = None) -> None:
         self._owners = before
 
+    @property
+    def seen_at(self) -> float:
+        """The time of that round, epoch seconds; 0 before the first one."""
+        return self._owners.seen_at if self._owners is not None else 0.0
+
     def changes(self, snapshot: Snapshot) -> frozenset[str]:
         """The bundles whose owner changed since the last call."""
         self._owners, changed = evidence.compare_owners(self._owners, snapshot)

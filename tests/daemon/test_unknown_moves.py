@@ -104,6 +104,17 @@ def test_what_its_own_journal_has_is_no_news(site: Site):
         assert lbd.turn().hold is None
 
 
+def test_what_the_journal_learns_later_is_no_news_either(site: Site, monkeypatch: pytest.MonkeyPatch):
+    """A standby looks at the cluster before it has read in the leader's topic what the leader moved."""
+    site.restore()
+    with site.run() as lbd:
+        moves = lbd.engine._real.unknown_moves
+        assert lbd.turn().hold is not None
+        learned = dict.fromkeys(site.cluster.owners(), site.cluster.now() - AWAY_SECONDS)
+        monkeypatch.setattr(moves, "_attempted_at", lambda: learned)
+        assert lbd.turn().hold is None
+
+
 def test_a_broker_that_restarted_meanwhile_explains_its_bundles(site: Site):
     """They went when it did, and nobody moved them."""
     target = site.cluster.brokers[1]

@@ -47,7 +47,8 @@ class Ended:
 class Daemon:
     """One state directory and the process that works on it, one after the other when it is started again.
 
-    The process dies with the thread that started it. Everything it says goes to ``lbd.log``.
+    The process dies with the thread that started it. Everything it says goes to ``lbd.log``. ``prefix`` are words
+    before its command, as for a network of its own.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Daemon:
         self.config = write_config(cluster, directory, settings)
         self.kills: list[float] = []
         self._environ = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")} | environ
+        self.prefix: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -110,7 +112,7 @@ class Daemon:
         launcher = [sys.executable, "-S", "-E", str(_LAUNCHER), str(os.getpid()), "--"]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                [*launcher, *self.command("run")],
+                [*launcher, *self.prefix, *self.command("run")],
                 cwd=_ROOT,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,

@@ -152,8 +152,13 @@ class Pair:
 
     def settle(self) -> None:
         """Until neither knows of an open move."""
+        for daemon in self.daemons:
+            self.settle_of(daemon)
+
+    def settle_of(self, daemon: Daemon) -> None:
+        """Until this one knows of no open move."""
         until(
-            lambda: all(move.ended_at is not None for daemon in self.daemons for move in daemon.moves()),
+            lambda: all(move.ended_at is not None for move in daemon.moves()),
             CLOSED_SECONDS,
             lambda: f"a move stays open:\n{self.last_lines()}",
         )
