@@ -132,6 +132,26 @@ class Door(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+class Ports(Protocol):
+    """Where brokers are reached: sockets, or a network that only a simulation has."""
+
+    def hold(self, number: int, port: int, answers: Callable[[Request], Reply]) -> Sequence[Port]: ...
+    def start(self) -> None: ...
+    def open(self, door: Any) -> None: ...  # noqa: ANN401 - each takes the ports that it holds
+    def shut(self, door: Any) -> None: ...  # noqa: ANN401 - see open
+    def stop(self) -> None: ...
+
+
+class Port(Protocol):
+    """A broker's web port; ``id`` is ``host:port``."""
+
+    id: str
+    open: bool
+
+    def shut(self) -> None: ...
+    def empty(self, seconds: float) -> bool: ...
+
+
 class Doors:
     """Accepts for all brokers in one thread; each connection has a thread of its own."""
 
@@ -139,6 +159,16 @@ class Doors:
         self._selector = selectors.DefaultSelector()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="fake-pulsar", daemon=True)
+
+    def hold(self, number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:
+        """A port for each broker, each at its own address where the system has them: isolation policies go by hosts."""
+        with ExitStack() as undone:
+            doors = []
+            for at in range(number):
+                doors.append(_door(f"127.0.{at // 250}.{at % 250 + 1}", port, answers))
+                undone.callback(doors[-1].server_close)
+            undone.pop_all()
+        return doors
 
     def start(self) -> None:
         """Begin to accept."""
@@ -808,14 +838,14 @@ class FakeBrokers:
 
     ``on_request`` hears of each request as it comes, ``on_reply`` of its answer before it is sent, faults included,
     both from the thread that answers. ``authorization``: the header that every request must have; None: any.
-    Raises :class:`OSError` when no port is to be had.
+    ``ports`` are sockets unless others are given. Raises :class:`OSError` when no port is to be had.
     """
 
     _book: BrokerState
     _answers: FakeAdminApi
     begun_at = 0.0
 
-    def __init__(self, number: int, port: int = 0) -> None:
+    def __init__(self, number: int, port: int = 0, ports: Ports | None = None) -> None:
         self.faults = Faults()
         self.requests: MutableSequence[Request] = deque(maxlen=REMEMBERED_REQUESTS)
         self.on_request: Callable[[Request], None] = lambda _: None
@@ -823,8 +853,8 @@ class FakeBrokers:
         self.authorization: str | None = None
         self.unload_seconds = UNLOAD_SECONDS
         self.lock, self._stopped = threading.RLock(), False
-        self._doors = Doors()
-        self._ports = _doors(number, port, self.answer)
+        self._doors: Ports = ports or Doors()
+        self._ports = self._doors.hold(number, port, self.answer)
 
     def __enter__(self) -> Self:
         self._doors.start()
@@ -938,9 +968,10 @@ class FakePulsar(FakeBrokers):
         version: str = "4.0.8",
         runtime: Mapping[str, str] | None = None,
         port: int = 0,
+        ports: Ports | None = None,
     ) -> None:
         self.clock = FakeClock(speed, begun_at)
-        super().__init__(len(world.brokers), port)
+        super().__init__(len(world.brokers), port, ports)
         self.policies = FakePolicies()
         self.begun_at = self.clock.now() - state.seconds
         self.names = dict(zip((door.id for door in self._ports), world.brokers, strict=True))
@@ -1041,17 +1072,6 @@ class FakePulsar(FakeBrokers):
         """Cut a bundle in two, as the brokers do by themselves. Returns its parts."""
         with self._lived():
             return self._answers.split(bundle)
-
-
-def _doors(number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:
-    """A port for each broker, each at its own address where the system has them: isolation policies go by hosts."""
-    with ExitStack() as undone:
-        doors = []
-        for at in range(number):
-            doors.append(_door(f"127.0.{at // 250}.{at % 250 + 1}", port, answers))
-            undone.callback(doors[-1].server_close)
-        undone.pop_all()
-    return doors
 
 
 def _door(host: str, port: int, answers: Callable[[Request], Reply]) -> Door:

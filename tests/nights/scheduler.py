@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import _base
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -46,6 +46,7 @@ TOO_MANY_STEPS = 200_000
 
 _real_lock = _thread.allocate_lock
 _real_start = _thread.start_new_thread
+_real_time, _real_monotonic = time.time, time.monotonic
 
 
 class DeadlockError(Exception):
@@ -60,7 +61,7 @@ class TaskError(Exception):
     """A task raised an error that nobody in it caught."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Task:
     """One thread of a machine. ``waits`` says what for; empty while it could run."""
 
@@ -94,6 +95,7 @@ class Scheduler:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(f"schedule {seed}")
+        self.chance = Random(f"names {seed}")
         self._ready: list[Task] = []
         self._timers: list[tuple[float, int, int, Task]] = []
         self.numbers = iter(range(sys.maxsize))
@@ -162,6 +164,10 @@ class Scheduler:
     def go_on(self, machine: str) -> None:
         """SIGCONT."""
         self._stopped.discard(machine)
+
+    def is_stopped(self, machine: str) -> bool:
+        """Whether its tasks stand still."""
+        return machine in self._stopped
 
     def now(self) -> float:
         """Epoch seconds, as the running task's machine has them."""
@@ -337,7 +343,8 @@ class Lock:
             if not blocking or (deadline is not None and running.seconds >= deadline):
                 return False
             self._waiting.append(me)
-            if not running.wait(self.name, None if deadline is None else deadline - running.seconds):
+            running.wait(self.name, None if deadline is None else deadline - running.seconds)
+            with suppress(ValueError):  # who gave the lock back has taken all that waited from the list
                 self._waiting.remove(me)
         self.owner = me
         return True
@@ -433,36 +440,61 @@ def _is_alive(thread: threading.Thread) -> bool:
     return task is not None and task in scheduler().tasks
 
 
-def _replacements(running: Scheduler, seed: int) -> Iterator[tuple[object, str, object]]:
-    """Each replaced attribute, with what stands there in a simulation."""
-    chance = Random(f"names {seed}")
+def _now() -> float:
+    """In place of ``time.time``."""
+    return _real_time() if _scheduler is None else _scheduler.now()
+
+
+def _up() -> float:
+    """In place of ``time.monotonic``, ``time.perf_counter``, and ``time.clock_gettime`` of the boot clock."""
+    return _real_monotonic() if _scheduler is None else _scheduler.up()
+
+
+def _sleep(seconds: float) -> None:
+    """In place of ``time.sleep``."""
+    scheduler().sleep(seconds)
+
+
+def _random_bytes(number: int) -> bytes:
+    """In place of ``os.urandom``: names and terms are the same in each run of a seed."""
+    return scheduler().chance.randbytes(number)
+
+
+def _host_name() -> str:
+    """In place of ``socket.gethostname``: each machine has its own name."""
+    current = scheduler().current
+    return "world" if current is None else current.machine
+
+
+def _replacements() -> Iterator[tuple[object, str, object]]:
+    """Each replaced attribute, with what stands there in a simulation: functions that know any simulation by then."""
     for name in ("Lock", "_allocate_lock"):
         yield threading, name, Lock
     yield threading, "RLock", threading._PyRLock  # type: ignore[attr-defined]
-    yield threading, "_time", running.up
+    yield threading, "_time", _up
     yield threading.Thread, "__hash__", _age
     yield threading.Thread, "start", _start
     yield threading.Thread, "join", _join
     yield threading.Thread, "is_alive", _is_alive
     yield queue, "SimpleQueue", queue._PySimpleQueue  # type: ignore[attr-defined]
-    yield queue, "time", running.up
+    yield queue, "time", _up
     yield concurrent.futures.thread, "_global_shutdown_lock", Lock()
     yield concurrent.futures.thread, "_threads_queues", WeakKeyDictionary()  # at its end the process waits for these
     yield _base, "Future", _Future
     yield _base, "_AcquireFutures", _AcquireFutures
-    yield time, "time", running.now
-    yield time, "time_ns", lambda: int(running.now() * 1e9)
+    yield time, "time", _now
+    yield time, "time_ns", lambda: int(_now() * 1e9)
     for name in ("monotonic", "perf_counter"):
-        yield time, name, running.up
-        yield time, f"{name}_ns", lambda: int(running.up() * 1e9)
-    yield time, "clock_gettime", lambda _: running.up()
+        yield time, name, _up
+        yield time, f"{name}_ns", lambda: int(_up() * 1e9)
+    yield time, "clock_gettime", lambda _: _up()
     for name in ("thread_time", "process_time"):
         yield time, name, lambda: 0.0
-    yield time, "sleep", running.sleep
+    yield time, "sleep", _sleep
     for module, name in ((os, "urandom"), (random, "_urandom")):
-        yield module, name, chance.randbytes
+        yield module, name, _random_bytes
     yield os, "getpid", lambda: 4242
-    yield socket, "gethostname", lambda: running.current.machine if running.current else "world"
+    yield socket, "gethostname", _host_name
 
 
 @contextmanager
@@ -470,14 +502,14 @@ def simulated(seed: int) -> Iterator[Scheduler]:
     """Replace threads, locks and clocks in this process until its end; tasks run only within :meth:`Scheduler.run`.
 
     What was made of the real ones before (locks, functions bound to a name) stays real. So code under simulation is
-    imported within.
+    imported within one; it may be another one of the same process.
     """
     global _scheduler  # noqa: PLW0603 - one simulation in a process
     if _scheduler is not None:
         raise RuntimeError("a simulation runs in this process already")
     with ExitStack() as replaced:
         running = Scheduler(seed)
-        for target, name, value in tuple(_replacements(running, seed)):
+        for target, name, value in tuple(_replacements()):
             replaced.enter_context(mock.patch.object(target, name, value))
         _scheduler = running
         try:

@@ -233,6 +233,26 @@ def test_a_stopped_machine_stands_while_time_goes_on():
     assert times == [1.0, 2.0, 62.5, 63.5]
 
 
+def test_a_lock_given_back_after_a_wait_in_vain_is_no_error():
+    """A machine that stands still learns late that its time is over; the lock was given back in between."""
+    taken: list[bool] = []
+
+    def main(running: Scheduler) -> None:
+        lock = held()
+        running.spawn(lambda: taken.append(lock.acquire(timeout=1.0)), "waits", "stopped")
+        time.sleep(0.5)
+        running.stop("stopped")
+        time.sleep(1.0)
+        lock.release()
+        lock.acquire()
+        running.go_on("stopped")
+        time.sleep(1.0)
+
+    run(main)
+
+    assert taken == [False]
+
+
 def test_an_error_that_leaves_a_thread_ends_the_simulation():
     """With the task's name; a daemon would only have lost that thread."""
 

@@ -1,0 +1,139 @@
+"""``python -m tests.nights --seeds 1-20``: nights in simulated time, each repeatable by its seed.
+
+A night that fails is shortened to the faults that it needs, and its story is printed: what happened, in time order, one
+line each. ``--trace`` prints the whole story of each night. Exit code 1 if any night failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections import deque
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.nights.scheduler import simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from tests.nights.night import Result
+
+HASH_SEED = "0"
+"""Sets have the same order in each run."""
+
+LAST_LINES = 60
+"""Of a story, where not all of it is wanted."""
+
+
+def main() -> int:
+    """Run the nights of the seeds that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m tests.nights", description=(__doc__ or "").partition("\n")[2])
+    parser.add_argument("--seeds", type=_seeds, default=range(1, 21), help="such as 7, or 1-20 (default)")
+    parser.add_argument("--trace", action="store_true", help="print the whole story of each night")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="nights at the same time")
+    chosen = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        os.execve(sys.executable, [sys.executable, "-m", "tests.nights", *sys.argv[1:]], _environment())
+    with simulated(0):
+        from tests.nights import night  # locks and clocks of the modules under simulation are made within one
+    began_at, results = time.perf_counter(), []
+    for result in _nights(chosen.seeds, chosen.at_once):
+        results.append(result)
+        _tell(result, everything=chosen.trace)
+    seconds, failed = time.perf_counter() - began_at, [result.seed for result in results if result.failure]
+    days = len(results) * (night.MINUTES + night.CALM_MINUTES) / (24 * 60)
+    print(
+        f"{len(results)} nights, {sum(result.unloads for result in results)} unloads, "
+        f"{sum(result.turns for result in results)} turns, {sum(result.steps for result in results)} steps in "
+        f"{seconds:.0f} s: {60 * len(results) / seconds:.1f} nights a minute, {60 * days / seconds:.2f} simulated days "
+        f"a minute; failed: {failed or 'none'}"
+    )
+    return 1 if failed else 0
+
+
+def _seeds(text: str) -> Sequence[int]:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _environment() -> dict[str, str]:
+    """Libraries that compute start no threads of their own."""
+    return {**os.environ, "PYTHONHASHSEED": HASH_SEED, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def _nights(seeds: Sequence[int], at_once: int) -> Iterator[Result]:
+    """The result of each seed, in their order; each night has a process of its own."""
+    waiting, running = deque(seeds), deque[tuple[int, Connection]]()
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            seed = waiting.popleft()
+            running.append((seed, _begin(seed)))
+        seed, receiver = running.popleft()
+        result = _received(seed, receiver)
+        yield _shortened(result) if result.failure else result
+
+
+def _shortened(result: Result) -> Result:
+    """The same failure, or another one, with as few faults as it needs."""
+    for number in sorted(result.faults):
+        shorter = _received(result.seed, _begin(result.seed, result.faults.keys() - {number}))
+        if shorter.failure:
+            return _shortened(shorter)
+    return result
+
+
+def _begin(seed: int, numbers: Collection[int] | None = None) -> Connection:
+    """Start a night in a copy of this process, which has all modules."""
+    receiver, sender = get_context("fork").Pipe(duplex=False)
+    if os.fork() == 0:
+        _live(seed, numbers, sender)
+    sender.close()
+    return receiver
+
+
+def _received(seed: int, receiver: Connection) -> Result:
+    try:
+        result: Result = receiver.recv()
+    except EOFError:
+        raise SystemExit(f"seed {seed}: the process of its night has died") from None
+    os.wait()
+    return result
+
+
+def _live(seed: int, numbers: Collection[int] | None, sender: Connection) -> None:
+    """One night; the tasks that still wait then end with the process."""
+    from tests.nights import night
+
+    code = 1
+    try:
+        with tempfile.TemporaryDirectory(prefix="lbd-night-") as folder:
+            numbers = range(night.FAULTS) if numbers is None else numbers
+            sender.send(night.live(seed, Path(folder) / "night", numbers))
+        code = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _tell(result: Result, *, everything: bool) -> None:
+    print(
+        f"seed {result.seed}: {'FAILED' if result.failure else 'holds'}; "
+        f"{result.unloads} unloads, {result.turns} turns, "
+        f"{result.steps} steps, {result.requests} requests; {', '.join(result.faults.values())}",
+        flush=True,
+    )
+    lines = result.story if everything else result.story[-LAST_LINES:] if result.failure else ()
+    for line in lines:
+        print(f"    {line}")
+    if result.failure:
+        print(f"    {result.failure}\n    again: python -m tests.nights --seeds {result.seed} --trace", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
