@@ -38,6 +38,7 @@ END_TO_END = (
         "charts/test_drawn.py",
         "compare/test_side_by_side.py",
         "learn/test_closed_loop.py",
+        "nights/test_nights.py",
         "observe/test_reports.py",
     ),
     *("pulsar/test_load_topics.py", "test_bad_input.py", "test_contributing.py", "test_docs.py"),
@@ -68,6 +69,7 @@ LONGER = {
     ),
     "learn": (300, "the first test that needs Spark starts a JVM"),
     "docs/test_snippets.py": (300, "one of the commands is a calibration by Spark"),
+    "nights/test_nights.py": (180, "hours of two lbds, as fast as they can be computed"),
     "package": (180, "the first test builds a release twice and installs it"),
 }
 """Seconds for tests of a folder or file that may take longer than the minute of pyproject.toml, and why they may."""

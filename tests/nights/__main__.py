@@ -1,7 +1,8 @@
 """``python -m tests.nights --seeds 1-20``: nights in simulated time, each repeatable by its seed.
 
 A night that fails is shortened to the faults that it needs, and its story is printed: what happened, in time order, one
-line each. ``--trace`` prints the whole story of each night. Exit code 1 if any night failed.
+line each. ``--trace`` prints the whole story of each night. A story and its digest are the same each time that its seed
+is run with the same ``--minutes``. Exit code 1 if any night failed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def main() -> int:
     """Run the nights of the seeds that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.nights", description=(__doc__ or "").partition("\n")[2])
     parser.add_argument("--seeds", type=_seeds, default=range(1, 21), help="such as 7, or 1-20 (default)")
+    parser.add_argument("--minutes", type=float, help="how long faults go on in each night (default: 60)")
     parser.add_argument("--trace", action="store_true", help="print the whole story of each night")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="nights at the same time")
     chosen = parser.parse_args()
@@ -42,12 +44,13 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "tests.nights", *sys.argv[1:]], _environment())
     with simulated(0):
         from tests.nights import night  # locks and clocks of the modules under simulation are made within one
+    minutes = chosen.minutes or night.MINUTES
     began_at, results = time.perf_counter(), []
-    for result in _nights(chosen.seeds, chosen.at_once):
+    for result in _nights(chosen.seeds, minutes, chosen.at_once):
         results.append(result)
         _tell(result, everything=chosen.trace)
     seconds, failed = time.perf_counter() - began_at, [result.seed for result in results if result.failure]
-    days = len(results) * (night.MINUTES + night.CALM_MINUTES) / (24 * 60)
+    days = len(results) * (minutes + night.CALM_MINUTES) / (24 * 60)
     print(
         f"{len(results)} nights, {sum(result.unloads for result in results)} unloads, "
         f"{sum(result.turns for result in results)} turns, {sum(result.steps for result in results)} steps in "
@@ -67,32 +70,32 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": HASH_SEED, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
-def _nights(seeds: Sequence[int], at_once: int) -> Iterator[Result]:
+def _nights(seeds: Sequence[int], minutes: float, at_once: int) -> Iterator[Result]:
     """The result of each seed, in their order; each night has a process of its own."""
     waiting, running = deque(seeds), deque[tuple[int, Connection]]()
     while waiting or running:
         while waiting and len(running) < at_once:
             seed = waiting.popleft()
-            running.append((seed, _begin(seed)))
+            running.append((seed, _begin(seed, minutes)))
         seed, receiver = running.popleft()
         result = _received(seed, receiver)
-        yield _shortened(result) if result.failure else result
+        yield _shortened(result, minutes) if result.failure else result
 
 
-def _shortened(result: Result) -> Result:
+def _shortened(result: Result, minutes: float) -> Result:
     """The same failure, or another one, with as few faults as it needs."""
     for number in sorted(result.faults):
-        shorter = _received(result.seed, _begin(result.seed, result.faults.keys() - {number}))
+        shorter = _received(result.seed, _begin(result.seed, minutes, result.faults.keys() - {number}))
         if shorter.failure:
-            return _shortened(shorter)
+            return _shortened(shorter, minutes)
     return result
 
 
-def _begin(seed: int, numbers: Collection[int] | None = None) -> Connection:
+def _begin(seed: int, minutes: float, numbers: Collection[int] | None = None) -> Connection:
     """Start a night in a copy of this process, which has all modules."""
     receiver, sender = get_context("fork").Pipe(duplex=False)
     if os.fork() == 0:
-        _live(seed, numbers, sender)
+        _live(seed, minutes, numbers, sender)
     sender.close()
     return receiver
 
@@ -106,7 +109,7 @@ def _received(seed: int, receiver: Connection) -> Result:
     return result
 
 
-def _live(seed: int, numbers: Collection[int] | None, sender: Connection) -> None:
+def _live(seed: int, minutes: float, numbers: Collection[int] | None, sender: Connection) -> None:
     """One night; the tasks that still wait then end with the process."""
     from tests.nights import night
 
@@ -114,7 +117,7 @@ def _live(seed: int, numbers: Collection[int] | None, sender: Connection) -> Non
     try:
         with tempfile.TemporaryDirectory(prefix="lbd-night-") as folder:
             numbers = range(night.FAULTS) if numbers is None else numbers
-            sender.send(night.live(seed, Path(folder) / "night", numbers))
+            sender.send(night.live(seed, Path(folder) / "night", minutes, numbers))
         code = 0
     finally:
         sys.stderr.flush()
@@ -123,7 +126,7 @@ def _live(seed: int, numbers: Collection[int] | None, sender: Connection) -> Non
 
 def _tell(result: Result, *, everything: bool) -> None:
     print(
-        f"seed {result.seed}: {'FAILED' if result.failure else 'holds'}; "
+        f"seed {result.seed} {'FAILED' if result.failure else 'holds'} ({result.digest}): "
         f"{result.unloads} unloads, {result.turns} turns, "
         f"{result.steps} steps, {result.requests} requests; {', '.join(result.faults.values())}",
         flush=True,
@@ -132,7 +135,7 @@ def _tell(result: Result, *, everything: bool) -> None:
     for line in lines:
         print(f"    {line}")
     if result.failure:
-        print(f"    {result.failure}\n    again: python -m tests.nights --seeds {result.seed} --trace", flush=True)
+        print(f"    {result.failure}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
-"""One night: two lbds on a cluster of three brokers, an hour with faults, a quarter of an hour in which all is well.
+"""One night: two lbds on a cluster of three brokers, an hour with faults, then some minutes in which all is well.
 
 Each lbd is the daemon as it is: service, turns, executor, journal, orders and election. Replaced are threads and clocks
-(``scheduler.py``), connections to brokers (``network.py``), the client of the leader topic (``topic.py``) and the API.
+(``scheduler.py``), planned times (``schedule.py``), connections to brokers (``network.py``), the client of the leader
+topic (``topic.py``) and the API.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -17,7 +20,7 @@ from unittest import mock
 import structlog
 
 from lbd.config import Settings
-from lbd.daemon import api_backend, election
+from lbd.daemon import api_backend, election, service
 from lbd.daemon.engine import engine
 from lbd.daemon.service import Service
 from lbd.errors import LbdError
@@ -30,6 +33,7 @@ from lbd.store.control import Control, Pause
 from tests.nights.disk import Disk
 from tests.nights.network import Network, sessions
 from tests.nights.observer import Observer, ViolationError
+from tests.nights.schedule import SimulatedSchedule
 from tests.nights.scheduler import Scheduler, simulated
 from tests.nights.topic import KEEP_ALIVE_SECONDS, Topic
 
@@ -44,12 +48,14 @@ if TYPE_CHECKING:
 MACHINES = ("lbd-1", "lbd-2")
 MINUTES = 60.0
 FAULTS = 10
-CALM_MINUTES = 15.0
+CALM_MINUTES = 6.0
+"""An heir waits 20 s, an unmoved bundle is judged after 95 s, and an outcome in doubt for a minute."""
+
 FIRST_SECONDS = 60.0
 """The first fault comes no sooner: both lbds have started by then."""
 
 UNLOADS_PER_HOUR, COOL_DOWN_MINUTES = 8, 10.0
-SILENT_SECONDS = 120.0
+SILENT_SECONDS = 60.0
 """An lbd whose last turn ended longer ago, in a calm cluster, has stopped turning."""
 
 SCENARIO: dict[str, Any] = {
@@ -79,6 +85,11 @@ class Result:
     requests: int
     faults: Mapping[int, str]
 
+    @property
+    def digest(self) -> str:
+        """Of the whole story: equal for two nights that went alike."""
+        return sha256("\n".join(self.story).encode()).hexdigest()[:12]
+
 
 @dataclass
 class _Lbd:
@@ -101,11 +112,13 @@ class _PlannedFault:
 class Night:
     """A cluster, its lbds, and what happens to them; all by ``seed``."""
 
-    def __init__(self, running: Scheduler, seed: int, folder: Path, numbers: Collection[int]) -> None:
+    def __init__(self, running: Scheduler, seed: int, folder: Path, minutes: float, numbers: Collection[int]) -> None:
         self._running, self.seed, self._folder, self._numbers = running, seed, folder, numbers
+        self._seconds = 60 * minutes
         self.network, self._disk = Network(seed), Disk()
         self._topic = Topic(seed, lambda machine: machine not in self.network.cut)
         self._lbds: dict[str, _Lbd] = {}
+        self._ending: dict[str, float] = {}
         self._armed: dict[str, Random] = {}
         self._kill_at: dict[str, tuple[int, Random]] = {}
         self.story: list[str] = []
@@ -138,7 +151,7 @@ class Night:
                 self._running.sleep(fault.seconds - self._running.seconds)
                 self.faults[fault.number] = fault.name
                 fault.happen()
-            self._running.sleep(60 * MINUTES - self._running.seconds)
+            self._running.sleep(self._seconds - self._running.seconds)
             self._make_well()
             self._running.sleep(60 * CALM_MINUTES)
             self._require_rest()
@@ -168,12 +181,16 @@ class Night:
 
     def _live(self, machine: str) -> None:
         with engine(self._settings(machine)) as running:
-            service = Service(running, None)
-            service.on_move = partial(self.observer.ended, machine)
-            service.on_turn = partial(self._turned, machine)
+            daemon = Service(running, None)
+            daemon.on_move = partial(self.observer.ended, machine)
+            daemon.on_turn = partial(self._turned, machine)
             self.observer.opens(machine, running)
-            self._lbds[machine] = _Lbd(running, service, self._running.seconds)
-            service.live()
+            self._lbds[machine] = _Lbd(running, daemon, self._running.seconds)
+            daemon.live()
+        del self._lbds[machine]
+        self._later(
+            self._ending.pop(machine), partial(self._start, machine), f"{machine} has ended, and is started again"
+        )
 
     def _turned(self, machine: str, record: TurnResult) -> None:
         self.turns += 1
@@ -209,10 +226,10 @@ class Night:
 
     def _plan(self) -> list[_PlannedFault]:
         """What happens when. Each fault has a random stream of its own, so a night with fewer has the others alike."""
-        last = 60 * MINUTES - FIRST_SECONDS
         kinds = (
             *[self._killed_soon] * 3,
             *[self._killed_while_moving] * 3,
+            self._ends,
             *[self._stands_still] * 3,
             *[self._cut_off] * 2,
             *[self._broker_dies] * 2,
@@ -228,7 +245,7 @@ class Night:
         planned = []
         for number in self._numbers:
             random = Random(f"fault {self.seed} {number}")
-            seconds = random.uniform(FIRST_SECONDS, last)
+            seconds = random.uniform(FIRST_SECONDS, self._seconds)
             planned.append(_PlannedFault(number, seconds, *random.choice(kinds)(random)))
         return sorted(planned, key=lambda fault: fault.seconds)
 
@@ -257,6 +274,23 @@ class Night:
         self._topic.expel(machine)
         self._disk.release(machine)
         self._later(random.uniform(1.0, 120.0), partial(self._start, machine), f"{machine} is started again")
+
+    def _ends(self, random: Random) -> tuple[str, Callable[[], None]]:
+        machine, seconds = random.choice(MACHINES), random.uniform(1.0, 60.0)
+
+        def happen() -> None:
+            if machine in self._lbds:
+                self.tell(f"{machine} is told to end")
+                self._ending[machine] = seconds
+                self._lbds[machine].service.end()
+
+        return f"{machine} ends", happen
+
+    def left(self) -> None:
+        """An lbd that was told to end waits no longer: as a kill."""
+        current = self._running.current
+        assert current is not None
+        self._kill(current.machine, Random(f"left {self.seed}"))
 
     def _stands_still(self, random: Random) -> tuple[str, Callable[[], None]]:
         machine, seconds = random.choice(MACHINES), random.choice((5.0, 20.0, 45.0, 90.0))
@@ -494,6 +528,8 @@ def _replaced(night: Night) -> Iterator[None]:
             (http, "Sessions", sessions(night.network)),
             (election, "SharedLog", lambda *_: night._topic.connect()),
             (election, "LeaderTopic", _FakeLeaderTopic),
+            (os, "_exit", lambda _: night.left()),
+            (service, "Schedule", SimulatedSchedule),
             (api_backend, "Server", _NoServer),
             (api_backend, "listen_locally", lambda _: None),
         ):
@@ -503,13 +539,13 @@ def _replaced(night: Night) -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def live(seed: int, folder: Path, numbers: Collection[int] = range(FAULTS)) -> Result:
+def live(seed: int, folder: Path, minutes: float = MINUTES, numbers: Collection[int] = range(FAULTS)) -> Result:
     """One night from its beginning to its end, or to what does not hold; of its faults those with these ``numbers``."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     failure = ""
     with simulated(seed) as running:
-        night = Night(running, seed, folder, numbers)
+        night = Night(running, seed, folder, minutes, numbers)
         with _replaced(night):
             try:
                 running.run(night.run)
