@@ -74,6 +74,11 @@ class TokenFiles:
         return 401, "wrong token" if authorization else "this needs a token: Authorization: Bearer TOKEN"
 
     @property
+    def callers(self) -> tuple[Caller, ...]:
+        """Whom the files let in."""
+        return tuple(who for file in self._files for who, _ in file.read()[0])
+
+    @property
     def trouble(self) -> str:
         """Why a file lets nobody in, in words; empty where each has its tokens, or there is none."""
         return next(filter(None, (one.read()[1] for one in self._files)), "")

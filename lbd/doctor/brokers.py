@@ -77,8 +77,9 @@ def check_extensible(survey: Survey) -> Iterator[Finding]:
             "no load data came", "see observation; lbd's role must be a superuser's to read the topics"
         )
     else:
-        reporting = counted(len(survey.observation.snapshot.brokers), "broker")
-        yield SOURCE.ok(f"heard of {reporting} at pulsar.service_url")
+        heard = survey.observation.snapshot.brokers.ids
+        message = f"heard of {counted(len(heard), 'broker')} at pulsar.service_url"
+        yield SOURCE.ok_of_all(message, heard, survey.active, "the load data")
     yield _often(survey)
 
 
@@ -163,7 +164,7 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
         message = f"{old}: lbd unloads there without one and has the destination take the bundle by a lookup"
         yield DESTINATIONS.warning(message, "upgrade to 3.0.3 or newer; until then some moves land elsewhere")
     else:
-        yield DESTINATIONS.ok("known to all brokers")
+        yield DESTINATIONS.ok_of_all("known to all brokers", survey.versions, survey.active, "the version")
     by_range = _those(survey, keys_destinations_by_range)
     if runs(survey):
         yield AFFINITY.ok("none is kept: brokers hand bundles over themselves")
@@ -171,7 +172,7 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
         todo = "upgrade to 4.0.10, 4.2.1 or newer; lbd itself never has two moves of one range in flight"
         yield AFFINITY.warning(f"by range at {by_range}", todo)
     elif not old:
-        yield AFFINITY.ok("by full bundle name")
+        yield AFFINITY.ok_of_all("by full bundle name", survey.versions, survey.active, "the version")
 
 
 def _mixed(survey: Survey) -> Finding:
@@ -179,7 +180,8 @@ def _mixed(survey: Survey) -> Finding:
     for broker, version in survey.versions.items():
         groups.setdefault(version, []).append(broker)
     if len(groups) == 1:
-        return VERSIONS.ok(f"{next(iter(groups))} on {counted(len(survey.versions), 'broker')}")
+        message = f"{next(iter(groups))} on {counted(len(survey.versions), 'broker')}"
+        return VERSIONS.ok_of_all(message, survey.versions, survey.active, "the version")
     versions = "; ".join(f"{version} on {named(brokers)}" for version, brokers in sorted(groups.items()))
     return VERSIONS.warning(versions, "end the upgrade; lbd pause keeps lbd from moving meanwhile")
 
@@ -187,7 +189,7 @@ def _mixed(survey: Survey) -> Finding:
 def _verified(survey: Survey) -> Finding:
     newer = {broker: known for broker, version in survey.versions.items() if (known := newest_known(version))}
     if not newer:
-        return VERIFIED.ok("no broker is newer than what was run or read")
+        return VERIFIED.ok(f"none of {counted(len(survey.versions), 'broker')} is newer than what was run or read")
     versions = _those(survey, lambda version: newest_known(version) is not None)
     than = ", ".join(sorted(set(newer.values())))
     message = f"{versions}: newer than {than}, the last that was run or read"
@@ -344,9 +346,9 @@ def _replaced(survey: Survey, message: str, todo: str) -> Finding:
 def _evenly(survey: Survey) -> Finding:
     if not any(EVENLY in runtime for runtime in survey.runtime.values()):
         return PLACEMENT.unknown(f"the brokers have no setting {EVENLY} (it came with 2.11)", "nothing")
-    on = _with(survey, EVENLY, "true")
+    on, told = _with(survey, EVENLY, "true"), [one for one, runtime in survey.runtime.items() if EVENLY in runtime]
     if not on:
-        return PLACEMENT.ok("off: brokers place by load")
+        return PLACEMENT.ok_of_all("off: brokers place by load", told, survey.runtime, EVENLY)
     brokers = broker_names(on, survey.runtime)
     message = f"on at {brokers}: bundles of a restarted broker, or of a lost destination, land by count"
     return PLACEMENT.warning(message, f"set {EVENLY}=false (dynamic; 5.0's default); lbd's own destinations ignore it")
@@ -368,7 +370,7 @@ def _intervals(survey: Survey) -> Iterator[Finding]:
     sample, stats = _largest(survey.runtime, SAMPLE_MINUTES), _largest(survey.runtime, STATS_SECONDS)
     if sample is None or stats is None:
         key = SAMPLE_MINUTES if sample is None else STATS_SECONDS
-        yield INTERVALS.unknown(f"the brokers report no number as {key}", "see that broker.conf holds a number")
+        yield INTERVALS.unknown(_no_number(survey.runtime, key), "see that broker.conf holds a number")
         return
     message = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
     hits = configured(survey.settings).wanted_hits.low
@@ -386,7 +388,7 @@ def _intervals(survey: Survey) -> Iterator[Finding]:
 def _timeout(survey: Survey) -> Finding:
     limit, waits = _largest(survey.runtime, UNLOAD_TIMEOUT_MS), survey.settings.pulsar.unload_timeout_seconds
     if limit is None:
-        return TIMEOUT.unknown(f"the brokers report no number as {UNLOAD_TIMEOUT_MS}", "nothing: the default is 60 s")
+        return TIMEOUT.unknown(_no_number(survey.runtime, UNLOAD_TIMEOUT_MS), "nothing: the default is 60 s")
     message = f"a broker ends one within {limit / 1000:.0f} s, lbd waits {waits:.0f} s"
     if limit / 1000 + 10 > waits:
         return TIMEOUT.warning(message, f"set pulsar.unload_timeout_seconds to {limit / 1000 + 15:.0f} or more")
@@ -394,12 +396,14 @@ def _timeout(survey: Survey) -> Finding:
 
 
 def _largest(runtimes: Mapping[str, Mapping[str, str]], key: str) -> float | None:
-    """The largest value of any broker; None if no broker returns a number."""
-    texts = [runtime[key] for runtime in runtimes.values() if key in runtime]
-    try:
-        return max((float(text) for text in texts), default=None)
-    except ValueError:
-        return None
+    """The largest value of any broker; None unless each returns a number."""
+    numbers = [_number(runtime.get(key, "")) for runtime in runtimes.values()]
+    return max((number for number in numbers if number is not None), default=None) if None not in numbers else None
+
+
+def _no_number(runtimes: Mapping[str, Mapping[str, str]], key: str) -> str:
+    without = [broker for broker, runtime in runtimes.items() if _number(runtime.get(key, "")) is None]
+    return f"no number as {key} at {broker_names(without, runtimes)}"
 
 
 # --- machines: CPU, network cards and clocks, as far as they can be judged from outside
@@ -420,15 +424,14 @@ CLOCKS = Check("clocks", "lbd tells a broker's age, and when to trust its sample
 def check_machines(survey: Survey, observation: Observation) -> Iterator[Finding]:
     """Resources of one round, and the clocks."""
     brokers = observation.snapshot.brokers
-    yield _nic(survey, brokers)
+    weights = survey.settings.weights
+    if weights.bandwidth_in or weights.bandwidth_out:
+        yield _nic(brokers)
     yield _cpu(brokers)
     yield _clocks(survey)
 
 
-def _nic(survey: Survey, brokers: Brokers) -> Finding:
-    weights = survey.settings.weights
-    if not (weights.bandwidth_in or weights.bandwidth_out):
-        return NIC.ok("not looked at: bandwidth has no weight")
+def _nic(brokers: Brokers) -> Finding:
     limits = brokers.limit[:, _BANDWIDTH].min(axis=1)
     unknown = [broker for broker, limit in zip(brokers.ids, limits.tolist(), strict=True) if not limit > 0]
     if unknown:
@@ -492,7 +495,8 @@ def _clocks(survey: Survey) -> Finding:
         return CLOCKS.warning(message, "set the clocks by NTP, here and there")
     furthest = max(survey.clocks.values(), key=lambda clock: abs(clock.ahead_seconds))
     message = f"within {abs(furthest.ahead_seconds) + furthest.unsure_seconds:.0f} s of this machine's"
-    return CLOCKS.ok(f"{message} ({counted(len(survey.clocks), 'broker')}, by the Date of an answer)")
+    message += f" ({counted(len(survey.clocks), 'broker')}, by the Date of an answer)"
+    return CLOCKS.ok_of_all(message, survey.clocks, survey.active, "the clock")
 
 
 # --- overrides: dynamic settings that are stored, and that brokers do not run with
@@ -695,7 +699,7 @@ def check_rights(survey: Survey) -> Iterator[Finding]:
             todo = f"make {who} a superuser of the brokers, and compare pulsar.oauth2.audience with what they want"
         yield RIGHTS.problem(f"refused with 401 or 403: {refusals}", todo)
     elif survey.observation is not None:
-        yield RIGHTS.ok(f"every read is allowed; unload wants a {SUPERUSER}, too, and was not tried")
+        yield RIGHTS.ok(f"every read is allowed, also those that want a {SUPERUSER}, as an unload does")
     if survey.observation is None:
         todo = "mend that first: leader, reports, machines and traffic were not checked"
         yield ROUND.problem(str(survey.failed[OBSERVING]), todo if survey.answered else TURN_TO)
@@ -774,7 +778,6 @@ SLOW = Check("slow-brokers", "a slow broker loses traffic, so it looks idle; cli
 def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Finding]:
     """Which brokers lbd avoids because their health checks take long, and whether too many look slow for that."""
     if not survey.settings.guardrails.avoid_slow_brokers:
-        yield SLOW.ok("not looked for: guardrails.avoid_slow_brokers is false")
         return
     try:
         records = StateDir(survey.settings.state_dir).load().health
@@ -788,7 +791,8 @@ def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Fi
         yield SLOW.unknown("fewer than five health checks of each broker are known; one look cannot tell", LATER)
     elif not health.slow:
         most = max(health.typical_seconds.values())
-        yield SLOW.ok(f"health checks of {counted(len(health.typical_seconds), 'broker')} take {most:.2g} s at most")
+        message = f"health checks of {counted(len(health.typical_seconds), 'broker')} take {most:.2g} s at most"
+        yield SLOW.ok_of_all(message, health.typical_seconds, survey.active, "the health checks")
     elif health.avoided:
         todo = "look at the garbage collection, network and disk of that broker; lbd drain moves its bundles off"
         yield SLOW.warning(f"nothing is moved to {message}", todo)
@@ -803,14 +807,18 @@ LIVE = Check("live-cpu", "a load report shows CPU a minute late: without it a pl
 
 
 def check_live_cpu(survey: Survey) -> Iterator[Finding]:
-    """Whether a broker returns the CPU time of its process."""
+    """Whether each broker returns the CPU time of its process."""
     if not survey.settings.asks_live_cpu:
-        yield LIVE.ok("not used: load.live_cpu is false, or profile is stock")
-    elif survey.live_cpu_seconds is None:
+        return
+    if not survey.live_cpu_seconds:
         todo = "grant the role superuser, or set load.live_cpu: false; until then load reports are used"
         yield LIVE.warning(str(survey.failed.get(LIVE_CPU, "no broker could be asked")), todo)
-    else:
-        yield LIVE.ok(f"a broker reports the CPU of its process, within {survey.live_cpu_seconds:.1f} s")
+        return
+    longest = max(survey.live_cpu_seconds.values())
+    message = (
+        f"{counted(len(survey.live_cpu_seconds), 'broker')} report the CPU of their process, within {longest:.1f} s"
+    )
+    yield LIVE.ok_of_all(message, survey.live_cpu_seconds, survey.active, "the CPU")
 
 
 # --- leader and reports, as a turn would see them

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
+ANSWER = "see answers, and that each broker answers its admin port"
+
 Level = Literal["ok", "warning", "problem"]
 
 
@@ -39,6 +41,13 @@ class Check:
     def ok(self, observed: str) -> Finding:
         """It was tried and works; what was not tried, or could not be read, is ``unknown``."""
         return Finding("ok", self.name, observed, self.why, "")
+
+    def ok_of_all(self, observed: str, answered: Collection[str], everybody: Collection[str], of: str) -> Finding:
+        """It works on each broker; ``unknown`` while any of ``everybody`` has not told ``of`` what it is judged by."""
+        silent = [broker for broker in everybody if broker not in answered]
+        if not silent:
+            return self.ok(observed)
+        return self.unknown(f"{of} of {broker_names(silent, everybody)}; of the others: {observed}", ANSWER)
 
     def warning(self, observed: str, todo: str) -> Finding:
         """It works, and could be better."""

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 
 from lbd import __version__
 from lbd.act import broker_shedding
+from lbd.api.token import TokenFiles
 from lbd.clock import moment
 from lbd.config import strategy_section
 from lbd.daemon.election import KEPT_SECONDS, OWN_NAME
 from lbd.daemon.take_over import NOTE
 from lbd.decide.avg_shedder import AvgShedderSettings
-from lbd.doctor.findings import Check, named
+from lbd.doctor.findings import Check, broker_names, named
 from lbd.errors import AdminError, LbdError, UsageError
 from lbd.files import owner, user_name
 from lbd.load.summary import known_text
 from lbd.notify.sender import Receiver
 from lbd.operations.parts import broker_loads, stored_learning
+from lbd.permit.quiet_hours import quiet_until
 from lbd.permit.settings import canary_text, covers
+from lbd.pulsar.broker_configuration import sheds
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.reason import Reason
 from lbd.store.control import Control
@@ -34,7 +37,7 @@ from lbd.text import counted, utc
 from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lbd.config import Settings
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from lbd.doctor.survey import Survey
     from lbd.load.summary import BrokerLoad
     from lbd.model import Snapshot
+    from lbd.pulsar.leader_topic import Writer
     from lbd.store.journal import Past
     from lbd.store.status import Status
 
@@ -54,7 +58,13 @@ AVG_SHEDDER = AvgShedderSettings.name
 
 def check_own_settings(survey: Survey) -> Iterator[Finding]:
     """Each combination of settings that does not work, with its values; one finding if there is none."""
-    findings = [*_never(survey.settings), *_too_soon(survey), *_without_effect(survey), *_matching_nothing(survey)]
+    findings = [
+        *_never(survey.settings),
+        *_always_quiet(survey),
+        *_too_soon(survey),
+        *_without_effect(survey),
+        *_matching_nothing(survey),
+    ]
     yield from findings
     if not findings:
         yield SETTINGS.ok("go together")
@@ -72,6 +82,7 @@ def _matching_nothing(survey: Survey) -> Iterator[Finding]:
         "excluded_namespaces": guardrails.excluded_namespaces,
         "include_namespaces": guardrails.include_namespaces,
         "canary.namespaces": guardrails.canary.namespaces if guardrails.canary is not None else (),
+        "move_costs": tuple(guardrails.move_costs),
     }
     for setting, names in settings.items():
         if idle := [name for name in names if not any(covers((name,), namespace) for namespace in loaded)]:
@@ -90,6 +101,17 @@ def _never(settings: Settings) -> Iterator[Finding]:
     if getattr(configured(settings), "max_unload_percentage", 1) == 0:
         name = f"{strategy_section(settings.strategy)}.max_unload_percentage"
         yield SETTINGS.problem(f"{name}=0: nothing is ever to be moved", "set it to 0.5")
+
+
+QUARTER_SECONDS, WEEK_SECONDS = 900, 7 * 86_400
+
+
+def _always_quiet(survey: Survey) -> Iterator[Finding]:
+    """Quiet hours that leave no quarter of an hour of the next week."""
+    windows, now = survey.settings.guardrails.quiet_hours, int(survey.taken_at)
+    if windows and all(quiet_until(windows, at) for at in range(now, now + WEEK_SECONDS, QUARTER_SECONDS)):
+        words = f"guardrails.quiet_hours: {'; '.join(map(str, windows))} leave no time of the week"
+        yield SETTINGS.problem(words, "leave a time in which bundles may move, or set mode: observe")
 
 
 def _too_soon(survey: Survey) -> Iterator[Finding]:
@@ -190,8 +212,8 @@ def check_state_dir(survey: Survey) -> Iterator[Finding]:
     """The state directory of the settings, as far as this user may look into it."""
     directory = survey.settings.state_dir
     if not directory.is_dir():
-        yield DIRECTORY.ok(f"{directory} is not there yet: lbd run makes it")
-        yield RUNNING.ok("none has run on this state_dir")
+        yield _to_be_made(directory)
+        yield RUNNING.unknown("none has run on this state_dir", START)
         return
     if not os.access(directory, os.R_OK | os.X_OK):
         message = f"{directory} belongs to {owner(directory)}, this is user {user_name(os.geteuid())}"
@@ -200,7 +222,7 @@ def check_state_dir(survey: Survey) -> Iterator[Finding]:
     yield _directory(directory)
     yield from _guarded(RUNNING, _running(directory, survey.taken_at))
     yield from _guarded(DRAINED, drains(directory, survey.taken_at, survey.active))
-    yield from _guarded(TAKE_OVER, _taken_over(directory))
+    yield from _guarded(TAKE_OVER, _taken_over(directory, survey.runtime))
     if survey.observation is not None:
         yield from _guarded(LOST, _lost(directory, survey.observation.active, survey.taken_at))
 
@@ -227,6 +249,20 @@ def _guarded(check: Check, findings: Iterator[Finding]) -> Iterator[Finding]:
         yield check.problem(str(error), "mend or remove that file, or run lbd doctor as a user who may read it")
 
 
+START = "start it: lbd run, or systemctl start lbd"
+
+
+def _to_be_made(path: Path) -> Finding:
+    """Whether lbd could make its directory, were it this user."""
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return DIRECTORY.ok(f"{path} is not there yet: lbd run makes it")
+    message = f"{path} is not there, and user {user_name(os.geteuid())} may not make it in {there}"
+    return DIRECTORY.unknown(
+        message, f"run lbd doctor as lbd's user, or make it for that user: install -d -o USER {path}"
+    )
+
+
 def _directory(path: Path) -> Finding:
     status = path.stat()
     room = os.statvfs(path)
@@ -236,6 +272,11 @@ def _directory(path: Path) -> Finding:
         return DIRECTORY.problem(f"{message}: no room for the journal", "make room")
     if status.st_mode & stat.S_IWOTH:
         return DIRECTORY.problem(f"{message}, writable for everybody: anybody may order unloads", f"chmod o-w {path}")
+    if room.f_flag & os.ST_RDONLY or not status.st_mode & stat.S_IWUSR:
+        where = "on a file system that is mounted read-only" if room.f_flag & os.ST_RDONLY else "which may not write it"
+        return DIRECTORY.problem(
+            f"{message}, {where}: no move can be noted, so none is made", "let lbd's user write it"
+        )
     if free < FEW_FREE_BYTES:
         return DIRECTORY.warning(message, "make room")
     return DIRECTORY.ok(message)
@@ -244,7 +285,7 @@ def _directory(path: Path) -> Finding:
 def _running(directory: Path, now: float) -> Iterator[Finding]:
     pid = running(directory)
     if not (directory / "status.json").exists() and pid is None:
-        yield RUNNING.ok("none runs on this state_dir, and none has ended a turn")
+        yield RUNNING.unknown("none runs on this state_dir, and none has ended a turn", START)
         return
     status = read_status(directory)
     yield _life(status, pid, now)
@@ -277,6 +318,8 @@ def drains(directory: Path, now: float, active: Collection[str]) -> Iterator[Fin
             yield DRAINED.warning(f"{message}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE says why; {todo}")
         elif now - drain.since > LASTING_SECONDS:
             yield DRAINED.warning(f"{message}, for {(now - drain.since) / 3600:.0f} h", todo)
+        elif not active:
+            yield DRAINED.unknown(f"{message}; no broker says which are active", "see observation")
         else:
             yield DRAINED.ok(message)
 
@@ -297,7 +340,7 @@ def _life(status: Status, pid: int | None, now: float) -> Finding:
     age = now - status.at
     last = f"last turn {_ago(age)}: {status.sentence}"
     if pid is None:
-        return RUNNING.warning(f"none runs; {last}", "start it: lbd run, or systemctl start lbd")
+        return RUNNING.warning(f"none runs; {last}", START)
     message = f"process {pid or '?'} runs{', observing only' if status.observe_only else ''}; {last}"
     if status.late(now):
         wanted = f"wanted every {status.interval_seconds:g} s"
@@ -314,14 +357,21 @@ def _ago(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
 
 
-def _taken_over(directory: Path) -> Iterator[Finding]:
+def _taken_over(directory: Path, runtime: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    """What lbd noted of it, against what brokers run with."""
     note = broker_shedding.load(directory / NOTE)
     if note is None:
         return
     message = (
         f"shedding off since {utc(note.at)} by lbd, last seen off {utc(note.seen_at) if note.seen_at else 'never'}"
     )
-    if note.phase == "taken":
+    shedding = [broker for broker, settings in runtime.items() if sheds(settings)]
+    if note.phase == "taken" and shedding:
+        words = f"{message}; on again at {broker_names(shedding, runtime)}"
+        yield TAKE_OVER.warning(words, "the next turn of lbd run turns it off; else see who sets it")
+    elif note.phase == "taken" and not runtime:
+        yield TAKE_OVER.unknown(f"{message}; no broker says whether that is so", "see configuration")
+    elif note.phase == "taken":
         yield TAKE_OVER.ok(f"{message}; lbd release gives it back")
     else:
         half = note.phase.replace("taking", "take-over").replace("releasing", "release")
@@ -354,8 +404,25 @@ def check_secret_files(survey: Survey) -> Iterator[Finding]:
     files = dict(_files(survey.settings))
     findings = [finding for name, path in files.items() for finding in _open(name, path)]
     yield from findings
+    if not findings:
+        yield from _tokens(survey.settings)
     if files and not findings:
-        yield SECRETS.ok(f"{', '.join(files)}: nobody else may read or write")
+        yield SECRETS.ok(f"{', '.join(files)}: there, and nobody else may read or write")
+
+
+def _tokens(settings: Settings) -> Iterator[Finding]:
+    """Named tokens of which none may do what the API alone is asked for, as when limits are to be passed."""
+    files = TokenFiles(settings.api.token_file, settings.api.tokens_file)
+    roles = {caller.role for caller in files.callers}
+    if files.trouble:
+        yield TOKENS.problem(files.trouble, "correct the file; lbd reads it again by itself")
+    elif "administer" not in roles and settings.api.tokens_file is not None:
+        words = f"none with the role administer, but {' and '.join(sorted(roles))}: nobody passes limits over the API"
+        yield TOKENS.warning(words, "give one of them that role, if that is not what you want")
+    named_callers = {caller.name for caller in files.callers if caller.name and caller.role != "read"}
+    if settings.mode == "approve" and settings.approvers > 1 and len(named_callers) < settings.approvers - 1:
+        words = f"approvers={settings.approvers}, and {counted(len(named_callers), 'named token')} may apply a plan"
+        yield TOKENS.warning(f"{words}: users of this machine must", "add named tokens to api.tokens_file")
 
 
 def _files(settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -387,7 +454,14 @@ def _open(name: str, path: Path) -> Iterator[Finding]:
         yield SECRETS.problem(f"{name}: {path}: {who} may write it (mode {mode:04o})", todo)
     elif mode & 0o004:
         yield SECRETS.warning(f"{name}: {path}: everybody may read it (mode {mode:04o})", todo)
+    elif not os.access(path, os.R_OK):
+        message = f"{name}: {path}: user {user_name(os.geteuid())} may not read it"
+        yield SECRETS.unknown(message, "run lbd doctor as lbd's user; that one must be able to")
+    elif not path.stat().st_size:
+        yield SECRETS.problem(f"{name}: {path} is empty", "put the secret there; lbd reads it again by itself")
 
+
+TOKENS = Check("api-tokens", "who has no token with the role orders nothing over lbd's API")
 
 # --- the webhook
 
@@ -408,8 +482,11 @@ def check_notify(settings: Settings, *, send: bool) -> Iterator[Finding]:
     except LbdError as error:
         yield NOTIFY.warning(f"{receiver.name}: {error}", "put the address that the receiver gave into notify.url_file")
     else:
-        done = "took a test message" if send else "is not tried; lbd doctor --notify sends it a message"
-        yield NOTIFY.ok(f"{receiver.name}, {settings.notify.format}, {done}")
+        where = f"{receiver.name}, {settings.notify.format}"
+        if send:
+            yield NOTIFY.ok(f"{where}, took a test message")
+        else:
+            yield NOTIFY.unknown(f"{where}: no message was sent", "lbd doctor --notify sends one")
     finally:
         receiver.close()
 
@@ -448,16 +525,21 @@ def _leading(topic: LeaderTopic) -> tuple[Finding, bool]:
         return LEADER.problem(str(error), todo), False
     except LbdError as error:
         return LEADER.problem(str(error), "mend what keeps lbd from asking; nobody moves anything meanwhile"), False
+    return _written_by(topic.topic, writers), True
+
+
+def _written_by(topic: str, writers: Sequence[Writer]) -> Finding:
     strangers = [str(one) for one in writers if not OWN_NAME.fullmatch(one.producer_name)]
     if strangers:
-        message = f"{topic.topic} is written by {'; '.join(strangers)}, which is no lbd: no lbd can lead"
-        return LEADER.problem(
-            message, "stop that producer, or set leader.topic to a topic that nobody else writes"
-        ), True
+        message = f"{topic} is written by {'; '.join(strangers)}, which is no lbd: no lbd can lead"
+        return LEADER.problem(message, "stop that producer, or set leader.topic to a topic that nobody else writes")
+    if len(writers) > 1:
+        message = f"{' and '.join(sorted(map(str, writers)))} write {topic}, where one may"
+        return LEADER.problem(message, "stop all but one; see that the topic's broker enforces exclusive producers")
     if not writers:
         todo = "start lbd run with leader.enabled on one machine at least"
-        return LEADER.warning(f"nobody writes {topic.topic}", todo), True
-    return LEADER.ok(f"{writers[0].producer_name} leads, by {topic.topic}"), True
+        return LEADER.warning(f"nobody writes {topic}", todo)
+    return LEADER.ok(f"{writers[0].producer_name} leads, by {topic}")
 
 
 def _retention(topic: LeaderTopic) -> Finding:
@@ -519,8 +601,11 @@ def _nobody(settings: Settings, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _model(loads: Sequence[BrokerLoad]) -> Finding:
-    unknown = any(one.state == "unknown" for one in loads)
-    return MODEL.ok(known_text(loads) + ("; lbd run learns it while traffic changes" if unknown else ""))
+    unknown = [one.broker for one in loads if one.state == "unknown"]
+    if unknown:
+        message = f"{known_text(loads)}, of {named(unknown)} not yet"
+        return MODEL.unknown(message, "nothing: lbd run learns it while traffic changes")
+    return MODEL.ok(known_text(loads))
 
 
 def _background(loads: Sequence[BrokerLoad]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lbd.errors import AdminError, ObserveError
 from lbd.operations.parts import PROPERTIES_A_TURN, PolicyReader, observing
 from lbd.permit.policies import Isolation, parse_isolation
+from lbd.pulsar.paths import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,8 +57,8 @@ class Survey:
     """What the cluster answered.
 
     ``observation`` is None when no round could be had, and ``failed`` says of each call that got no usable answer why.
-    ``runtime``, ``versions`` and ``clocks`` are by broker, for those that told. ``live_cpu_seconds`` is how long one of
-    them took to tell the CPU of its process; None where it did not, or was not asked. ``consents`` are what properties
+    ``runtime``, ``versions`` and ``clocks`` are by broker, for those that told. ``live_cpu_seconds`` is how long each
+    took to tell the CPU of its process; none where lbd does not ask. ``consents`` are what properties
     of namespaces allow, by namespace; None where the settings ignore them.
     """
 
@@ -71,7 +72,7 @@ class Survey:
     dynamic: Mapping[str, str] | None = None
     isolation: Isolation = field(default_factory=lambda: Isolation(known=False))
     consents: Mapping[str, Consent] | None = None
-    live_cpu_seconds: float | None = None
+    live_cpu_seconds: Mapping[str, float] = field(default_factory=dict)
     failed: Mapping[str, ObserveError] = field(default_factory=dict)
     requests: int = 0
 
@@ -89,7 +90,7 @@ class Survey:
 def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
     """Ask the cluster, all brokers in parallel.
 
-    A healthy cluster gets at most 10 requests and 3 for each broker. Where no round can be had, each call is tried by
+    A healthy cluster gets at most 9 requests and 4 for each broker. Where no round can be had, each call is tried by
     itself: at most 14, and 4 for each broker. Over https one more for each broker asks for its address. Where
     properties of namespaces bind turns, one more for each namespace reads them, up to ``PROPERTIES_A_TURN``.
 
@@ -111,10 +112,7 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
         policies = errors("namespaceIsolationPolicies", admin.isolation_policies)
         if observation is not None and (namespace := _a_namespace(observation)):
             errors("antiAffinity", partial(admin.anti_affinity_group, namespace))
-        requested_at, live = now(), None
-        if observation is not None and settings.asks_live_cpu:
-            live = errors(LIVE_CPU, partial(admin.process_cpu, observation.snapshot.brokers.ids[0]))
-        live_cpu_seconds = None if live is None else now() - requested_at
+        live = _live_cpu(errors, admin, now, observation) if observation is not None and settings.asks_live_cpu else {}
         return Survey(
             settings=settings,
             taken_at=taken_at,
@@ -126,7 +124,7 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
             dynamic=errors("configuration/values", admin.dynamic_configuration),
             isolation=Isolation(known=False) if policies is None else parse_isolation(policies),
             consents=_consents(admin, observation) if settings.guardrails.namespace_properties else None,
-            live_cpu_seconds=live_cpu_seconds,
+            live_cpu_seconds=live,
             failed=errors.failed,
             requests=admin.http.sent,
         )
@@ -155,7 +153,25 @@ class _Met:
 def _meet(errors: _ErrorKeeper, admin: Admin, now: Callable[[], float], broker: str) -> _Met:
     sent_at = now()
     answer = errors(f"version of {broker}", partial(admin.version_and_date, broker))
-    return _Met() if answer is None else _Met(answer[0], _clock(answer[1], sent_at, now()))
+    if answer is None:
+        return _Met()
+    version = answer[0] if any(parse_version(answer[0])) else ""  # a text that is no version tells none
+    return _Met(version, _clock(answer[1], sent_at, now()))
+
+
+def _live_cpu(
+    errors: _ErrorKeeper, admin: Admin, now: Callable[[], float], observation: Observation
+) -> Mapping[str, float]:
+    """How many seconds each broker took to tell the CPU of its process, of those that did."""
+
+    def ask(broker: str) -> float | None:
+        asked_at = now()
+        told = errors(LIVE_CPU, partial(admin.process_cpu, broker))
+        return None if told is None else now() - asked_at
+
+    brokers = observation.snapshot.brokers.ids
+    with ThreadPoolExecutor(4, thread_name_prefix="lbd-doctor") as pool:
+        return {one: took for one, took in zip(brokers, pool.map(ask, brokers), strict=True) if took is not None}
 
 
 def _clock(date: str | None, sent_at: float, answered_at: float) -> ClockOffset | None:

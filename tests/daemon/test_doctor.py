@@ -178,7 +178,7 @@ def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: 
     """The owner and a group that may read are meant; anybody else is told, and what to do."""
     path = tmp_path / "secret"
     if mode is not None:
-        path.touch()
+        path.write_text("ann administer 0123456789abcdef0123" if name == "api.tokens_file" else "a secret of its own")
         path.chmod(mode)
     section, _, key = name.partition(".")
     group, _, setting = key.partition(".")
@@ -189,6 +189,38 @@ def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: 
     assert found.level == level
     assert seen.format(name=name, path=path) in found.seen
     assert bool(found.todo) == (level != "ok")
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "check", "level", "seen"),
+    [
+        ("", {}, "secret-files", "problem", "tokens is empty"),
+        ("ann operate 0123456789abcdef", {}, "api-tokens", "warning", "none with the role administer, but operate"),
+        ("ann owner 0123456789abcdef", {}, "api-tokens", "problem", "the second word is no role"),
+        (
+            "ann administer 0123456789abcdef",
+            {"mode": "approve", "approvers": 2},
+            "secret-files",
+            "ok",
+            "there, and nobody else",
+        ),
+        (
+            "ann read 0123456789abcdef",
+            {"mode": "approve", "approvers": 2},
+            "api-tokens",
+            "warning",
+            "approvers=2, and 0 named tokens may apply a plan",
+        ),
+    ],
+)
+def test_named_tokens(tmp_path: Path, text: str, settings: dict[str, Any], check: str, level: str, seen: str):
+    """A file that lets nobody in, or nobody who may do what is asked for, is not ok."""
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_text(text)
+    chosen = Settings.model_validate({"api": {"tokens_file": path}, "state_dir": NOWHERE, **settings})
+    found = [one for one in own_state.check_secret_files(survey({}, settings=chosen)) if one.check == check]
+    assert [one for one in found if one.level == level and seen in one.seen], found
 
 
 def test_a_refused_access_token_names_its_issuer():
@@ -211,7 +243,7 @@ def test_no_files_with_secrets():
 @pytest.mark.parametrize(
     ("send", "answer", "level", "seen", "posts"),
     [
-        (False, 404, "ok", "127.0.0.1:{port}, slack, is not tried; lbd doctor --notify sends it a message", 0),
+        (False, 404, "warning", "not checked: 127.0.0.1:{port}, slack: no message was sent", 0),
         (True, 200, "ok", "127.0.0.1:{port}, slack, took a test message", 1),
         (True, 404, "warning", "127.0.0.1:{port}: it answered 404 Not Found", 1),
     ],

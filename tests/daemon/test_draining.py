@@ -293,7 +293,7 @@ class TestDrain:
         assert any("owns nothing" in why for why in explained.because)  # type: ignore[union-attr]
         looks = (60, [target]), (5 * 3600, [target]), (60, ["b:1"]), (60, [])
         soon, late, gone, unknown = (next(iter(doctors_drains(tmp_path, now + later, there))) for later, there in looks)
-        assert (soon.level, late.level, gone.level, unknown.level) == ("ok", "warning", "warning", "ok")
+        assert (soon.level, late.level, gone.level, unknown.level) == ("ok", "warning", "warning", "warning")
         assert "; it is no active broker" in gone.seen
         assert f"{target} by ann since" in late.seen
 
