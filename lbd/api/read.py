@@ -38,7 +38,7 @@ from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.moves import MOST_MOVES, history, newest_moves
 from lbd.store.scores import Scores, score_line
 from lbd.store.status import document
-from lbd.store.turns import TURNS_FOLDER, KeptTurns, named
+from lbd.store.turns import KeptTurns, named
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.record import number
 
@@ -226,7 +226,7 @@ def reading(backend: Backend) -> APIRouter:
     @router.get("/decisions")
     def decisions(last: Last = 20) -> Response:
         """Turns as they are kept for ``lbd explain``; quiet ones that said the same count as one."""
-        turns = KeptTurns(backend.state_dir / TURNS_FOLDER)
+        turns = KeptTurns(backend.state_dir)
         return answer([named(turn) for turn in islice(turns, last)])
 
     @router.get("/moves")

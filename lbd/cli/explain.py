@@ -376,10 +376,8 @@ def explain(
         cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
     )
     _print_explanation(what, parts, explainer.of, form, now)
-    if explainer.torn_lines:
-        click.echo(
-            f"Note: {counted(explainer.torn_lines, 'line')} of kept turns cannot be read; passed over.", err=True
-        )
+    if explainer.unreadable:
+        click.echo(f"Note: {counted(explainer.unreadable, 'kept turn')} cannot be read; passed over.", err=True)
 
 
 def _print_explanation(

@@ -17,14 +17,14 @@ import numpy as np
 
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.strategies import build
-from lbd.errors import as_lbd_error
+from lbd.errors import UsageError, as_lbd_error
 from lbd.load.scoring import Weights
 from lbd.model import Memory
 from lbd.operations.from_broker import from_broker_conf
 from lbd.pulsar.broker_configuration import minutes, shedder_class
 from lbd.reason import Group, Reason
 from lbd.store.history_round import HISTORY_FOLDER
-from lbd.store.turns import TURNS_FOLDER, Turns, save_bundles
+from lbd.store.turns import Turns, save_bundles
 from lbd.turn.record import history_round, reported_bundles, turn_record
 from lbd.turn.strategy_config import effective
 from lbd.turn.watchdog import OwnShedder, WatchdogMemory, watch
@@ -200,7 +200,7 @@ class Keeper:
     """Keeps each turn, and follows what the watchdog says of them. Nothing here raises."""
 
     def __init__(self, settings: Settings) -> None:
-        self._folder = settings.state_dir / TURNS_FOLDER
+        self._state_dir = settings.state_dir
         self._turns = Turns(settings.state_dir)
         self._historian = Historian(settings)
         self._watch = WatchdogMemory()
@@ -233,7 +233,6 @@ class Keeper:
 
     def close(self) -> None:
         """Close what was opened."""
-        self._turns.close()
         self._historian.close()
 
     def _keep_bundles(self, record: TurnResult) -> None:
@@ -243,9 +242,9 @@ class Keeper:
         ):
             return
         try:
-            save_bundles(self._folder, reported)
-        except OSError as error:
-            self._trouble = f"{self._folder}: owners of bundles are not kept: {error.strerror or error}"
+            save_bundles(self._state_dir, reported)
+        except UsageError as error:
+            self._trouble = f"{error}; owners of bundles are not kept"
         else:
             self._bundles_at, self._trouble = reported.at, ""
 

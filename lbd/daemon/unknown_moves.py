@@ -92,11 +92,10 @@ class UnknownMovesWatch:
         return Reason.CHANGED_HANDS, f"{what}; {why}; {until}; the first: {bundle} from {source} to {owner}"
 
     def close(self) -> None:
-        """Keep the owners of the last round, and close the file."""
+        """Keep the owners of the last round."""
         with self._lock:
             if self._latest is not None:
                 self._save(self._latest)
-            self._kept.close()
 
     def _save(self, snapshot: Snapshot) -> None:
         self._saved_at = snapshot.taken_at

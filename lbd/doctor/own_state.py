@@ -32,7 +32,7 @@ from lbd.store.drains import drains_in_force
 from lbd.store.journal import KEEP_SECONDS, read
 from lbd.store.state import StateDir
 from lbd.store.status import read_status, running
-from lbd.store.turns import TURNS_FOLDER, KeptTurns
+from lbd.store.turns import KeptTurns
 from lbd.text import counted, utc
 from lbd.turn.strategy_config import configured
 
@@ -327,7 +327,7 @@ def drains(directory: Path, now: float, active: Collection[str]) -> Iterator[Fin
 def _lost(directory: Path, active: Collection[str], now: float) -> Iterator[Finding]:
     """Brokers that lbd had a report of within the last hour, and that are not active now."""
     reported_at: dict[str, float] = {}
-    for turn in takewhile(lambda turn: turn.ended_at > now - LOST_SECONDS, KeptTurns(directory / TURNS_FOLDER)):
+    for turn in takewhile(lambda turn: turn.ended_at > now - LOST_SECONDS, KeptTurns(directory)):
         for broker in turn.brokers:
             reported_at.setdefault(broker.id, turn.ended_at)
     for name, at in reported_at.items():

@@ -1,7 +1,10 @@
 """The store: one SQLite file in the state directory, written by the holder of that directory and read by anybody.
 
-Each write is a transaction of its own that is on disk when the call returns (``synchronous=FULL``): a kill or a power
-cut leaves all of it or nothing. The write-ahead log lets others read at any time without holding up a write.
+Each write is a transaction: a kill or a power cut leaves all of it or nothing. It is on disk when the call returns
+(``synchronous=FULL``), unless the caller can do without: a power cut then loses the last of these writes, and none that
+came before a durable one. The write-ahead log lets others read at any time without holding up a write.
+
+A process has a store open once. Who has something to write beside the journal does so in that one (:func:`writing`).
 
 Root runs commands in a directory that belongs to the user of the service. So the files are opened as that user: a link
 that he planted leads root nowhere that he could not go himself.
@@ -15,20 +18,21 @@ import os
 import sqlite3
 import stat
 import struct
-from contextlib import contextmanager, suppress
+import threading
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from lbd.errors import UsageError
-from lbd.files import REPLACED, STARTS_AGAIN, directory, refused, sync
+from lbd.files import REPLACED, STARTS_AGAIN, directory, read, refused, sync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-STORE_NAME = "lbd.db"
-SCHEMA_VERSION = 2
+STORE_NAME, LOCK = "lbd.db", "lock"
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x6C62644A
 """``lbdJ`` in the header of the file: another program's database is not taken for lbd's."""
 
@@ -43,44 +47,55 @@ CREATE TABLE journal (
 ) STRICT;
 CREATE INDEX journal_by_move ON journal (move);
 CREATE INDEX journal_by_event ON journal (event);
-CREATE TABLE owners (
-    number INTEGER PRIMARY KEY CHECK (number = 1),
-    seen_at REAL NOT NULL,
-    owners BLOB NOT NULL
+CREATE TABLE turns (
+    number INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    until REAL NOT NULL,
+    turn BLOB NOT NULL
 ) STRICT;
-CREATE TABLE unknown_moves (
-    number INTEGER PRIMARY KEY CHECK (number = 1),
-    moves TEXT NOT NULL
+CREATE TABLE state (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
 ) STRICT;
 """
 """``journal``: one entry a row (``journal_lines.py``) as JSON, with its time in epoch seconds, its event, the id of its
-move or split (empty for a leader's note), and its bundle. ``owners`` and ``unknown_moves`` have one row each
-(``owners.py``)."""
+move or split (empty for a leader's note), and its bundle.
+
+``turns``: a kept turn a row (``turns.py``), with the ``last`` of the quiet turns that it stands for, and its time.
+
+``state``: whatever has one value at a time, by its name, such as the owners of bundles."""
 
 BUSY_SECONDS = 5.0
 """How long a write waits for another one: a backup, or a person's ``sqlite3``, may hold the file for a moment."""
 
-OF_BEFORE = "journal.jsonl"
-"""The journal of an lbd that kept it in files of lines."""
+OF_BEFORE = ("journal.jsonl", "turns")
+"""What an lbd kept that had files of its own for each."""
+
+LOST = (
+    "cool-downs, budgets and open moves of before are not known, and nothing is moved; stop lbd and put the journal "
+    "back, or accept the loss with lbd run --new-journal"
+)
 
 
 class Database:
-    """An open store. Not thread-safe: its owner has a lock."""
+    """An open store; thread-safe."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
+        self._lock, self._durable = threading.RLock(), True
         self._files = {name: identity for name in _names(path) if (identity := _identity(path.parent, name))}
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open the store to write, made where it is missing; only the holder of the directory may.
+    def open(cls, path: Path, *, anew: bool = False) -> Self:
+        """Open the store to write, made where none was ever made, or ``anew``; only the holder of the directory may.
 
-        Raises :class:`UsageError` where it cannot be opened, is damaged, of another schema, or on a file system
-        without locks.
+        Raises :class:`UsageError` where it cannot be opened, is gone, damaged, or of another schema.
         """
         with _told(path), _as_owner(path.parent):
             refuse_other_than_files(path)
             is_new = not path.exists()
+            if not anew and (gone := missing(path)):
+                raise UsageError(gone)
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             try:
                 _prepare(connection, path)
@@ -89,7 +104,9 @@ class Database:
             except BaseException:
                 connection.close()
                 raise
-        return cls(path, connection)
+        store = cls(path, connection)
+        _open[_key(path)] = store
+        return store
 
     @classmethod
     def in_memory(cls) -> Self:
@@ -106,12 +123,15 @@ class Database:
                 return f"{self._path.with_name(name)} {REPLACED}; {STARTS_AGAIN}"
         return ""
 
-    def write(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
-        """Execute the statement for each row, in one transaction that is on disk when this returns.
+    def write(self, statement: str, rows: Iterable[Sequence[object]], *, durable: bool = True) -> None:
+        """Execute the statement for each row, in one transaction; on disk when this returns if it is ``durable``.
 
         Raises :class:`UsageError`, and nothing has changed then.
         """
-        with _told(self._path):
+        with _told(self._path), self._lock:
+            if durable is not self._durable:
+                self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._durable = durable
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.executemany(statement, rows)
@@ -121,9 +141,17 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    def put(self, values: Mapping[str, bytes | memoryview], *, durable: bool = True) -> None:
+        """Replace values of ``state``, all of them or none. Raises as :meth:`write`."""
+        self.write("INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)", list(values.items()), durable=durable)
+
+    def value(self, name: str) -> bytes | None:
+        """A value of ``state``; None where there is none. Raises :class:`UsageError`."""
+        return next((value for (value,) in self.rows("SELECT value FROM state WHERE name = ?", name)), None)
+
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a query answers. Raises :class:`UsageError`."""
-        with _told(self._path):
+        with _told(self._path), self._lock:
             return self._connection.execute(statement, values).fetchall()
 
     @property
@@ -134,9 +162,43 @@ class Database:
 
     def close(self) -> None:
         """Close the file, once; it then stands alone, without a log, unless somebody reads it at this moment."""
-        with suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA journal_mode = DELETE")
-        self._connection.close()
+        if _open.get(_key(self._path)) is self:
+            del _open[_key(self._path)]
+        with self._lock:
+            with suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+            self._connection.close()
+
+
+_open: dict[Path, Database] = {}
+"""The stores that this process writes to, as files are opened once: SQLite's locks do not hold one thread off another,
+and a name may lead to another file than the one that is open."""
+
+
+def _key(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow what is there now
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Database]:
+    """The store to write to: that which this process has open, else it is opened for this alone.
+
+    Raises :class:`UsageError` as :meth:`Database.open`, and where another file has the name of the open one now.
+    """
+    store = _open.get(_key(path))
+    if store is None:
+        with closing(Database.open(path)) as opened:
+            yield opened
+        return
+    if lost := store.lost:
+        raise UsageError(lost)
+    yield store
+
+
+def lost(path: Path) -> str:
+    """See :attr:`Database.lost`; empty where this process has no such store open."""
+    store = _open.get(_key(path))
+    return store.lost if store is not None else ""
 
 
 @contextmanager
@@ -158,7 +220,14 @@ def reading(path: Path) -> Iterator[Database | None]:
 
 
 def _connected_to_read(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    name = f"file:{quote(str(path))}?mode=ro"
+    return sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def value(path: Path, name: str) -> bytes | None:
+    """A value of ``state``, read beside whoever writes; None where there is none. Raises :class:`UsageError`."""
+    with reading(path) as store:
+        return store.value(name) if store is not None else None
 
 
 def damage(path: Path) -> str:
@@ -175,12 +244,29 @@ def damage(path: Path) -> str:
         raise
 
 
+def missing(path: Path) -> str:
+    """How a store is gone that its directory once had, as text; empty where it is there, or none was ever made.
+
+    The first to hold a directory makes its store, and then writes its process into ``lock``.
+    """
+    try:
+        is_there = path.lstat().st_size > 0
+        how = "empty"
+    except FileNotFoundError:
+        is_there, how = False, "missing"
+    with suppress(OSError):
+        if not is_there and read(path.with_name(LOCK)):
+            return f"{path} is {how}, and {LOCK} is there: {LOST}"
+    return ""
+
+
 def refuse_older(folder: Path) -> None:
-    """Raises :class:`UsageError` for the state directory of an lbd that had no store."""
-    if (folder / OF_BEFORE).exists():
+    """Raises :class:`UsageError` for the state directory of an lbd that had no store, or not everything in it."""
+    if (name := next((name for name in OF_BEFORE if os.path.lexists(folder / name)), None)) is not None:
         raise UsageError(
-            f"{folder}: {OF_BEFORE} is of an lbd before 0.1.0, whose state this one does not read; "
-            "stop that lbd, move the directory away, and wait for guardrails.cool_down_minutes before the next start"
+            f"{folder}: {name} is of an lbd before 0.1.0, whose state this one does not read; run lbd release with "
+            "that lbd if it took shedding over, stop it, move the directory away, and wait for "
+            "guardrails.cool_down_minutes before the next start"
         )
 
 
@@ -312,7 +398,7 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise UsageError(f"{path}: store cannot be read or written: {error}; no unload is sent without it") from error
+        raise UsageError(f"{path}: store cannot be read or written: {error}") from error
     except sqlite3.DatabaseError as error:
         raise UsageError(
             f"{path}: store is damaged: {error}; stop lbd, put a backup in its place (without {path.name}-wal), "

@@ -1,7 +1,7 @@
 """The answers of ``lbd explain`` as JSON values, from the state directory alone, with a running lbd or without.
 
-Kept turns have observations and decisions, the journal has moves and outcomes, ``bundles.npz`` has owners. Times are
-epoch seconds, scores points, rates in + out.
+Kept turns have observations and decisions, the journal has moves and outcomes, ``bundles`` of the store has owners.
+Times are epoch seconds, scores points, rates in + out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lbd.store.drains import drains_in_force
 from lbd.store.moves import MoveRecord, history, read_splits
 from lbd.store.status import read_status
 from lbd.store.turn_record import BrokerRecord, CandidateLine, PairRecord, Planned, TurnRecord, Verdict
-from lbd.store.turns import TURNS_FOLDER, KeptTurns, load_bundles
+from lbd.store.turns import KeptTurns, load_bundles
 from lbd.text import counted
 
 if TYPE_CHECKING:
@@ -485,12 +485,12 @@ class Explainer:
     def __init__(self, state_dir: Path, *, now: float, since: float, last: int, cool_down_seconds: float) -> None:
         self._state_dir, self._now, self._since, self._last = state_dir, now, since, last
         self._cool_down_seconds = cool_down_seconds
-        self._turns = KeptTurns(state_dir / TURNS_FOLDER)
+        self._turns = KeptTurns(state_dir)
 
     @property
-    def torn_lines(self) -> int:
-        """Lines of kept turns that could not be read."""
-        return self._turns.torn_lines
+    def unreadable(self) -> int:
+        """Kept turns that could not be read."""
+        return self._turns.unreadable
 
     def of(self, what: str | None) -> Answer:
         """About a turn by its number (the last one without), a broker, or a bundle, topic or namespace by full name."""
@@ -510,7 +510,7 @@ class Explainer:
     def _bundle_of(self, topic: str) -> str:
         """The bundle that a topic falls into, of those that brokers reported last."""
         self._newest()
-        bundles = load_bundles(self._state_dir / TURNS_FOLDER)
+        bundles = load_bundles(self._state_dir)
         return bundle_with(topic, bundles.bundles if bundles is not None else [])
 
     def turn(self, number: int) -> TurnAnswer:
@@ -519,7 +519,7 @@ class Explainer:
         turn = self._turns.find(number)
         if turn is None:
             first, last = self._turns.oldest(), newest.last
-            raise UsageError(f"turn {number}: not kept; kept are {first} to {last} in {self._state_dir / TURNS_FOLDER}")
+            raise UsageError(f"turn {number}: not kept; kept are {first} to {last} in {self._state_dir}")
         return self._of_turn(turn)
 
     def _of_turn(self, turn: TurnRecord) -> TurnAnswer:
@@ -539,7 +539,7 @@ class Explainer:
         newest = self._newest()
         broker = broker_named(name, lambda: (one for turn in self._back() for one in _names(turn)))
         last = next((turn for turn in self._back() if turn.broker(broker) is not None), newest)
-        reports = load_bundles(self._state_dir / TURNS_FOLDER)
+        reports = load_bundles(self._state_dir)
         reported_at = reports.at if reports is not None else self._now
         recent_at = min(self._now - self._cool_down_seconds, reported_at - PLANNED_WITHIN_SECONDS)
         moves, recent = deque[MoveRecord](maxlen=self._last), dict[str, list[MoveRecord]]()
@@ -594,7 +594,7 @@ class Explainer:
 
     def bundle(self, name: str) -> BundleAnswer:
         """One bundle: where it is and why, its moves, and why it was passed over."""
-        newest, reports = self._newest(), load_bundles(self._state_dir / TURNS_FOLDER)
+        newest, reports = self._newest(), load_bundles(self._state_dir)
         reported = reports.of(name) if reports is not None else None
         last = next((turn for turn in self._back() if turn.brokers), newest)
         stories = move_stories(self._moves(lambda move: move.bundle == name))
@@ -627,7 +627,7 @@ class Explainer:
         """One namespace: where its bundles are, why they stayed, and its moves."""
         newest = self._newest()
         last = next((turn for turn in self._back() if turn.brokers), newest)
-        reports = load_bundles(self._state_dir / TURNS_FOLDER)
+        reports = load_bundles(self._state_dir)
         reported = reports.of_namespace(name) if reports is not None else []
         if reports is None or not reported:
             known = sorted({bundle_namespace(one) for one in reports.bundles}) if reports is not None else []

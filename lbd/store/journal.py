@@ -515,7 +515,10 @@ class Journal:
             rows = [(entry.at, event(entry), _name(entry), entry.bundle, encoded(entry).decode()) for entry in entries]
         except UnicodeEncodeError as error:
             raise UsageError(f"{self._path}: {error.object!r} is no UTF-8 text; no unload is sent for it") from error
-        self._store.write(INSERT, rows)
+        try:
+            self._store.write(INSERT, rows)
+        except UsageError as error:
+            raise UsageError(f"{error}; no unload is sent without it") from error
         self._entries += len(entries)
         for entry in entries:
             self._state.add(entry)

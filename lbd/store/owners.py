@@ -14,7 +14,7 @@ import numpy as np
 from lbd.errors import UsageError
 from lbd.files import At
 from lbd.permit.evidence import ReportedOwners
-from lbd.store.database import Database
+from lbd.store.database import value, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,12 @@ class UnknownMoves(msgspec.Struct, frozen=True):
     hands: dict[str, tuple[str, str]]
 
 
+OWNERS, UNKNOWN_MOVES = "owners", "unknown-moves"
+"""Their names in the store."""
+
+
 class _Owners(msgspec.Struct, frozen=True):
+    seen_at: float
     bundles: list[str]
     brokers: tuple[str, ...]
     owner: bytes
@@ -46,14 +51,13 @@ class KeptOwners:
 
     def __init__(self, path: Path) -> None:
         """``path`` is that of the store; only the holder of the state directory may."""
-        self._path, self._store = path, Database.open(path)
+        self._path = path
 
     def load(self) -> ReportedOwners | None:
         """The owners that were saved last; None where there are none."""
-        rows = self._store.rows("SELECT seen_at, owners FROM owners")
-        if not rows:
+        content = value(self._path, OWNERS)
+        if content is None:
             return None
-        ((seen_at, content),) = rows
         try:
             kept = _DECODER.decode(zlib.decompress(content))
             owner = np.frombuffer(kept.owner, dtype="<i4").astype(np.int32)
@@ -61,27 +65,23 @@ class KeptOwners:
             raise UsageError(f"{self._path}: the owners of bundles cannot be read: {error}") from error
         if owner.size != len(kept.bundles) or (owner.size and not 0 <= owner.min() <= owner.max() < len(kept.brokers)):
             raise UsageError(f"{self._path}: the owners of bundles cannot be read: columns of unlike length")
-        return ReportedOwners(kept.bundles, kept.brokers, owner, seen_at=seen_at)
+        return ReportedOwners(kept.bundles, kept.brokers, owner, seen_at=kept.seen_at)
 
     def save(self, owners: ReportedOwners) -> None:
         """Replace the owners."""
-        content = msgspec.msgpack.encode(_Owners(owners.bundles, owners.brokers, owners.owner.astype("<i4").tobytes()))
-        row = (1, owners.seen_at, zlib.compress(content, 1))
-        self._store.write("INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", [row])
+        columns = owners.seen_at, owners.bundles, owners.brokers, owners.owner.astype("<i4").tobytes()
+        with writing(self._path) as store:
+            store.put({OWNERS: zlib.compress(msgspec.msgpack.encode(_Owners(*columns)), 1)})
 
     def noticed(self) -> UnknownMoves | None:
         """What was noticed last."""
-        rows = self._store.rows("SELECT moves FROM unknown_moves")
+        content = value(self._path, UNKNOWN_MOVES)
         try:
-            return msgspec.json.decode(rows[0][0], type=UnknownMoves) if rows else None
+            return msgspec.json.decode(content, type=UnknownMoves) if content is not None else None
         except msgspec.MsgspecError as error:
             raise UsageError(f"{self._path}: what was noticed of unknown moves cannot be read: {error}") from error
 
     def notice(self, moves: UnknownMoves) -> None:
         """Replace what was noticed."""
-        row = (1, msgspec.json.encode(moves).decode())
-        self._store.write("INSERT OR REPLACE INTO unknown_moves VALUES (?, ?)", [row])
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
+        with writing(self._path) as store:
+            store.put({UNKNOWN_MOVES: msgspec.json.encode(moves)})

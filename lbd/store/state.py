@@ -39,7 +39,16 @@ from lbd.model import RESOURCES, Averages, Hits, Memory, PlacementMemory, UsualL
 from lbd.permit.evidence import Sample
 from lbd.permit.progress import Progress
 from lbd.permit.slow import HealthRecord
-from lbd.store.database import STORE_NAME, damage, refuse_older, refuse_without_locks
+from lbd.store.database import (
+    LOCK,
+    LOST,
+    STORE_NAME,
+    Database,
+    damage,
+    missing,
+    refuse_older,
+    refuse_without_locks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,18 +58,9 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-BESIDE = (
-    *("memory.json", "status.json", "averages.npz", "load.npz", "capacity.json", "drains.json", "take-over.json"),
-    "turns",
-)
-"""Files that only an lbd with a journal writes."""
 
 AVERAGES_GO_STALE_SECONDS = 15 * 60.0
 OWN = "set state_dir, or LBD_STATE_DIR, to a directory that this user may write to"
-LOST = (
-    "cool-downs, budgets and open moves of before are not known, and nothing is moved; stop lbd and put the journal "
-    "back, or accept the loss with lbd run --new-journal"
-)
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 
 
@@ -120,7 +120,7 @@ class StateDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.store = path / STORE_NAME
-        self._lock_path = path / "lock"
+        self._lock_path = path / LOCK
         self._lock: int | None = None
 
     @contextmanager
@@ -151,6 +151,8 @@ class StateDir:
             refuse_older(self.path)
             if not is_found(self._lock_path, descriptor):
                 raise RefusedError(f"{self._lock_path}: another lbd has just replaced it; try again")
+            if not os.fstat(descriptor).st_size:
+                Database.open(self.store).close()
             _sign(descriptor)
             self._tidy()
             self._lock = descriptor
@@ -176,25 +178,19 @@ class StateDir:
 
         Raises :class:`UsageError` for a store that cannot be read at all.
         """
-        try:
-            is_empty = not self.store.lstat().st_size
-        except FileNotFoundError:
-            is_empty, how = True, "missing"
-        else:
-            how = "empty"
-        beside = next((name for name in BESIDE if os.path.lexists(self.path / name)), None)
-        if is_empty:
-            return f"{self.store} is {how}, and {beside} is there: {LOST}" if beside is not None else ""
+        if gone := missing(self.store):
+            return gone
         wrong = damage(self.store)
         return f"{self.store} is damaged ({wrong}): {LOST}" if wrong else ""
 
     def forget_journal(self) -> None:
-        """Accept that the journal is lost; its remains stay beside it as ``lbd.db.lost``."""
+        """Accept that the journal is lost, and begin anew; its remains stay beside it as ``lbd.db.lost``."""
         with as_usage_error(self.store):
             if os.path.lexists(self.store):
                 move(self.store, self.store.with_name(f"{STORE_NAME}.lost"))
             for ending in ("-wal", "-shm"):
                 remove(self.store.with_name(f"{STORE_NAME}{ending}"))
+        Database.open(self.store, anew=True).close()
 
     def _tidy(self) -> None:
         """Remove incomplete new files of a killed process; nobody else writes here."""

@@ -1,4 +1,4 @@
-"""The lines of kept turns: observations, decisions and reasons of a turn, compact enough for a month of them.
+"""The record of a kept turn: observations, decisions and reasons of a turn, compact enough for a month of them.
 
 Times are epoch seconds, scores points, rates messages/s and throughputs bytes/s in + out; None where unknown. Rows that
 come by the hundred are JSON arrays.
@@ -16,9 +16,6 @@ from lbd.reason import cause
 from lbd.redaction import redacted_json
 from lbd.spread import Crowded
 from lbd.text import counted
-
-FORMAT = 1
-"""Goes up when an older lbd would misread a line; fields that it may ignore do not count."""
 
 Kind: TypeAlias = Literal["balanced", "partial", "waiting", "moving", "blocked", "held", "not-fixable", "unknown"]
 
@@ -215,33 +212,17 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
         return any(one.bundle == bundle for one in self.candidates)
 
 
-class Same(msgspec.Struct, frozen=True, tag="same", tag_field="event"):
-    """The number of turns after ``turn`` with the same message; overwritten while it grows."""
-
-    turn: int
-    repeated: int
-    until: At
-
-
-class TurnsHeader(msgspec.Struct, frozen=True, tag="turns", tag_field="event"):
-    """The first line of a file."""
-
-    format: int
-
-
-Line: TypeAlias = TurnsHeader | TurnRecord | Same
-
-_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_DECODER = msgspec.json.Decoder(TurnRecord)
 _ENCODER = msgspec.json.Encoder()
 
 
-def encoded(line: Line) -> bytes:
-    """The line, with its end. Text that no file can hold (halves of characters) gets question marks."""
+def encoded(turn: TurnRecord) -> bytes:
+    """The turn as JSON. Text that no file can hold (halves of characters) gets question marks."""
     try:
-        content = _ENCODER.encode(line)
+        content = _ENCODER.encode(turn)
     except UnicodeEncodeError:
-        content = _ENCODER.encode(_legible(msgspec.to_builtins(line)))
-    return redacted_json(content) + b"\n"
+        content = _ENCODER.encode(_legible(msgspec.to_builtins(turn)))
+    return redacted_json(content)
 
 
 def _legible(value: object) -> object:
@@ -254,9 +235,9 @@ def _legible(value: object) -> object:
     return value
 
 
-def decoded(line: bytes) -> Line | None:
-    """The decoded line; None for one that is torn or damaged."""
+def decoded(content: bytes) -> TurnRecord | None:
+    """The turn of JSON; None for one that is damaged."""
     try:
-        return _DECODER.decode(line)
+        return _DECODER.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from lbd.cli import main
 from lbd.daemon.engine import engine
 from lbd.simulate.faults import refused
-from lbd.store import turns
+from lbd.store.database import STORE_NAME, writing
 from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
-from lbd.store.turns import TURNS_FOLDER, load_bundles, save_bundles
+from lbd.store.turns import load_bundles, save_bundles
 from tests.builders import state_begun
 from tests.fake_pulsar import HOT, WARM, FakePulsar, scalable_topic
 from tests.test_turn import settings
@@ -238,7 +238,7 @@ class TestBundle:
     def test_a_proven_landing_outweighs_the_report_after_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker's report still names a bundle up to a minute after it let it go."""
         balanced(pulsar, tmp_path)
-        folder = tmp_path / "state" / TURNS_FOLDER
+        folder = tmp_path / "state"
         found = load_bundles(folder)
         assert found is not None
         owner = found.owner.copy()
@@ -401,14 +401,14 @@ class TestUsage:
         assert (found.exit_code, found.stdout) == (2, "")
         assert found.stderr.startswith(f"Error: {tmp_path / 'state'}: no turn is kept yet; ")
 
-    def test_torn_lines_are_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+    def test_turns_that_cannot_be_read_are_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Beside the answer."""
         balanced(pulsar, tmp_path)
-        with turns.files(tmp_path / "state" / TURNS_FOLDER)[-1].open("ab") as file:
-            file.write(b'{"event":"turn","at":17')
+        with writing(tmp_path / "state" / STORE_NAME) as store:
+            store.write("UPDATE turns SET turn = x'00' WHERE number = (SELECT max(number) FROM turns)", [()])
         found = explain()
         assert found.exit_code == 0
-        assert found.stderr == "Note: 1 line of kept turns cannot be read; passed over.\n"
+        assert found.stderr == "Note: 1 kept turn cannot be read; passed over.\n"
 
     def test_how_far_back_and_how_many(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """--last bounds the moves."""

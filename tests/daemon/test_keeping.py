@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +14,10 @@ from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon.recorder import AGAIN_SECONDS, AlarmLog, Keeper
 from lbd.reason import Reason
+from lbd.store.database import STORE_NAME
 from lbd.store.history_round import HistorySettings
 from lbd.store.status import read_status
-from lbd.store.turns import TURNS_FOLDER, KeptTurns
+from lbd.store.turns import KeptTurns
 from lbd.turn.watchdog import Alarm
 from tests.builders import state_begun
 from tests.daemon.test_service import Daemon, eventually, running, settings_for
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 def kept(folder: Path) -> list[int]:
     """Numbers of the turns kept, oldest first."""
-    return [turn.turn for turn in reversed(list(KeptTurns(folder / "state" / TURNS_FOLDER)))]
+    return [turn.turn for turn in reversed(list(KeptTurns(folder / "state")))]
 
 
 def lbd(daemon: Daemon, *words: str) -> str:
@@ -69,13 +72,14 @@ def test_numbers_and_verdicts_are_told_everywhere_and_survive_kill_9(pulsar: Fak
 def test_turns_that_cannot_be_kept_stop_nothing(pulsar: FakePulsar, tmp_path: Path):
     """The moves are made, and lbd status warns."""
     state_begun(tmp_path / "state")
-    (tmp_path / "state" / TURNS_FOLDER).write_text("in the way")
+    with closing(sqlite3.connect(tmp_path / "state" / STORE_NAME)) as store:
+        store.execute("CREATE TRIGGER in_the_way BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'no'); END")
     with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
         daemon.notified.wait_for("STATUS=Moved")
         eventually(lambda: list(pulsar.owners.values()).count(pulsar.ids[2]) == 4)
         told = lbd(daemon, "status")
         assert daemon.end() == 0
-    assert f"warning    {tmp_path / 'state' / TURNS_FOLDER}: cannot be written: " in told
+    assert f"warning    {tmp_path / 'state' / STORE_NAME}: store is damaged: no; " in told
     assert "not kept for lbd explain, balancing goes on" in told
 
 

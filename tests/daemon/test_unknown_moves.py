@@ -13,6 +13,7 @@ from lbd.store import database
 from lbd.store.control import Control, RequestResult, UnloadRequest
 from lbd.store.database import STORE_NAME, Database
 from lbd.store.drains import Drain, Drains
+from lbd.store.owners import OWNERS
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def test_a_person_may_move_on(site: Site, override: str | None):
 def test_owners_that_cannot_be_read_are_a_warning(site: Site):
     """Nothing is held by them; the next start would not notice a backup, and lbd says so now."""
     with closing(Database.open(site.state / STORE_NAME)) as store:
-        store.write("INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", [(1, 1.0, b"junk")])
+        store.put({OWNERS: b"junk"})
     with site.run() as lbd:
         assert any("the owners of bundles cannot be read" in warning for warning in lbd.engine.warnings)
         assert lbd.turn().hold is None

@@ -25,7 +25,8 @@ from lbd.store.journal import Journal, read
 from lbd.store.moves import history
 from lbd.store.state import StateDir, TurnMemory, load_samples, save_samples
 from lbd.store.status import read_status, running, write_status
-from lbd.store.turns import KeptTurns, ReportedBundles, Tail, load_bundles, pack, save_bundles
+from lbd.store.turn_record import TurnRecord, Verdict
+from lbd.store.turns import KeptTurns, ReportedBundles, Turns, load_bundles, save_bundles
 from tests import disks
 from tests.store.test_control import a_status
 
@@ -62,26 +63,25 @@ def samples(state: Path) -> None:
     save_samples(state, {"a:80": own})
 
 
-def tail(state: Path) -> None:
-    """The growing file of kept turns."""
-    found = Tail(state / "turns" / "000000000001.jsonl")
-    try:
-        found.write(b"{}\n")
-    finally:
-        found.close()
+def turn(state: Path) -> None:
+    """One kept turn, with trouble as an error."""
+    turns = Turns(state)
+    turns.keep(TurnRecord(at=NOW, sentence="No move.", verdict=Verdict("balanced")))
+    if turns.trouble:
+        raise UsageError(turns.trouble)
 
 
 def bundles(state: Path) -> None:
     """Who owned nothing."""
-    save_bundles(
-        state / "turns", ReportedBundles(NOW, (), [], *(np.zeros(shape, np.int32) for shape in (0, 0, (0, 2))))
-    )
+    save_bundles(state, ReportedBundles(NOW, (), [], *(np.zeros(shape, np.int32) for shape in (0, 0, (0, 2)))))
 
 
 TAKEN = broker_shedding.TakeOverNote(phase="taken", before=None, ran={}, cluster="c", at=NOW, asked_at=NOW)
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "lbd.db": journal,
+    "lbd.db by the journal": journal,
+    "lbd.db by turns": turn,
+    "lbd.db by bundles": bundles,
     "lock": lock,
     "memory.json": lambda state: StateDir(state).save(TurnMemory()),
     "averages.npz": lambda state: StateDir(state).save_averages(Averages.empty(), NOW),
@@ -92,22 +92,20 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "take-over.json": lambda state: broker_shedding.save(state / "take-over.json", TAKEN),
     "control/orders.json": lambda state: Control(state).pause(Pause(NOW, None, "", "me")),
     "control/lock": lambda state: Drains(state).begin(Drain("b:80", NOW, None, "me")),
-    "turns/000000000001.jsonl": tail,
-    "turns/bundles.npz": bundles,
     "history/v1/decisions/day=2027-01-15/part-1800000000000.parquet": lambda state: Folder(state / "history").put(
         "decisions", NOW, schema("decisions").empty_table().to_batches()
     ),
 }
 """Every file that lbd keeps below a state directory, and who writes it."""
 
-GROWING = {"lbd.db", "lock", "control/lock", "turns/000000000001.jsonl"}
+GROWING = {"lbd.db", "lock", "control/lock"}
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """A state directory with the folders that lbd makes in it."""
+    """A state directory ."""
     found = tmp_path / "state"
-    (found / "turns").mkdir(parents=True)
+    found.mkdir()
     return found
 
 
@@ -131,20 +129,20 @@ def of_service(state: Path) -> Iterator[None]:
     yield
 
 
-def written(name: str, state: Path) -> None:
+def written(writer: Callable[[Path], object], state: Path) -> None:
     """What is refused is told as lbd tells errors, or as the OSError that its caller turns into a warning."""
     try:
-        WRITERS[name](state)
+        writer(state)
     except (LbdError, OSError):
         return
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(("name", "writer"), [(name.partition(" ")[0], WRITERS[name]) for name in WRITERS], ids=WRITERS)
 class TestEveryWriter:
     @pytest.mark.parametrize("ending", ["", ".new", ".tmp"])
     @pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
     def test_a_symbolic_link_is_not_followed(
-        self, name: str, ending: str, there: bool, state: Path, precious: Path
+        self, name: str, writer: Callable[[Path], object], ending: str, there: bool, state: Path, precious: Path
     ) -> None:
         """Neither under the name itself, nor under one that the file could have while it is written."""
         if not there:
@@ -153,32 +151,36 @@ class TestEveryWriter:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(precious)
         with of_service(state):
-            written(name, state)
+            written(writer, state)
         assert precious.exists() is there
         if there:
             assert (precious.read_bytes(), precious.stat().st_uid) == (PRECIOUS, os.geteuid())
             assert stat.S_IMODE(precious.stat().st_mode) == 0o600
 
-    def test_a_hard_link_is_not_written_to(self, name: str, state: Path, precious: Path) -> None:
+    def test_a_hard_link_is_not_written_to(
+        self, name: str, writer: Callable[[Path], object], state: Path, precious: Path
+    ) -> None:
         """Its other name may be anywhere; and neither its owner nor its mode is given away."""
         (state / name).parent.mkdir(parents=True, exist_ok=True)
         with of_service(state):
             (state / name).hardlink_to(precious)
-            written(name, state)
+            written(writer, state)
         assert precious.read_bytes() == PRECIOUS
         assert (precious.stat().st_uid, stat.S_IMODE(precious.stat().st_mode)) == (0, 0o600)
 
-    def test_a_fifo_is_not_waited_for(self, name: str, state: Path) -> None:
+    def test_a_fifo_is_not_waited_for(self, name: str, writer: Callable[[Path], object], state: Path) -> None:
         """It is refused, or replaced, at once."""
         (state / name).parent.mkdir(parents=True, exist_ok=True)
         os.mkfifo(state / name)
         if name in GROWING:
             with pytest.raises((LbdError, OSError), match="no regular file"):
-                WRITERS[name](state)
+                writer(state)
         else:
-            written(name, state)
+            written(writer, state)
 
-    def test_a_folder_that_leads_elsewhere_is_not_entered(self, name: str, state: Path, tmp_path: Path) -> None:
+    def test_a_folder_that_leads_elsewhere_is_not_entered(
+        self, name: str, writer: Callable[[Path], object], state: Path, tmp_path: Path
+    ) -> None:
         """A link of the user of the service is followed by nobody else."""
         first, _, below = name.partition("/")
         if not below:
@@ -189,25 +191,29 @@ class TestEveryWriter:
             (state / first).rmdir()
         (state / first).symlink_to(elsewhere)
         with of_service(state), pytest.raises((LbdError, OSError), match="symbolic link"):
-            WRITERS[name](state)
+            writer(state)
         assert list(elsewhere.iterdir()) == []
 
-    def test_what_root_makes_belongs_to_the_service(self, name: str, state: Path) -> None:
+    def test_what_root_makes_belongs_to_the_service(
+        self, name: str, writer: Callable[[Path], object], state: Path
+    ) -> None:
         """The daemon must be able to go on with it; also where it replaces what was there."""
         with of_service(state):
             for _ in range(2):
-                written(name, state)
+                written(writer, state)
                 assert {path.stat().st_uid for path in state.rglob("*")} == {SERVICE}
         assert (state / name).is_file() or name.startswith("history")
 
-    def test_nothing_is_left_over(self, name: str, state: Path) -> None:
+    def test_nothing_is_left_over(self, name: str, writer: Callable[[Path], object], state: Path) -> None:
         """Of what was written beside it."""
-        WRITERS[name](state)
+        writer(state)
         assert not [path for path in state.rglob("*") if files.FRESH in path.name]
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "lbd.db": lambda state: (read(state / "lbd.db"), history(state)),
+    "lbd.db of the journal": lambda state: (read(state / "lbd.db"), history(state)),
+    "lbd.db of turns": lambda state: list(KeptTurns(state)),
+    "lbd.db of bundles": load_bundles,
     "lock": running,
     "memory.json": lambda state: StateDir(state).load(),
     "averages.npz": lambda state: StateDir(state).load_averages(NOW),
@@ -217,9 +223,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "drains.json": lambda state: drains_in_force(state, NOW),
     "take-over.json": lambda state: broker_shedding.load(state / "take-over.json"),
     "control/orders.json": lambda state: Control(state).paused(NOW),
-    "turns/bundles.npz": lambda state: load_bundles(state / "turns"),
-    "turns/000000000001.jsonl": lambda state: list(KeptTurns(state / "turns")),
-    "turns/000000000001.jsonl.gz": lambda state: list(KeptTurns(state / "turns")),
     "history/v1/decisions/day=2027-01-15/a.parquet": lambda state: Folder(state / "history").pack("2027-01-16"),
 }
 
@@ -228,7 +231,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("plant", ["a FIFO", "a folder", "a link to a device"])
 def test_no_reader_hangs(name: str, plant: str, state: Path) -> None:
     """What is no file is as one that cannot be read."""
-    path = state / name
+    path = state / name.partition(" ")[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     if plant == "a FIFO":
         os.mkfifo(path)
@@ -309,11 +312,3 @@ class TestReplace:
         with pytest.raises(ZeroDivisionError):
             fail()
         assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"before"]
-
-    def test_packing_goes_through_no_link(self, state: Path, precious: Path) -> None:
-        """Of a file of turns that has grown too long."""
-        tail(state)
-        (state / "turns" / "000000000001.jsonl.gz").symlink_to(precious)
-        pack(state / "turns" / "000000000001.jsonl")
-        assert precious.read_bytes() == PRECIOUS
-        assert not (state / "turns" / "000000000001.jsonl.gz").is_symlink()

@@ -1,21 +1,18 @@
-"""Kept turns: what is merged, how files grow and go, and what a kill or a full disk leaves."""
+"""Kept turns: what is merged, how old ones go, and what damage or a full disk leaves."""
 
 from __future__ import annotations
 
-import errno
-import gzip
-import json
-import os
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lbd.errors import UsageError
-from lbd.store import turns as segments
+from lbd.store import turns as module
+from lbd.store.database import STORE_NAME, Database, writing
 from lbd.store.turn_record import (
     BrokerRecord,
     OutcomeRecord,
@@ -24,12 +21,11 @@ from lbd.store.turn_record import (
     SkipLine,
     TurnRecord,
     Verdict,
-    decoded,
-    encoded,
 )
-from lbd.store.turns import TURNS_FOLDER, KeptTurns, ReportedBundles, Turns, load_bundles, save_bundles
+from lbd.store.turns import KeptTurns, ReportedBundles, Turns, load_bundles, save_bundles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -67,12 +63,20 @@ def writer(folder: Path, max_bytes: int = 1 << 20) -> Turns:
 
 def kept(folder: Path) -> list[TurnRecord]:
     """What a reader finds, oldest first."""
-    return list(reversed(list(KeptTurns(folder / TURNS_FOLDER))))
+    return list(reversed(list(KeptTurns(folder))))
 
 
-def live(folder: Path) -> Path:
-    """The growing file."""
-    return segments.files(folder / TURNS_FOLDER)[-1]
+def row_count(folder: Path) -> int:
+    """How many rows they take."""
+    with closing(sqlite3.connect(folder / STORE_NAME)) as store:
+        return int(store.execute("SELECT count(*) FROM turns").fetchone()[0])
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path) -> Iterator[Database]:
+    """The store of the directory, open as a running lbd has it."""
+    with closing(Database.open(tmp_path / STORE_NAME)) as opened:
+        yield opened
 
 
 class TestMerging:
@@ -131,57 +135,65 @@ class TestMerging:
             (9, 12, 225),
         ]
 
-    def test_a_quiet_night_is_two_lines(self, tmp_path: Path) -> None:
-        """However many turns it has: the line that counts them is written over."""
+    def test_a_quiet_night_is_one_row(self, tmp_path: Path) -> None:
+        """However many turns it has: they are counted in the row of the first."""
         turns = writer(tmp_path)
-        quiet = [turn(at * 0.1, brokers=[seen(fresh=False)]) for at in range(12_000)]
+        quiet = [turn(at * 0.1, brokers=[seen(fresh=False)]) for at in range(2_000)]
         for one in quiet:
             turns.keep(one)
-        assert len(live(tmp_path).read_bytes().splitlines()) == 3
-        assert [(one.turn, one.last, one.ended_at) for one in kept(tmp_path)] == [(1, 12_000, quiet[-1].at)]
+        assert row_count(tmp_path) == 1
+        assert [(one.turn, one.last, one.ended_at) for one in kept(tmp_path)] == [(1, 2_000, quiet[-1].at)]
 
 
-class TestFiles:
+class TestRows:
     def test_numbers_go_on_after_a_restart(self, tmp_path: Path) -> None:
-        """In the same file, and after the quiet turns that were only counted."""
+        """After the quiet turns that were only counted."""
         first = writer(tmp_path)
         for at in range(3):
             first.keep(turn(at))
-        first.close()
         assert writer(tmp_path).keep(turn(5)) == 4
         assert [(one.turn, one.last) for one in kept(tmp_path)] == [(1, 3), (4, 4)]
-        assert len(segments.files(tmp_path / TURNS_FOLDER)) == 1
 
-    def test_old_files_are_compressed_and_the_oldest_go(self, tmp_path: Path) -> None:
-        """All of it stays within what was allowed, and what is there is read as one."""
-        turns, limit = writer(tmp_path, 1 << 20), 1 << 20
+    def test_the_oldest_go(self, tmp_path: Path, store: Database) -> None:
+        """All of it stays within what was allowed, also after a restart, and the store does not grow on."""
+        turns, limit, sizes = writer(tmp_path, 100_000), 100_000, list[int]()
         random = np.random.default_rng(1)
-        for at in range(4000):
+        for at in range(1000):
+            turns = writer(tmp_path, limit) if at == 700 else turns
             turns.keep(turn(at, sentence=random.bytes(400).hex(), error=str(at)))
-            assert sum(path.stat().st_size for path in (tmp_path / TURNS_FOLDER).iterdir()) <= limit
-        endings = [path.name[segments.DIGITS :] for path in segments.files(tmp_path / TURNS_FOLDER)]
+            sizes.append(store.rows("PRAGMA page_count")[0][0])
         numbers = [one.turn for one in kept(tmp_path)]
-        assert set(endings[:-1]) == {".jsonl.gz"}
-        assert numbers == list(range(numbers[0], 4001))
-        assert 1000 < numbers[0] < 3000
+        assert numbers == list(range(numbers[0], 1001))
+        assert 700 < numbers[0] < 900
+        assert sizes[-1] <= 1.1 * sizes[len(sizes) // 2]
+
+    def test_a_turn_larger_than_all_room_is_kept_alone(self, tmp_path: Path) -> None:
+        """What was done last is always told."""
+        turns = writer(tmp_path, 100)
+        for at in range(3):
+            turns.keep(turn(at, error=str(at)))
+        assert [one.turn for one in kept(tmp_path)] == [3]
+
+    def test_many_are_read_bit_by_bit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A reader that takes its time sees each turn once, also those of a lbd that goes on meanwhile."""
+        monkeypatch.setattr(module, "FIRST_ROWS", 2)
+        turns = writer(tmp_path)
+        for at in range(9):
+            turns.keep(turn(at, error=str(at)))
+        reader = iter(KeptTurns(tmp_path))
+        first = next(reader)
+        turns.keep(turn(10, error="10"))
+        assert [first.turn, *(one.turn for one in reader)] == list(range(9, 0, -1))
 
     def test_a_single_turn_is_found_by_its_number(self, tmp_path: Path) -> None:
         """Also one among quiet ones, and none that is gone or not yet there."""
         turns = writer(tmp_path)
         for at in (0, 1, 2, 60, 120):
             turns.keep(turn(at))
-        found = KeptTurns(tmp_path / TURNS_FOLDER)
+        found = KeptTurns(tmp_path)
         assert [(one.turn if (one := found.find(number)) else None) for number in range(7)] == [
             None, 1, 1, 1, 4, 5, None,
         ]  # fmt: skip
-
-    def test_a_newer_format_is_refused(self, tmp_path: Path) -> None:
-        """With the file's name and both numbers."""
-        (tmp_path / TURNS_FOLDER).mkdir()
-        path = segments.segment_path(tmp_path / TURNS_FOLDER, 1)
-        path.write_text('{"event": "turns", "format": 2}\n')
-        with pytest.raises(UsageError, match=f"{path}: kept turns of format 2, this lbd reads up to 1"):
-            kept(tmp_path)
 
     def test_text_that_no_file_can_hold(self, tmp_path: Path) -> None:
         """Halves of characters, as a broker may send them."""
@@ -189,103 +201,40 @@ class TestFiles:
         assert [one.error for one in kept(tmp_path)] == ["bad ? name"]
 
 
-class TestKills:
-    @given(cut=st.integers(min_value=1, max_value=700), repeats=st.integers(min_value=0, max_value=3))
-    @settings(max_examples=60, deadline=None)
-    def test_any_end_may_be_missing(self, tmp_path_factory: pytest.TempPathFactory, cut: int, repeats: int) -> None:
-        """What was whole before the cut is read, the rest is counted, and the next lbd goes on behind it."""
-        folder = tmp_path_factory.mktemp("kept")
-        turns = writer(folder)
-        for at in (0, 60):
-            turns.keep(turn(at, error=str(at)))
-        for at in range(repeats):
-            turns.keep(turn(61 + at, error="60"))
-        turns.close()
-        content = live(folder).read_bytes()
-        left = content[: max(len(content) - cut, 0)]
-        live(folder).write_bytes(left)
-        whole = [one for line in left.splitlines() if isinstance(one := decoded(line), TurnRecord)]
-        assert [one.turn for one in kept(folder)] == [one.turn for one in whole]
-        number = writer(folder).keep(turn(200, error="after"))
-        assert [one.error for one in kept(folder)] == [*(one.error for one in whole), "after"]
-        assert number > max((one.last for one in kept(folder)[:-1]), default=0)
-
-    def test_torn_lines_are_counted_once(self, tmp_path: Path) -> None:
-        """However often the file is looked at."""
-        turns = writer(tmp_path)
-        turns.keep(turn())
-        turns.close()
-        with live(tmp_path).open("ab") as file:
-            file.write(b'{"event": "turn", "at": 18')
-        writer(tmp_path).keep(turn(5))
-        reader = KeptTurns(tmp_path / TURNS_FOLDER)
-        assert [one.turn for one in reader] == [one.turn for one in reader] == [2, 1]
-        assert reader.torn_lines == 1
-
-    def test_a_compressed_file_that_is_cut_off(self, tmp_path: Path) -> None:
-        """What can be read of it is read, the rest counts as a torn line."""
-        (tmp_path / TURNS_FOLDER).mkdir()
-        packed = segments.packed(segments.segment_path(tmp_path / TURNS_FOLDER, 1))
-        lines = b"".join(encoded(turn(at, turn=at + 1, sentence=os.urandom(500).hex())) for at in range(200))
-        packed.write_bytes(gzip.compress(lines)[:-2000])
-        reader = KeptTurns(tmp_path / TURNS_FOLDER)
-        numbers = [one.turn for one in reader]
-        assert 50 < len(numbers) < 200
-        assert reader.torn_lines >= 1
-
-    def test_a_file_both_plain_and_compressed(self, tmp_path: Path) -> None:
-        """As after a kill between the two: it is told once."""
-        turns = writer(tmp_path)
-        turns.keep(turn())
-        content = live(tmp_path).read_bytes()
-        segments.packed(live(tmp_path)).write_bytes(gzip.compress(content))
-        assert [one.turn for one in kept(tmp_path)] == [1]
-
-
 class TestTrouble:
-    def test_a_full_disk_stops_the_record_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """No exception, a line of trouble with how many are lost; when there is room again, it goes on whole."""
-        turns, write, room = writer(tmp_path), os.pwrite, [10_000]
-
-        def full(descriptor: int, content: bytes, at: int) -> int:
-            if not room[0]:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            part = bytes(content)[: room[0]]
-            room[0] -= len(part)
-            return write(descriptor, part, at)
-
-        monkeypatch.setattr(os, "pwrite", full)
-        numbers = [turns.keep(turn(at, error="x" * 3000 + str(at))) for at in range(6)]
-        assert numbers == [1, 2, 3, 4, 5, 6]
-        assert "No space left on device; the last 3 turns are not kept" in turns.trouble
-        room[0] = 100_000
-        assert turns.keep(turn(9)) == 7
-        assert turns.trouble == ""
-        assert [one.turn for one in kept(tmp_path)] == [1, 2, 3, 7]
-
-    def test_no_place_at_all(self, tmp_path: Path) -> None:
-        """A file where the folder should be: each turn has its number, and trouble is told."""
-        (tmp_path / TURNS_FOLDER).write_text("in the way")
+    @pytest.mark.parametrize("junk", [b"", b"junk", b"x\x9c\x03\x00\x00\x00\x00\x01"])
+    def test_a_row_that_cannot_be_read_is_counted_once(self, tmp_path: Path, junk: bytes) -> None:
+        """However often it is looked at; the others are told."""
         turns = writer(tmp_path)
+        for at in range(3):
+            turns.keep(turn(at, error=str(at)))
+        with writing(tmp_path / STORE_NAME) as store:
+            store.write("UPDATE turns SET turn = ? WHERE number = 2", [(junk,)])
+        reader = KeptTurns(tmp_path)
+        assert [one.turn for one in reader] == [one.turn for one in reader] == [3, 1]
+        assert (reader.unreadable, reader.find(2)) == (1, None)
+
+    def test_a_full_disk_stops_the_record_alone(self, tmp_path: Path, store: Database) -> None:
+        """No exception, a line of trouble with how many are lost; when there is room again, it goes on."""
+        turns = writer(tmp_path)
+        turns.keep(turn(0, error="0"))
+        pages = store.rows("PRAGMA page_count")[0][0]
+        store.rows(f"PRAGMA max_page_count = {pages}")
+        numbers = [turns.keep(turn(at, error=np.random.default_rng(at).bytes(9000).hex())) for at in range(1, 4)]
+        assert numbers == [2, 3, 4]
+        assert "database or disk is full; the last 3 turns are not kept" in turns.trouble
+        store.rows("PRAGMA max_page_count = 1000000")
+        assert turns.keep(turn(9)) == 5
+        assert turns.trouble == ""
+        assert [one.turn for one in kept(tmp_path)] == [1, 5]
+
+    def test_a_store_that_is_gone(self, tmp_path: Path) -> None:
+        """Each turn has its number, and trouble is told."""
+        turns = writer(tmp_path)
+        (tmp_path / STORE_NAME).rename(tmp_path / "away")
         assert [turns.keep(turn(at)) for at in range(3)] == [1, 2, 3]
-        assert turns.trouble.startswith(f"{tmp_path / TURNS_FOLDER}: cannot be written: ")
-
-    def test_a_file_that_cannot_be_compressed_stays_plain(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """And is compressed with the next one."""
-        turns, pack = writer(tmp_path), segments.pack
-
-        def refuse(path: Path) -> None:
-            raise OSError(errno.ENOSPC, str(path))
-
-        monkeypatch.setattr(segments, "pack", refuse)
-        turns.keep(turn(0, error="x" * 100_000))
-        assert (live(tmp_path).suffix, turns.trouble) == (".jsonl", "")
-        monkeypatch.setattr(segments, "pack", pack)
-        turns.keep(turn(1, error="x" * 100_000))
-        assert [path.suffix for path in segments.files(tmp_path / TURNS_FOLDER)] == [".gz", ".gz"]
-        assert [one.turn for one in kept(tmp_path)] == [1, 2]
+        assert turns.trouble.startswith(f"{tmp_path / STORE_NAME} was removed or replaced while lbd runs on it")
+        assert not (tmp_path / STORE_NAME).exists()
 
 
 class TestBundles:
@@ -307,11 +256,11 @@ class TestBundles:
         )  # fmt: skip
         assert [seen.owner for name in back.bundles if (seen := back.of(name)) is not None] == [B, A]
 
-    @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"junk", json.dumps({}).encode()])
-    def test_junk_is_said(self, tmp_path: Path, content: bytes) -> None:
-        """A torn file is not an empty cluster."""
-        (tmp_path / "bundles.npz").write_bytes(content)
-        with pytest.raises(UsageError, match=r"bundles\.npz: is torn or not of this format; lbd run writes it anew"):
+    @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"junk", b"{}"])
+    def test_junk_is_said(self, tmp_path: Path, content: bytes, store: Database) -> None:
+        """What is damaged is not an empty cluster."""
+        store.put({module.BUNDLES: content})
+        with pytest.raises(UsageError, match=r"lbd\.db: the owners of bundles cannot be read; lbd run"):
             load_bundles(tmp_path)
 
     def test_none_was_kept(self, tmp_path: Path) -> None:
