@@ -154,43 +154,6 @@ NOT_SETTINGS = re.compile(r"LBD_(CONFIG|REQUIRE_E2E|E2E_.*|PORT(_.*)?|SERVICE_(H
 """Variables with our prefix that are no settings: an option, the tests' own, and what Kubernetes sets for a service."""
 
 
-_BY_PROFILE = "profile: stock decides as Pulsar does, in this and in every other point"
-_BY_VERSION = "as in Pulsar 4.0.14, 4.2.5 and 5.0; guardrails.max_destination_score refuses an overloaded destination"
-_BOTH_WAYS = "guardrails.max_unloads_per_broker_per_hour limits unloads from a broker and unloads to a broker"
-
-REMOVED = {
-    "avg_shedder.sole_bundle": _BY_PROFILE,
-    "avg_shedder.measure": _BY_PROFILE,
-    "avg_shedder.background_load": _BY_PROFILE,
-    "avg_shedder.relays": _BY_PROFILE,
-    "avg_shedder.negligible_points": f"3 points; {_BY_PROFILE}",
-    "avg_shedder.pulsar_version": _BY_VERSION,
-    **{
-        f"{shedder}.{key}": _BY_PROFILE
-        for shedder in ("threshold_shedder", "overload_shedder", "uniform_load_shedder")
-        for key in ("sole_bundle", "idle_bundles")
-    },
-    "uniform_load_shedder.pulsar_version": _BY_VERSION,
-    "transfer_shedder.swap": _BY_PROFILE,
-    "drain.again_minutes": "what Pulsar places on a drained broker is moved off once in 10 minutes",
-    "drain.expires_hours": "a drain ends after 24 hours; lbd drain --for sets another time",
-    "drain.max_unloads_per_hour": "max(1000, half of all bundles) for each drain; --override REASON passes it",
-    "drain.unload_spacing_seconds": "half a second; drain.max_unloads_at_once makes a drain faster or slower",
-    "guardrails.max_unloads_per_destination_per_hour": _BOTH_WAYS,
-    "guardrails.max_unloads_per_namespace_per_hour": f"{_BOTH_WAYS}, guardrails.max_unloads_per_hour those of all",
-    "guardrails.max_unloads_per_source_per_hour": _BOTH_WAYS,
-    "guardrails.min_improvement_points": "3 points count as closer; guardrails.stand_still_after_rounds turns it off",
-    "guardrails.second_move_points": "40 points; guardrails.ping_pong_window_hours: 0 turns it off",
-    "history.step": "rates are stored again after a change of 5 %",
-    "least_moves.full_points": "a cluster whose level is above 85 points is called full",
-    "pulsar.max_answer_bytes": "responses of more than 256 MiB are refused",
-    "split.flow_or_qps_difference_percentage": "10 percent, as in broker.conf",
-    "split.max_splits_per_turn": "one split in a turn; split.max_splits_per_hour limits those of an hour",
-    "turns": "turns for lbd explain take at most 64 MiB",
-}
-"""Settings of earlier versions, and what holds instead."""
-
-
 class LogSettings(BaseModel):
     """Format and level of the log."""
 
@@ -205,11 +168,6 @@ class LogSettings(BaseModel):
 def strategy_section(strategy: str) -> str:
     """The name of the section with a strategy's settings."""
     return strategy.replace("-", "_")
-
-
-def without_removed(strategy: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A strategy's settings as an earlier version stored them, without those that are none any more."""
-    return {key: value for key, value in stored.items() if f"{strategy_section(strategy)}.{key}" not in REMOVED}
 
 
 class _Common(BaseModel):
@@ -417,9 +375,6 @@ def _file(path: Path) -> dict[str, Any]:
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:
     """``LBD_AVG_SHEDDER__LOW_THRESHOLD=20`` as nested values; lists and objects are given as JSON."""
     keys = name[len(PREFIX) :].lower().split("__", 8)  # more levels than settings have
-    if keys[0] in REMOVED:
-        problems.append(f"environment {name}: is no setting any more: {REMOVED[keys[0]]}")
-        return None
     if keys[0] not in Settings.model_fields:
         near = _nearest(keys[0], list(Settings.model_fields))
         problems.append(f"environment {name}: no such setting{near and f'; did you mean {PREFIX}{near.upper()}?'}")
@@ -461,8 +416,6 @@ def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
         "configuration",
     )
     if item["type"] == "extra_forbidden":
-        if key in REMOVED:
-            return f"{where}: {key}: is no setting any more: {REMOVED[key]}"
         near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
         return f"{where}: {key or repr('')}: no such setting{near and f'; did you mean {near}?'}"
     hidden = isinstance(item["input"], dict) or key.startswith("pulsar") or key.endswith("_file")

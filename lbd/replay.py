@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
-from lbd.config import REMOVED, strategy_section, without_removed
 from lbd.decide.strategies import STRATEGIES, build, strategy_settings
 from lbd.documents import complaint
 from lbd.errors import UsageError
@@ -127,7 +126,7 @@ def settings_from(
     """
     if name not in STRATEGIES:
         raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
-    own = without_removed(name, header.settings) if (header.strategy or UNNAMED) == name else {}
+    own = header.settings if (header.strategy or UNNAMED) == name else {}
     try:
         chosen = strategy_settings(name, {**own, **settings})
         return chosen, Weights.model_validate({**header.weights, **(weights or {})})
@@ -135,6 +134,4 @@ def settings_from(
         item = error.errors()[0]
         key = ".".join(map(str, item["loc"]))
         where = "--set" if item["loc"][0] in settings else header.where
-        gone = REMOVED.get(f"{strategy_section(name)}.{key}")
-        why = f"is no setting any more: {gone}" if gone else f"{item['input']!r}: {complaint(item)}"
-        raise UsageError(f"{where}: {key}: {why}") from error
+        raise UsageError(f"{where}: {key}: {item['input']!r}: {complaint(item)}") from error

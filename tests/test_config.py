@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from lbd.config import REMOVED, ApiSettings, Settings, environment, load
+from lbd.config import ApiSettings, Settings, environment, load
 from lbd.errors import UsageError
 from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings
@@ -621,24 +620,6 @@ class TestNumbers:
         """``profile: stock`` decides as Pulsar does, with whatever it may be given."""
         content = "profile: stock\navg_shedder: {hit_count_low: 0, hit_count_high: 0, low_threshold: 50}"
         assert load(file_of(tmp_path, content), {}).settings.avg_shedder.hit_count_low == 0
-
-
-class TestRemoved:
-    @pytest.mark.parametrize("key", list(REMOVED))
-    def test_what_was_a_setting_once(self, key: str, tmp_path: Path) -> None:
-        """Is told as such, with what holds instead, and is none of today's."""
-        section, _, name = key.partition(".")
-        path = file_of(tmp_path, f"{section}: {{{name or 'max_bytes'}: 5}}")
-        assert problems(path) == [f"{path}: {key}: is no setting any more: {REMOVED[key]}"]
-
-    @pytest.mark.parametrize(
-        ("name", "key"), [("LBD_TURNS__MAX_BYTES", "turns"), ("LBD_DRAIN__EXPIRES_HOURS", "drain.expires_hours")]
-    )
-    def test_from_the_environment(self, name: str, key: str) -> None:
-        """A section that is gone, and a key."""
-        with pytest.raises(UsageError, match=re.escape(f"is no setting any more: {REMOVED[key]}")) as caught:
-            load(None, {name: "5"})
-        assert str(caught.value).startswith(f"environment {name}: ")
 
 
 class TestSecrets:

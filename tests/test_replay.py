@@ -99,11 +99,11 @@ def test_rounds_are_named() -> None:
     assert [(one.id, one.round) for one in found] == [("monday", 1), ("monday", 2)]
 
 
-def test_a_header_of_an_earlier_version_holds_without_what_is_no_setting_any_more() -> None:
-    """The profile decides then; on the command line such a key is refused with what replaces it."""
-    old = {"hit_count_high": 1, "sole_bundle": "stay", "background_load": "leave", "pulsar_version": "5.0"}
-    assert moved(rounds(Header(settings=old), 1)) == [4]
-    with pytest.raises(UsageError, match="--set: relays: is no setting any more: profile: stock"):
+def test_a_header_with_a_setting_that_is_none_is_refused() -> None:
+    """As on the command line; both are named."""
+    with pytest.raises(UsageError, match="sole_bundle: 'stay': no such key"):
+        moved(rounds(Header(settings={"sole_bundle": "stay"}), 1))
+    with pytest.raises(UsageError, match="--set: relays: 'make': no such key"):
         moved(rounds(Header(), 1), relays="make")
 
 

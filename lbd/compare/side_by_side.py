@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.act.executor import Pace
-from lbd.config import Settings, strategy_section, without_removed
+from lbd.config import Settings, strategy_section
 from lbd.decide.strategies import STRATEGIES
 from lbd.errors import UsageError
 from lbd.load import scoring
@@ -98,7 +98,7 @@ def of_recording(header: Header) -> Below:
         "interval_seconds": header.interval_s,
         "guardrails": {"cool_down_minutes": header.grace_s / 60},
         "weights": dict(header.weights),
-        strategy_section(name): without_removed(name, header.settings),
+        strategy_section(name): header.settings,
     }
     return Below(header.where, settings)
 

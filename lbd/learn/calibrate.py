@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lbd.config import Settings, without_removed
+from lbd.config import Settings
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.learn.choose import (
@@ -379,7 +379,7 @@ def _present(strategy: str | None, stored: str | None, settings: Settings) -> Tu
         return present
     try:
         kind: type[Tunable] = TUNABLE[strategy]
-        return kind.model_validate(without_removed(kind.name, json.loads(str(stored))))
+        return kind.model_validate_json(str(stored))
     except (ValueError, AttributeError):
         return present
 
