@@ -1,6 +1,6 @@
 """The nouns of lbd: plain frozen values that each stage of a turn hands to the next one, and the memory between turns.
 
-Memory is kept in ``memory.json``. Arrays are NumPy columns. ``B`` is the number of brokers, ``N`` the number of
+Memory is kept in the store. Arrays are NumPy columns. ``B`` is the number of brokers, ``N`` the number of
 distinct bundles, ``M`` the number of (broker, bundle) rows: ``M`` exceeds ``N`` only while a moved bundle is on two
 reports.
 """

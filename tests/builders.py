@@ -9,7 +9,7 @@ import numpy as np
 from lbd.model import Averages, Permission, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import BundleStats, LoadReport, Usage, build_snapshot
-from lbd.store.database import STORE_NAME, Database
+from lbd.store.database import STORE_NAME, Database, writing
 from lbd.store.state import StateDir
 
 if TYPE_CHECKING:
@@ -87,3 +87,10 @@ def state_begun(path: Path) -> StateDir:
     path.mkdir(parents=True, exist_ok=True)
     Database.open(path / STORE_NAME).close()
     return StateDir(path)
+
+
+def put_value(state_dir: Path, name: str, content: bytes) -> None:
+    """Have the store hold these bytes under a name of ``state``, as damage or another hand left them."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with writing(state_dir / STORE_NAME) as store:
+        store.put({name: content})

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from lbd.act.ownership import ActClock
@@ -19,9 +20,9 @@ from lbd.operations.dry import dry_run
 from lbd.reason import Reason
 from lbd.simulate.faults import Reply, ok, refused
 from lbd.store.journal import Journal, read
-from lbd.store.state import StateDir, TurnMemory
+from lbd.store.state import AVERAGES, MEMORY, StateDir, TurnMemory
 from tests import fake_pulsar, journals
-from tests.builders import state_begun
+from tests.builders import put_value, state_begun
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
 from tests.pulsar.issuer import issuing, key_file
 
@@ -511,8 +512,7 @@ class TestMemory:
         chosen = patient(pulsar, tmp_path)
         once(chosen)
         state = StateDir(chosen.state_dir)
-        kept = json.loads((chosen.state_dir / "memory.json").read_text())
-        (chosen.state_dir / "memory.json").write_text(json.dumps({**kept, "written_at": time.time() - 3600}))
+        state.save(msgspec.structs.replace(state.load(), written_at=time.time() - 3600))
         pulsar.sample(81.0, 46.0, 11.0)
         unmoved(pulsar, once(chosen))
         assert state.load().hits[pulsar.ids[0]] == Hits(1, 1)
@@ -556,15 +556,14 @@ class TestMemory:
             once(chosen)
         assert pulsar.requests == []
 
-    @pytest.mark.parametrize("name", ["memory.json", "averages.npz"])
-    def test_a_damaged_file_never_raises_out_of_a_turn(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("name", [MEMORY, AVERAGES])
+    def test_a_damaged_value_never_raises_out_of_a_turn(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Counters that cannot be read stop the turn in words; averages are done without."""
         chosen = settings(pulsar, tmp_path)
-        state_begun(chosen.state_dir)
-        (chosen.state_dir / name).write_bytes(b"PK\x03\x04 half\n")
+        put_value(chosen.state_dir, name, b"PK\x03\x04 half\n")
         record = once(chosen)
         assert "bug" not in record.sentence
-        assert (record.error is not None) is (name == "memory.json")
+        assert (record.error is not None) is (name == MEMORY)
 
 
 class TestErrors:
@@ -704,8 +703,7 @@ class TestDryRun:
     def test_a_broken_memory_is_done_without(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It belongs to somebody else."""
         chosen = settings(pulsar, tmp_path)
-        chosen.state_dir.mkdir()
-        (chosen.state_dir / "memory.json").write_text("half")
+        put_value(chosen.state_dir, MEMORY, b"half")
         assert dry_run(chosen).sentence.startswith("Would move 3 bundles")
 
 

@@ -1,47 +1,33 @@
-"""``capacity.json``: the peaks of the load by hour, over a week, so that a restart wants as many brokers as before."""
+"""The peaks of the load by hour, over a week, in the store, so that a restart wants as many brokers as before."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from lbd.errors import UsageError
-from lbd.files import YEAR_10000, decoded, put
+from lbd.files import YEAR_10000
 from lbd.load.capacity import Peak, Peaks, hour_of
+from lbd.store.database import STORE_NAME, json_value, put_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-FORMAT = 1
-NAME = "capacity.json"
-
-
-class _KeptPeaks(msgspec.Struct, frozen=True):
-    format: int = FORMAT
-    hours: tuple[Peak, ...] = ()
+PEAKS = "peaks"
+"""Their name in the store."""
 
 
 def load_peaks(state_dir: Path) -> Peaks:
-    """The saved peaks; none where there is no file.
-
-    Raises :class:`~lbd.errors.UsageError` for a file that is damaged or of another format.
-    """
-    path = state_dir / NAME
-    saved = decoded(path, _KeptPeaks)
-    if saved is None:
-        return Peaks()
-    if saved.format != FORMAT:
-        raise UsageError(f"{path}: format {saved.format}, wanted {FORMAT}")
-    if not all(map(_is_sound, saved.hours)):
-        raise UsageError(f"{path}: cannot be read: it holds an hour that no clock shows")
-    return Peaks(saved.hours)
+    """The saved peaks; none where there are none. Raises :class:`~lbd.errors.UsageError` where they are damaged."""
+    hours = json_value(state_dir / STORE_NAME, PEAKS, tuple[Peak, ...])
+    if not all(map(_is_sound, hours or ())):
+        raise UsageError(f"{state_dir / STORE_NAME}: {PEAKS} cannot be read: it has an hour that no clock shows")
+    return Peaks(hours or ())
 
 
 def save_peaks(state_dir: Path, peaks: Peaks) -> None:
-    """Replace what is kept at once or not at all. Raises :class:`~lbd.errors.UsageError`."""
-    put(state_dir / NAME, _KeptPeaks(hours=peaks.hours))
+    """Replace what is kept, on disk when this returns. Raises :class:`~lbd.errors.UsageError`."""
+    put_json(state_dir / STORE_NAME, PEAKS, peaks.hours)
 
 
 def _is_sound(peak: Peak) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import sqlite3
 import stat
@@ -21,8 +22,10 @@ import struct
 import threading
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
+
+import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import REPLACED, STARTS_AGAIN, directory, read, refused, sync
@@ -30,6 +33,8 @@ from lbd.files import REPLACED, STARTS_AGAIN, directory, read, refused, sync
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+
+Kind = TypeVar("Kind")
 
 STORE_NAME, LOCK = "lbd.db", "lock"
 SCHEMA_VERSION = 3
@@ -68,7 +73,10 @@ move or split (empty for a leader's note), and its bundle.
 BUSY_SECONDS = 5.0
 """How long a write waits for another one: a backup, or a person's ``sqlite3``, may hold the file for a moment."""
 
-OF_BEFORE = ("journal.jsonl", "turns")
+OF_BEFORE = (
+    *("journal.jsonl", "memory.json", "averages.npz", "load.npz", "capacity.json", "drains.json"),
+    "turns",
+)
 """What an lbd kept that had files of its own for each."""
 
 LOST = (
@@ -242,6 +250,39 @@ def damage(path: Path) -> str:
         if type(error.__cause__) is sqlite3.DatabaseError:  # and not one of its kinds, as for a lock
             return str(error.__cause__)
         raise
+
+
+FORGET = "sqlite3 {path} \"DELETE FROM state WHERE name = '{name}'\" forgets it"
+
+
+def json_value(path: Path, name: str, kind: type[Kind]) -> Kind | None:
+    """A value of ``state`` that is JSON, as its type; None where there is none.
+
+    NaN and infinity are numbers there. Raises :class:`UsageError`, with how it is forgotten, for one that is none.
+    """
+    content = value(path, name)
+    try:
+        if content is None:
+            return None
+        document = json.loads(content)
+        json.dumps(document, ensure_ascii=False).encode()  # halves of characters are no text
+        return msgspec.convert(document, type=kind, strict=False)
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise UsageError(f"{path}: {name} cannot be read: {error}; {FORGET.format(path=path, name=name)}") from error
+
+
+def json_of(value: object) -> bytes:
+    """A value as JSON, to be read by :func:`json_value`. Raises :class:`UsageError` for text that is no UTF-8."""
+    try:
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{error.object!r} cannot be kept: it is no UTF-8 text") from error
+
+
+def put_json(path: Path, name: str, value: object) -> None:
+    """Replace a value of ``state`` with JSON, on disk when this returns. Raises :class:`UsageError`."""
+    with writing(path) as store:
+        store.put({name: json_of(value)})
 
 
 def missing(path: Path) -> str:

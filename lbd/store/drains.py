@@ -1,8 +1,8 @@
 """The drains in force, as orders, and how far their moves are: what must survive a kill -9.
 
 A broker is drained until it is released, the drain expires, or the broker restarts. That is an order, like a pause
-(``store/orders.py``). ``drains.json`` has the progress of the moves of each drain, and of the last fill; the lbd that
-moves writes it, and it may be missing.
+(``store/orders.py``). The progress of the moves of each drain, and of the last fill, is in the store of the lbd that
+moves, and may be missing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from lbd.errors import RefusedError, UsageError
-from lbd.files import At, decoded, put
+from lbd.files import At
 from lbd.load.estimate import Carried
 from lbd.store.control import new_id
+from lbd.store.database import STORE_NAME, json_value, put_json
 from lbd.store.order import DRAIN, Order, OrderList
 from lbd.store.orders import Orders, body_of, value_of
 from lbd.store.rollouts import goes_on
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-FORMAT = 1
+WORKS = "drains"
+"""Their name in the store."""
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -111,9 +113,8 @@ class DrainStatus(msgspec.Struct, frozen=True):
 
 
 class Works(msgspec.Struct, frozen=True):
-    """``drains.json``: the last work on each drained broker, and the last fill."""
+    """The last work on each drained broker, and the last fill."""
 
-    format: int = FORMAT
     drains: dict[str, Work] = {}
     fill: Work | None = None
 
@@ -131,7 +132,7 @@ class Drains:
 
     def __init__(self, state_dir: Path, orders: Orders | None = None) -> None:
         self._orders = Orders(state_dir) if orders is None else orders
-        self._works = state_dir / "drains.json"
+        self._store = state_dir / STORE_NAME
 
     def begin(self, drain: Drain, name: str = "", instead_of: Drain | UnsetType | None = UNSET) -> None:
         """Write the order, which survives restarts of lbd; ``name`` is its id, if it has one.
@@ -191,15 +192,11 @@ class Drains:
 
     def works(self) -> Works:
         """The progress of drains and fill; empty if none is saved. Raises :class:`UsageError` if it cannot be read."""
-        try:
-            works = decoded(self._works, Works)
-        except UsageError as error:
-            raise UsageError(f"{error}; remove it, and only how far drains have come is forgotten") from error
-        return works if works is not None and works.format == FORMAT else Works()
+        return json_value(self._store, WORKS, Works) or Works()
 
     def save(self, works: Works) -> None:
-        """Replace the saved progress at once or not at all; only the holder of the state directory may."""
-        put(self._works, works)
+        """Replace the saved progress, on disk when this returns; only the holder of the state directory may."""
+        put_json(self._store, WORKS, works)
 
 
 def _value(order: Order | None) -> Drain | None:
@@ -214,5 +211,6 @@ def _value(order: Order | None) -> Drain | None:
 def drains_in_force(state_dir: Path, now: float) -> list[tuple[Drain, Work | None]]:
     """The drains in force, each with its last progress. Raises :class:`UsageError` as :class:`Drains` does."""
     drains = Drains(state_dir)
-    works = drains.works().drains
-    return [(drain, works.get(broker)) for broker, drain in drains.in_force(now).items()]
+    in_force = drains.in_force(now)
+    works = drains.works().drains if in_force else {}
+    return [(drain, works.get(broker)) for broker, drain in in_force.items()]

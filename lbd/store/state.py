@@ -1,13 +1,12 @@
-"""State between turns beside the journal, and the lock on it.
+"""State between turns beside the journal, in its store, and the lock on the directory of both.
 
-Counters and averages are read once; counters are written each turn, averages every few turns. ``load.npz`` has the
-samples that slopes are fitted to, so that they survive a restart.
+Counters and averages are read once; counters are written each turn, and every few turns averages with them. The samples
+that slopes are fitted to survive a restart, too.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 from contextlib import ExitStack, contextmanager, suppress
@@ -29,10 +28,7 @@ from lbd.files import (
     hold,
     is_found,
     move,
-    read,
-    reading,
     remove,
-    replace,
 )
 from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
 from lbd.model import RESOURCES, Averages, Hits, Memory, PlacementMemory, UsualLoad
@@ -45,9 +41,14 @@ from lbd.store.database import (
     STORE_NAME,
     Database,
     damage,
+    json_of,
+    json_value,
+    lost,
     missing,
     refuse_older,
     refuse_without_locks,
+    value,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray, IntArray
 
 
-FORMAT = 1
+MEMORY, AVERAGES, SAMPLES = "memory", "averages", "samples"
+"""Their names in the store."""
 
 AVERAGES_GO_STALE_SECONDS = 15 * 60.0
 OWN = "set state_dir, or LBD_STATE_DIR, to a directory that this user may write to"
@@ -65,7 +67,7 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 
 
 class TurnMemory(msgspec.Struct, frozen=True):
-    """``memory.json``: the memory that a turn hands to the next one.
+    """The memory that a turn hands to the next one.
 
     ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``members_joined`` and
     ``members_left`` how, ``departures`` when brokers went within the last hour. ``changed_at`` is when the owner of a
@@ -74,7 +76,6 @@ class TurnMemory(msgspec.Struct, frozen=True):
     strategy's :class:`~lbd.model.Memory`. ``health`` has the last health checks of each broker.
     """
 
-    format: int = FORMAT
     written_at: At = 0.0
     hits: dict[str, Hits] = {}
     samples: dict[str, Sample] = {}
@@ -199,50 +200,51 @@ class StateDir:
                 remove(path)
 
     def load(self) -> TurnMemory:
-        """The saved memory; empty when there is none. A broken or newer file is a :class:`UsageError`."""
-        path = self.path / "memory.json"
-        try:
-            memory = msgspec.convert(json.loads(read(path)), type=TurnMemory, strict=False)
-        except FileNotFoundError:
-            return TurnMemory()
-        except (OSError, ValueError, RecursionError, OverflowError) as error:
-            raise UsageError(f"{path}: cannot be read: {error}; remove it to start with empty counters") from error
-        if memory.format != FORMAT:
-            raise UsageError(
-                f"{path}: format {memory.format}, this lbd reads {FORMAT}; remove it to start with empty counters"
-            )
-        return memory
+        """The saved memory; empty when there is none. Raises :class:`UsageError` where it cannot be read."""
+        return json_value(self.store, MEMORY, TurnMemory) or TurnMemory()
 
-    def save(self, memory: TurnMemory) -> None:
-        """Replace the saved memory at once or not at all. A sample of 2.11 holds NaN, which msgspec's JSON has not."""
-        self._replace("memory.json", json.dumps(msgspec.to_builtins(memory)).encode())
+    def save(self, memory: TurnMemory, averages: tuple[Averages, float] | None = None) -> None:
+        """Replace the saved memory, and averages with their time, both or none; on disk when this returns."""
+        with writing(self.store) as store:
+            store.put({MEMORY: json_of(memory), **(_averages(*averages) if averages is not None else {})})
 
     def load_averages(self, now: float) -> Averages:
         """The saved averages, unless they are older than 15 minutes, from a later time, or unreadable."""
-        path = self.path / "averages.npz"
         try:
-            with reading(path) as raw, np.load(raw, allow_pickle=False) as file:
+            with _arrays(self.store, AVERAGES) as file:
                 written_at = float(file["written_at"])
                 bundles = file["bundles"].tobytes().decode().split("\n") if file["bundles"].size else []
                 short, long = (file[name].astype(np.float64, casting="safe") for name in ("short", "long"))
                 averages = Averages(bundles, short, long, file["samples"].astype(np.int32, casting="safe"))
-        except (*DAMAGED, OSError):
+        except (*DAMAGED, OSError, UsageError):
             return Averages.empty()
         valid = 0 <= now - written_at <= AVERAGES_GO_STALE_SECONDS and _aligned(averages)
         return averages if valid else Averages.empty()
 
     def save_averages(self, averages: Averages, now: float) -> None:
-        """Replace the saved averages at once or not at all."""
-        buffer = BytesIO()
-        names = np.frombuffer("\n".join(averages.bundles).encode(), dtype=np.uint8)
-        np.savez(
-            buffer, written_at=now, bundles=names, short=averages.short, long=averages.long, samples=averages.samples
-        )
-        self._replace("averages.npz", buffer.getvalue())
+        """Replace the saved averages. A power cut may bring the former ones back, which are as good after a minute."""
+        with writing(self.store) as store:
+            store.put(_averages(averages, now), durable=False)
 
-    def _replace(self, name: str, content: bytes) -> None:
-        with as_usage_error(self.path / name):
-            replace(self.path / name, content)
+
+def _averages(averages: Averages, now: float) -> dict[str, memoryview]:
+    names = np.frombuffer("\n".join(averages.bundles).encode(), dtype=np.uint8)
+    columns = {"short": averages.short, "long": averages.long, "samples": averages.samples}
+    return {AVERAGES: packed_arrays(written_at=now, bundles=names, **columns)}
+
+
+def packed_arrays(**arrays: object) -> memoryview:
+    """Arrays and numbers as one value of the store."""
+    buffer = BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getbuffer()
+
+
+@contextmanager
+def _arrays(path: Path, name: str) -> Iterator[Mapping[str, FloatArray]]:
+    """Such a value. Raises one of ``DAMAGED``, or :class:`UsageError`, where there is none or it cannot be read."""
+    with np.load(BytesIO(value(path, name) or b""), allow_pickle=False) as file:
+        yield file
 
 
 def _sign(descriptor: int) -> None:
@@ -311,15 +313,17 @@ class Remembered:
     def load(self) -> TurnMemory:
         """The counters saved last; empty if the directory was lost before they were read."""
         if self._memory is None:
-            if self._state.lost:
+            if self._lost:
                 return TurnMemory()
             self._memory = self._state.load()
         return self._memory
 
     def save(self, memory: TurnMemory) -> None:
         """Save the counters, on disk when the call returns; only in memory if the directory is lost (a hold)."""
-        if not self._state.lost:
-            self._state.save(memory)
+        if not self._lost:
+            averages = self._due_averages
+            self._state.save(memory, averages)
+            self._written_at = self._written_at if averages is None else averages[1]
         self._memory = memory
 
     def load_averages(self, now: float) -> Averages:
@@ -330,51 +334,47 @@ class Remembered:
         return self._averages if fresh else Averages.empty()
 
     def save_averages(self, averages: Averages, now: float) -> None:
-        """Keep the averages; on disk once a minute."""
+        """Keep the averages; once a minute they are saved with the counters."""
         self._averages, self._averaged_at = averages, now
-        if not 0 <= now - self._written_at < AVERAGES_EVERY_SECONDS:
-            self._write(averages, now)
 
-    def _write(self, averages: Averages, now: float) -> None:
-        if not self._state.lost:
-            self._state.save_averages(averages, now)
-        self._written_at = now
+    @property
+    def _due_averages(self) -> tuple[Averages, float] | None:
+        fresh = 0 <= self._averaged_at - self._written_at < AVERAGES_EVERY_SECONDS
+        return None if self._averages is None or fresh else (self._averages, self._averaged_at)
+
+    @property
+    def _lost(self) -> str:
+        return self._state.lost or lost(self._state.store)
 
     def close(self) -> None:
         """Write averages that are not on disk yet."""
-        if self._averages is not None and self._averaged_at > self._written_at:
-            self._write(self._averages, self._averaged_at)
+        if self._averages is not None and self._averaged_at > self._written_at and not self._lost:
+            self._state.save_averages(self._averages, self._averaged_at)
+            self._written_at = self._averaged_at
 
 
-# --- ``load.npz``
-
-NAME = "load.npz"
+# --- samples of brokers
 
 
 def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:
-    """The saved samples of the last day; none if the file is missing or unreadable.
+    """The saved samples of the last day; none where they are missing or unreadable.
 
-    lbd gathers new ones within an hour: a broken file is no reason to stop.
+    lbd gathers new ones within an hour: that is no reason to stop.
     """
     try:
-        with reading(state_dir / NAME) as raw, np.load(raw, allow_pickle=False) as file:
-            if int(file["format"]) != FORMAT:
-                return {}
+        with _arrays(state_dir / STORE_NAME, SAMPLES) as file:
             samples = _brokers(file)
         stale = now - GO_STALE_SECONDS
         recent = {broker: own.where((own.at <= now) & (own.at > stale)) for broker, own in samples.items()}
-    except (*DAMAGED, OSError):
+    except (*DAMAGED, OSError, UsageError):
         return {}
     return {broker: own for broker, own in recent.items() if own.at.size}
 
 
 def save_samples(state_dir: Path, samples: Mapping[str, BrokerSamples]) -> None:
-    """Replace the saved samples at once or not at all. Raises :class:`~lbd.errors.UsageError`."""
+    """Replace the saved samples. A power cut may bring the former ones back. Raises :class:`~lbd.errors.UsageError`."""
     own = {broker: one for broker, one in samples.items() if one.at.size}
-    buffer = BytesIO()
-    np.savez(
-        buffer,
-        format=FORMAT,
+    content = packed_arrays(
         brokers=np.frombuffer("\n".join(own).encode(), dtype=np.uint8),
         sizes=np.array([one.at.size for one in own.values()], dtype=np.int64),
         started_at=np.array([one.started_at for one in own.values()], dtype=np.float64),
@@ -384,8 +384,8 @@ def save_samples(state_dir: Path, samples: Mapping[str, BrokerSamples]) -> None:
         used=_joined([one.used for one in own.values()], (0, len(RESOURCES))),
         since_change=_joined([one.since_change.astype(np.float64) for one in own.values()], (0,)),
     )
-    with as_usage_error(state_dir / NAME):
-        replace(state_dir / NAME, buffer.getbuffer())
+    with writing(state_dir / STORE_NAME) as store:
+        store.put({SAMPLES: content}, durable=False)
 
 
 def _joined(columns: list[FloatArray], empty: tuple[int, ...]) -> FloatArray:
@@ -393,7 +393,7 @@ def _joined(columns: list[FloatArray], empty: tuple[int, ...]) -> FloatArray:
 
 
 def _brokers(file: Mapping[str, FloatArray]) -> dict[str, BrokerSamples]:
-    """The samples in the file. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
+    """The samples in the value. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
     names = file["brokers"].tobytes().decode().split("\n") if file["brokers"].size else []
     at, carried, used = (file[name].astype(np.float64, casting="safe") for name in ("at", "carried", "used"))
     since: IntArray = file["since_change"].astype(np.int32)

@@ -17,9 +17,10 @@ from lbd.model import Outcome, Result, Unload
 from lbd.permit.served import ServiceResult
 from lbd.reason import Reason
 from lbd.simulate.faults import Reply
-from lbd.store.drains import Drain, Drains, Work, Works
+from lbd.store.drains import WORKS, Drain, Drains, Work, Works
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.api.prometheus import DASHBOARD, EXAMPLES, RULES, answer, program, server
+from tests.builders import put_value
 from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class TestMetrics:
         drains.save(Works(drains={target: under_way}))
         api.serving.board.again(msgspec.structs.replace(published.status, hold=Reason.NOT_LEADER.label))
         assert left not in _of(api, "lbd_drain")
-        (api.engine.settings.state_dir / "drains.json").write_text("junk")
+        put_value(api.engine.settings.state_dir, WORKS, b"junk")
         assert _of(api, "lbd_drain") == {}
         assert _of(api, "lbd_score_gap") == {"lbd_score_gap_points": 70}
 

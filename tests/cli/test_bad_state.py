@@ -17,8 +17,11 @@ from lbd.act import broker_shedding
 from lbd.cli import main
 from lbd.daemon.engine import engine
 from lbd.store.control import Control, Pause
+from lbd.store.database import STORE_NAME, reading, value
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
+from lbd.store.state import MEMORY
 from tests import fake_pulsar
+from tests.builders import put_value
 from tests.test_turn import settings
 
 if TYPE_CHECKING:
@@ -92,9 +95,13 @@ def run(command: list[str], state: Path, pulsar: FakePulsar) -> int:
     return done.exit_code
 
 
-def files(state: Path) -> list[str]:
-    """The names of all files of it, in order."""
-    return sorted(str(path.relative_to(state)) for path in state.rglob("*") if path.is_file())
+def parts(state: Path) -> list[tuple[str, str]]:
+    """All files of it, and all values in its store with their names, in order."""
+    files = sorted(str(path.relative_to(state)) for path in state.rglob("*") if path.is_file())
+    with reading(state / STORE_NAME) as store:
+        assert store is not None
+        names = sorted(name for (name,) in store.rows("SELECT name FROM state"))
+    return [*((name, "") for name in files), *((STORE_NAME, name) for name in names)]
 
 
 WRONG: tuple[Any, ...] = (
@@ -160,9 +167,11 @@ def test_every_command_ends_in_words(data: st.DataObject, pulsar: FakePulsar, wh
     state = tmp_path / "state"
     shutil.rmtree(state, ignore_errors=True)
     shutil.copytree(whole, state)
-    name = data.draw(st.sampled_from(files(whole)))
-    content = garbled(data.draw, (state / name).read_bytes())
-    (state / name).write_bytes(content)
+    file, name = data.draw(st.sampled_from(parts(whole)))
+    if name:
+        put_value(state, name, garbled(data.draw, value(whole / STORE_NAME, name) or b""))
+    else:
+        (state / file).write_bytes(garbled(data.draw, (state / file).read_bytes()))
     for command in (data.draw(st.sampled_from(LOOKING)), data.draw(st.sampled_from(ACTING))):
         run(command, state, pulsar)
 
@@ -176,8 +185,8 @@ def order(key: str, body: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("memory.json", NESTED[0]),
-        ("memory.json", NESTED[1]),
+        (MEMORY, NESTED[0]),
+        (MEMORY, NESTED[1]),
         ("control/orders.json", order("pause", b'{"since": 0, "until": 1e15, "reason": "", "by": "ann"}')),
         ("control/orders.json", order("pause", b'{"since": 1e15, "until": null, "reason": "", "by": "ann"}')),
         ("control/orders.json", order("drain a", b'{"broker": "a", "since": -1e15, "until": 1e300, "by": "ann"}')),
@@ -199,5 +208,8 @@ def order(key: str, body: bytes) -> bytes:
 def test_what_was_a_bug(command: list[str], name: str, content: bytes, pulsar: FakePulsar, whole: Path, tmp_path: Path):
     """Found by hand."""
     shutil.copytree(whole, tmp_path / "state")
-    (tmp_path / "state" / name).write_bytes(content)
+    if name == MEMORY:
+        put_value(tmp_path / "state", name, content)
+    else:
+        (tmp_path / "state" / name).write_bytes(content)
     run(command, tmp_path / "state", pulsar)

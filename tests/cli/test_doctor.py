@@ -18,12 +18,12 @@ from lbd.permit.evidence import Sample
 from lbd.simulate.faults import Fault, Reply, Switch, ok, refused
 from lbd.store.control import Control, Pause
 from lbd.store.journal import Journal
-from lbd.store.state import TurnMemory
+from lbd.store.state import MEMORY, TurnMemory
 from lbd.store.status import Status, write_status
 from lbd.store.turn_record import BrokerRecord, TurnRecord, Verdict
 from lbd.store.turns import Turns
 from tests import fake_pulsar
-from tests.builders import state_begun
+from tests.builders import put_value, state_begun
 from tests.fake_pulsar import EXTENSIBLE, MODULAR, SIMPLE, FakePulsar
 
 if TYPE_CHECKING:
@@ -915,14 +915,17 @@ class TestState:
         lines.close()
         assert bundles(0)[0] in notable(pulsar, tmp_path)["journal"]["seen"]
 
-    @pytest.mark.parametrize("name", ["status.json", "take-over.json", "memory.json"])
+    @pytest.mark.parametrize("name", ["status.json", "take-over.json", MEMORY])
     def test_a_broken_file(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """A problem that names the file, and the other checks go on."""
+        """A problem that names it, and the other checks go on."""
         state_begun(tmp_path / "state")
-        (tmp_path / "state" / name).write_text("{")
+        if name == MEMORY:
+            put_value(tmp_path / "state", name, b"{")
+        else:
+            (tmp_path / "state" / name).write_text("{")
         problems = [one for one in findings(pulsar, tmp_path) if one["level"] == "problem"]
         assert len(problems) == 1
-        assert f"{name}: cannot be read" in problems[0]["seen"]
+        assert f"{name}{'' if name == MEMORY else ':'} cannot be read" in problems[0]["seen"]
 
     def test_a_directory_that_everybody_may_write(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Whoever can write there can order unloads."""

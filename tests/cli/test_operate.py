@@ -195,7 +195,7 @@ class TestStatus:
 
     def test_a_full_disk_is_why_a_turn_is_late(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The turns go on, move nothing, and cannot be written down: what is shown is of before."""
-        with small_disk(tmp_path, 64) as disk, StateDir(disk).locked():
+        with small_disk(tmp_path, 256) as disk, StateDir(disk).locked():
             monkeypatch.setenv("LBD_STATE_DIR", str(disk))
             told(disk, 95)
             with (disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):

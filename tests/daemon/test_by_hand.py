@@ -17,9 +17,9 @@ from lbd.simulate.fake_pulsar import FakePulsar as FakeCluster
 from lbd.simulate.faults import Reply, refused
 from lbd.store.control import Control, Pause, PlaceRequest, RequestResult, UnloadRequest
 from lbd.store.journal import Journal
-from lbd.store.state import StateDir, TurnMemory
+from lbd.store.state import MEMORY, StateDir, TurnMemory
 from tests import test_turn
-from tests.builders import state_begun
+from tests.builders import put_value, state_begun
 from tests.daemon.alone import done
 from tests.fake_pulsar import HOT
 from tests.simulate import fakes
@@ -155,10 +155,10 @@ class TestBesideTheTurns:
     def test_a_memory_that_cannot_be_read_is_told(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
         """No request stays without an answer."""
         told = answers_of(balancer)
-        (tmp_path / "state" / "memory.json").write_text("half")
+        put_value(tmp_path / "state", MEMORY, b"half")
         balancer.requests.submit(request(pulsar))
         self.served(balancer)
-        assert (told["r0"].exit_code, "memory.json" in told["r0"].sentence) == (2, True)
+        assert (told["r0"].exit_code, "memory cannot be read" in told["r0"].sentence) == (2, True)
 
     def test_an_lbd_that_only_observes_refuses(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Also while a killed one has left a move open, which it does not close."""

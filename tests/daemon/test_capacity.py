@@ -13,9 +13,10 @@ from lbd.load.capacity import FEWEST_BROKERS, Peaks
 from lbd.model import Slopes
 from lbd.operations.capacity import PeakKeeper
 from lbd.reason import Reason
-from lbd.store.capacity import NAME, load_peaks
+from lbd.store.capacity import PEAKS, load_peaks
+from lbd.store.database import STORE_NAME
 from lbd.turn.parts import TurnResult
-from tests.builders import TAKEN_AT, report
+from tests.builders import TAKEN_AT, put_value, report
 from tests.turn.records import record
 
 if TYPE_CHECKING:
@@ -90,25 +91,24 @@ def test_one_turn_writes_nothing(tmp_path: Path):
     keeper.after(turn_at(BEGIN, 85, 85))
     keeper.close()
 
-    assert not (tmp_path / NAME).exists()
+    assert load_peaks(tmp_path) == Peaks()
 
 
 @pytest.mark.parametrize(
     "content",
     [
         b"{",
-        b"[]",
-        b'{"format": 2, "hours": []}',
-        b'{"format": 1, "hours": [{"hour": 1}]}',
-        b'{"format": 1, "hours": [{"hour": 9, "at": 1e300, "needed": 9, "demand": {}, "brokers": 9, "max_score": 7}]}',
+        b"{}",
+        b'[{"hour": 1}]',
+        b'[{"hour": 9, "at": 1e300, "needed": 9, "demand": {}, "brokers": 9, "max_score": 7}]',
     ],
 )
-def test_a_damaged_file_is_counted_anew_and_named(content: bytes, tmp_path: Path):
+def test_damaged_peaks_are_counted_anew_and_named(content: bytes, tmp_path: Path):
     """It stops nothing; the warning ends when a day is known again."""
-    (tmp_path / NAME).write_bytes(content)
+    put_value(tmp_path, PEAKS, content)
     keeper = PeakKeeper(settings(tmp_path), BEGIN)
 
-    assert keeper.trouble.startswith(f"{tmp_path / NAME}: ")
+    assert keeper.trouble.startswith(f"{tmp_path / STORE_NAME}: peaks cannot be read: ")
     assert keeper.trouble.endswith("peaks of the load are counted anew, and no fewer brokers are wanted for a day")
 
     lived(keeper, BEGIN, 23, 40, 40)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def disk(folder: Path) -> Iterator[Path]:
-    """A file system of 256 KiB of the test's own; skipped where this user may not mount one."""
+    """A file system of 16 MiB of the test's own; skipped where this user may not mount one."""
     state = folder / "state"
     state.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "lbd-test", str(state)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "lbd-test", str(state)], capture_output=True, check=False
     )
     if made.returncode != 0:
         pytest.skip("no file system can be mounted here")
@@ -57,7 +57,7 @@ def test_a_full_disk_moves_nothing_until_there_is_room(pulsar: FakePulsar, tmp_p
         fill(state)
         for extra in range(3):
             pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
-            assert "No space left on device" in daemon.notified.wait_for("STATUS=No move: ")
+            assert "database or disk is full" in daemon.notified.wait_for("STATUS=No move: ")
         assert nothing_was_moved(pulsar)
         (state / "ballast").unlink()
         pulsar.sample(84.0, 49.0, 14.0)

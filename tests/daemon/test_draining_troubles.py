@@ -268,7 +268,7 @@ def test_an_end_that_could_not_be_written_is_written_later(
     begun(lbd, asked(target), monkeypatch, part=60)
 
     def full(*_: object) -> None:
-        raise UsageError("drains.json: No space left on device")
+        raise UsageError("lbd.db: No space left on device")
 
     monkeypatch.setattr(Drains, "save", full)
     lbd.engine.go_on()

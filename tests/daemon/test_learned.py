@@ -14,7 +14,8 @@ from lbd.doctor.survey import Survey
 from lbd.load.estimate import CPU
 from lbd.operations import parts
 from lbd.operations.parts import Learned, stored_learning
-from lbd.store.state import NAME, load_samples
+from lbd.store.database import STORE_NAME
+from lbd.store.state import load_samples
 from tests.builders import TAKEN_AT
 from tests.load.histories import THREE, TRUE_SLOPE, WAVE, rounds
 
@@ -111,7 +112,9 @@ def test_a_full_disk_stops_no_learning(history: list[Snapshot], tmp_path: Path):
     for one in history[:60]:
         found = learning(one)
     assert any(known(found))
-    assert learning.trouble.startswith(f"what was learned of brokers is not kept: {folder / NAME}: cannot be written")
+    assert learning.trouble.startswith(
+        f"what was learned of brokers is not kept: {folder / STORE_NAME}: cannot be opened"
+    )
 
     folder.unlink()
     folder.mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,11 +15,12 @@ from lbd.api.client import LocalClient
 from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon.engine import engine
-from lbd.model import Outcome, Result, Unload
+from lbd.model import Hits, Outcome, Result, Unload
 from lbd.simulate.faults import Reply
 from lbd.store.control import Control, Pause, UnloadRequest
 from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal
+from lbd.store.state import StateDir, TurnMemory
 from tests.api.conftest import listening, working
 from tests.builders import state_begun
 from tests.daemon.test_service import eventually, journal, running, settings_for
@@ -191,16 +191,12 @@ class TestObserving:
 def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: Path):
     """A state directory from the future: counters and averages begin anew, bundles do not rest for years."""
     state = tmp_path / "state"
-    state.mkdir()
     future = time.time() + 10 * 365 * 86_400
-    (state / "memory.json").write_text(
-        json.dumps({"format": 1, "written_at": future, "hits": {pulsar.ids[0]: {"low": 9, "high": 9}}})
-    )
+    state_begun(state).save(TurnMemory(written_at=future, hits={pulsar.ids[0]: Hits(9, 9)}))
     with closing(Journal(state / STORE_NAME, lambda: future)) as ahead:
         unload = Unload(HOT[0], "a", "b", 1.0, 1.0)
         ahead.conclude(ahead.intend(unload, 1), Outcome(unload, Result.LANDED, "b"))
     with engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
         assert len(found.turn().unloads) == 3
         found.wait()
-    kept = json.loads((state / "memory.json").read_text())
-    assert kept["written_at"] < future
+    assert StateDir(state).load().written_at < future

@@ -183,7 +183,7 @@ def test_profiles_differ_only_in_what_is_not_pulsars(name: str):
 
 @NAMES
 def test_memory_is_kept_in_full(name: str, tmp_path: Path):
-    """What a strategy answers to remember is read back from memory.json as it was."""
+    """What a strategy answers to remember is read back from the store as it was."""
     seen = snapshot(reports([(95, [90_000, 50_000, 40_000]), (20, [5_000, 6_000]), (20, [7_000, 8_000])]))
     memory = ask(name, seen, Memory(), placement="round-robin", **EAGER[name]).memory
     state = StateDir(tmp_path)

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from lbd.errors import UsageError
+from lbd.store.database import STORE_NAME, value
+from lbd.store.state import MEMORY
 from tests.e2e import journal, probe
 from tests.e2e.balancing import write_config
 from tests.e2e.witness import contradictions
@@ -177,8 +180,8 @@ class Daemon:
     def hits(self) -> dict[str, dict[str, int]]:
         """The hit counters that are kept between turns, by broker."""
         try:
-            return dict(json.loads((self.state / "memory.json").read_text()).get("hits", {}))
-        except (FileNotFoundError, ValueError):
+            return dict(json.loads(value(self.state / STORE_NAME, MEMORY) or b"{}").get("hits", {}))
+        except UsageError:
             return {}
 
     def contradictions(self, witness: Witness, by_others: Mapping[str, float] | None = None) -> list[str]:

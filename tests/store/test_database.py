@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import random
 import shutil
@@ -17,15 +18,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
+import msgspec
+import numpy as np
 import pytest
 
 from lbd.errors import UsageError
-from lbd.model import Outcome, Result, Unload
+from lbd.load.capacity import Peak, Peaks
+from lbd.load.samples import BrokerSamples
+from lbd.model import Averages, Outcome, Result, Unload
 from lbd.store import database
+from lbd.store.capacity import load_peaks, save_peaks
 from lbd.store.database import SCHEMA_VERSION, STORE_NAME, Database, reading
+from lbd.store.drains import Drains, Work, Works
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
-from lbd.store.state import StateDir
+from lbd.store.state import StateDir, TurnMemory, load_samples, save_samples
+from lbd.store.turn_record import TurnRecord, Verdict
+from lbd.store.turns import KeptTurns, Turns
 from tests import disks
 from tests.journals import entries
 
@@ -46,6 +55,69 @@ def moved(journal: Journal, number: int) -> None:
     journal.conclude(journal.intend(unload(number), 1), Outcome(unload(number), Result.LANDED, "b:80"))
 
 
+class Everything:
+    """Writes something of everything that the store holds, numbered from 1, as a running lbd does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._journal = folder, journal_at(folder)
+        self._turns = Turns(folder)
+        self.writers: dict[str, Callable[[int], object]] = {
+            "moves": lambda number: moved(self._journal, number),
+            "turns": self._keep_turn,
+            "samples": lambda number: save_samples(folder, {"a:80": a_sample(number)}),
+            "drains": lambda number: Drains(folder).save(Works(fill=msgspec.structs.replace(FILL, total=number))),
+            "peaks": lambda number: save_peaks(folder, Peaks((Peak(0, number, 1.0, {}, 1, 85.0),))),
+            "counters": lambda number: StateDir(folder).save(
+                TurnMemory(written_at=number), (an_average(number), number)
+            ),
+        }
+
+    def _keep_turn(self, number: int) -> None:
+        self._turns.keep(TurnRecord(at=number, sentence="", verdict=Verdict("balanced"), error=str(number)))
+        if self._turns.trouble:
+            raise UsageError(self._turns.trouble)
+
+    def write(self, number: int) -> None:
+        """All of it is on disk when this returns: what needs no sync of its own comes before the last that has one."""
+        for write in self.writers.values():
+            write(number)
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+FILL = Work(kind="fill", broker="b:80", request="r", begun_at=1.0)
+
+
+def a_sample(number: int) -> BrokerSamples:
+    """Of this second."""
+    return BrokerSamples(
+        np.array([float(number)]), np.zeros((1, 4)), np.zeros((1, 5)), np.zeros(1, np.int32), (1.0,) * 5, 1.0
+    )
+
+
+def an_average(number: int) -> Averages:
+    """Of a bundle with this number."""
+    return Averages([f"t/n/{number}"], np.zeros((1, 4)), np.zeros((1, 4)), np.zeros(1, np.int32))
+
+
+LAST: dict[str, Callable[[Path], float]] = {
+    "moves": lambda folder: len(history(folder)),
+    "turns": lambda folder: max((turn.at for turn in KeptTurns(folder)), default=0),
+    "samples": lambda folder: sum(own.at.max() for own in load_samples(folder, 1000).values()),
+    "drains": lambda folder: fill.total if (fill := Drains(folder).works().fill) else 0,
+    "peaks": lambda folder: max((peak.at for peak in load_peaks(folder).hours), default=0),
+    "counters": lambda folder: StateDir(folder).load().written_at,
+    "averages": lambda folder: float("".join(StateDir(folder).load_averages(100).bundles).rpartition("/")[2] or 0),
+}
+"""The number of the last that is there, of everything."""
+
+
+def last(folder: Path) -> list[float]:
+    """The same, read."""
+    return [float(read_last(folder)) for read_last in LAST.values()]
+
+
 # --- power cuts: every write of SQLite is recorded, and the files are made anew as a disk may have them at any moment
 
 
@@ -62,6 +134,12 @@ class _Disk(apsw.VFS):
     def xDelete(self, name: str, sync: bool) -> None:  # noqa: N802
         self.log.append((Path(name).name, "delete", 0, b""))
         super().xDelete(name, sync)
+
+
+def recording(path: Path | str, **_: Any) -> apsw.Connection:
+    """What sqlite3.connect would open, on such a disk."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(str(path), flags, vfs="recording")
 
 
 class _File(apsw.VFSFile):
@@ -90,11 +168,7 @@ def recorded() -> tuple[list[tuple[str, str, int, bytes]], list[tuple[int, str, 
     disk = _Disk()
     promises: list[tuple[int, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-
-        def connect(path: Path, **_: Any) -> apsw.Connection:
-            return apsw.Connection(str(path), vfs="recording")
-
-        patched.setattr(database.sqlite3, "connect", connect)
+        patched.setattr(database.sqlite3, "connect", recording)
         with closing(journal_at(Path(folder))) as journal:
             for number in range(6):
                 move = journal.intend(unload(number), 1)
@@ -150,6 +224,34 @@ def test_a_power_cut_at_any_write(
             file.unlink()
 
 
+@pytest.fixture(scope="module")
+def recorded_whole() -> tuple[list[tuple[str, str, int, bytes]], list[int]]:
+    """The same of everything that is in the store: after which operation each number is promised."""
+    disk, promised = _Disk(), list[int]()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(database.sqlite3, "connect", recording)
+        with closing(Everything(Path(folder))) as everything:
+            for number in range(1, 5):
+                everything.write(number)
+                promised.append(len(disk.log))
+    return disk.log, promised
+
+
+@pytest.mark.security("power cuts among all that the store holds: what came before a sync is there, in any table")
+def test_a_power_cut_among_all_tables(
+    recorded_whole: tuple[list[tuple[str, str, int, bytes]], list[int]], tmp_path: Path
+) -> None:
+    """A write without a sync of its own may be lost until the next one that has it, and never comes by halves."""
+    log, promised = recorded_whole
+    for cut in range(promised[0], promised[-1] + 1):
+        for name, content in files_after(log[:cut], random.Random(cut)).items():
+            (tmp_path / name).write_bytes(content)
+        number = sum(cut >= at for at in promised)
+        assert [number <= found <= number + 1 for found in last(tmp_path)] == [True] * len(LAST), (cut, last(tmp_path))
+        for file in tmp_path.iterdir():
+            file.unlink()
+
+
 # --- kills
 
 
@@ -160,6 +262,16 @@ from tests.store.test_database import journal_at, unload
 journal = journal_at(Path(sys.argv[1]))
 while True:
     print(journal.intend(unload(0), 1), flush=True)
+"""
+
+KILLED_WHOLE = """
+import itertools, sys
+from pathlib import Path
+from tests.store.test_database import Everything
+everything = Everything(Path(sys.argv[1]))
+for number in itertools.count(1):
+    everything.write(number)
+    print(number, flush=True)
 """
 
 
@@ -179,15 +291,28 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
         moved(journal, 1)
 
 
+@pytest.mark.security("SIGKILL among all that the store holds: what was written is there, in every table")
+def test_a_kill_among_all_tables(tmp_path: Path) -> None:
+    """Also what needs no sync: the system has it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED_WHOLE, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        written = [int(process.stdout.readline()) for _ in range(5)]
+        process.kill()
+        written += [int(line) for line in process.stdout if line.endswith("\n")]
+    assert {written[-1] <= found <= written[-1] + 1 for found in last(tmp_path)} == {True}
+
+
 # --- damage
 
 
 @pytest.mark.security("620 damaged stores: read, or refused in one line that says what to do", cases=620)
 def test_damage_is_seen_or_harmless(tmp_path: Path) -> None:
     """Bytes changed, cut off, or not lbd's: no traceback, and an entry that is read is one that was written."""
-    with closing(journal_at(tmp_path)) as journal:
-        for number in range(40):
-            moved(journal, number)
+    with closing(Everything(tmp_path)) as everything:
+        for number in range(1, 41):
+            everything.write(number)
     whole, written = (tmp_path / STORE_NAME).read_bytes(), entries(tmp_path)
     refused = 0
     for case in range(620):
@@ -209,11 +334,13 @@ def test_damage_is_seen_or_harmless(tmp_path: Path) -> None:
         try:
             with closing(journal_at(tmp_path)) as journal:
                 moved(journal, 99)
+            list(LAST.values())[case % len(LAST)](tmp_path)
         except UsageError as error:
             refused += 1
             assert str(tmp_path / STORE_NAME) in str(error) or "no entry" in str(error)  # noqa: PT017
             assert "\n" not in str(error)  # noqa: PT017
-            assert "put a backup" in str(error) or "move it away" in str(error) or "not a store" in str(error)  # noqa: PT017
+            told = ("forgets it", "put a backup", "move it away", "not a store", "lbd run writes them anew")
+            assert any(words in str(error) for words in told)  # noqa: PT017
     assert refused > 300
     assert len(written) == 80
 
@@ -286,6 +413,19 @@ def test_a_file_that_is_taken_away_is_seen(name: str, how: str, tmp_path: Path) 
     assert len(history(tmp_path)) == 2
 
 
+@pytest.mark.parametrize("name", LAST.keys() - {"averages"})
+def test_nothing_is_written_to_another_file_of_that_name(name: str, tmp_path: Path) -> None:
+    """Whoever writes: it would be lost, and what is there is another's."""
+    with closing(Everything(tmp_path)) as everything:
+        everything.write(1)
+        (tmp_path / STORE_NAME).rename(tmp_path / "away")
+        shutil.copy(tmp_path / "away", tmp_path / STORE_NAME)
+        before = (tmp_path / STORE_NAME).read_bytes()
+        with pytest.raises(UsageError, match="was removed or replaced while lbd runs on it"):
+            everything.writers[name](2)
+        assert (tmp_path / STORE_NAME).read_bytes() == before
+
+
 @pytest.mark.security("links, FIFOs and folders planted under the names of the store: not followed")
 @pytest.mark.parametrize("name", [STORE_NAME, f"{STORE_NAME}-wal", f"{STORE_NAME}-shm"])
 @pytest.mark.parametrize("plant", ["link", "dangling", "hard link", "fifo", "folder"])
@@ -330,6 +470,21 @@ def test_another_user_reads_what_nobody_writes(tmp_path: Path) -> None:
         pytest.skip("only root becomes somebody else")
     command = [sys.executable, "-c", script, str(tmp_path)]
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "1\n"
+
+
+def test_another_user_reads_all_of_it_while_lbd_writes(tmp_path: Path) -> None:
+    """Who may not write there, as a person with lbd explain or history."""
+    script = "import encodings.cp437, os, sys; from pathlib import Path; from tests.store.test_database import last"
+    script += "; os.setuid(12345); print(last(Path(sys.argv[1])))"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    disks.open_way(tmp_path)
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes somebody else")
+    with closing(Everything(tmp_path)) as everything:
+        everything.write(1)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        everything.write(2)
+    assert (json.loads(done.stdout or "[]"), done.stderr) == ([1] * len(LAST), "")
 
 
 # --- locks
@@ -380,11 +535,11 @@ def test_a_person_who_holds_the_file_holds_up_a_move(tmp_path: Path, monkeypatch
 def test_a_backup_while_it_is_written(tmp_path: Path) -> None:
     """Is a whole store of some moment; it is put in place of a lost one."""
     backup, done = tmp_path / "backup.db", threading.Event()
-    with closing(journal_at(tmp_path)) as journal:
+    with closing(Everything(tmp_path)) as everything:
 
         def write() -> None:
-            for number in range(200):
-                moved(journal, number)
+            for number in range(1, 60):
+                everything.write(number)
             done.set()
 
         writer = threading.Thread(target=write)
@@ -392,10 +547,9 @@ def test_a_backup_while_it_is_written(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / STORE_NAME)) as source, closing(sqlite3.connect(backup)) as target:
             source.backup(target, pages=1)
         writer.join()
-    taken = len(entries(tmp_path))
     shutil.copy(backup, tmp_path / STORE_NAME)
-    restored = entries(tmp_path)
-    assert 0 <= len(restored) <= taken == 400
+    restored = last(tmp_path)
+    assert max(restored) - min(restored) <= 1
     with closing(journal_at(tmp_path)) as journal:
         moved(journal, 0)
 

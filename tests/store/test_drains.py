@@ -10,8 +10,9 @@ import pytest
 from lbd.errors import RefusedError, UsageError
 from lbd.load.estimate import Carried
 from lbd.store.control import Control
-from lbd.store.drains import Drain, Drains, Work, Works, drains_in_force
+from lbd.store.drains import WORKS, Drain, Drains, Work, Works, drains_in_force
 from lbd.store.rollouts import Rollout, Rollouts
+from tests.builders import put_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,9 +142,8 @@ def test_what_is_told_of_each(tmp_path: Path):
 
 
 def test_what_cannot_be_read_says_what_to_do(tmp_path: Path):
-    """The drains themselves stand in files of their own."""
+    """The drains themselves stand elsewhere."""
     drains = Drains(tmp_path)
-    drains.save(Works())
-    next(tmp_path.rglob("drains.json")).write_text("{broken")
-    with pytest.raises(UsageError, match="remove it, and only how far drains have come is forgotten"):
+    put_value(tmp_path, WORKS, b"{broken")
+    with pytest.raises(UsageError, match=r"drains cannot be read: .* forgets it"):
         drains.works()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from lbd.errors import UsageError
 from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
-from lbd.store.state import NAME, load_samples, save_samples
+from lbd.store.database import STORE_NAME, value
+from lbd.store.state import SAMPLES, load_samples, packed_arrays, save_samples
+from tests.builders import put_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,39 +69,40 @@ def test_samples_of_another_time_are_forgotten(now: float, count: int, tmp_path:
 
 
 def test_junk_is_as_good_as_nothing(tmp_path: Path):
-    """No file, a torn one, another format, and columns that do not fit together."""
+    """None, a torn value, and columns that do not fit together."""
     save_samples(tmp_path, {"a:80": samples(), "b:80": samples()})
-    whole = (tmp_path / NAME).read_bytes()
-    with np.load(tmp_path / NAME) as file:
+    whole = value(tmp_path / STORE_NAME, SAMPLES) or b""
+    with np.load(BytesIO(whole)) as file:
         columns = dict(file)
-    (tmp_path / NAME).unlink()
-    assert load_samples(tmp_path, NOW) == {}
+    assert load_samples(tmp_path / "none", NOW) == {}
     for junk in (b"", b"junk", whole[: len(whole) // 2], whole[:-1]):
-        (tmp_path / NAME).write_bytes(junk)
-        assert load_samples(tmp_path, NOW) == {}
-    for change in ({"format": 2}, {"at": columns["at"][1:]}, {"sizes": np.array([7, -1])}, {"used": columns["at"]}):
-        np.savez(tmp_path / NAME, **{**columns, **change})
+        put_value(tmp_path, SAMPLES, junk)
         assert load_samples(tmp_path, NOW) == {}
     words = np.array(["x"] * columns["at"].size)
-    kinds = ({"format": [1, 1]}, {"sizes": np.array([3.0, 3.0])}, {"sizes": np.array(["3", "3"])}, {"at": words})
-    for change in (*kinds, {"started_at": words[:2]}, {"used": np.repeat(words, 5).reshape(-1, 5)}):
-        np.savez(tmp_path / NAME, **{**columns, **change})
+    changes: list[dict[str, Any]] = [
+        *({"at": columns["at"][1:]}, {"sizes": np.array([7, -1])}, {"used": columns["at"]}, {"at": words}),
+        *({"sizes": np.array([3.0, 3.0])}, {"sizes": np.array(["3", "3"])}, {"started_at": words[:2]}),
+        {"used": np.repeat(words, 5).reshape(-1, 5)},
+    ]
+    for change in changes:
+        put_value(tmp_path, SAMPLES, bytes(packed_arrays(**{**columns, **change})))
         assert load_samples(tmp_path, NOW) == {}
-    np.savez(tmp_path / NAME, **{name: column for name, column in columns.items() if name != "hardware"})
+    without = {name: column for name, column in columns.items() if name != "hardware"}
+    put_value(tmp_path, SAMPLES, bytes(packed_arrays(**without)))
     assert load_samples(tmp_path, NOW) == {}
 
 
 def test_a_byte_that_the_disk_lost_is_no_reason_to_stop(tmp_path: Path):
     """In the header of a long array, which is read before its checksum: a bracket that nothing closes."""
     save_samples(tmp_path, {"a:80": samples(1000)})
-    whole = (tmp_path / NAME).read_bytes()
+    whole = value(tmp_path / STORE_NAME, SAMPLES) or b""
     at = whole.rindex(b"(1000, 5), }")
-    (tmp_path / NAME).write_bytes(whole[:at] + b"(1000, 5), (" + whole[at + 12 :])
+    put_value(tmp_path, SAMPLES, whole[:at] + b"(1000, 5), (" + whole[at + 12 :])
 
     assert load_samples(tmp_path, NOW) == {}
 
 
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path):
     """By its path."""
-    with pytest.raises(UsageError, match=r"load\.npz: cannot be written"):
+    with pytest.raises(UsageError, match=r"lbd\.db: cannot be opened"):
         save_samples(tmp_path / "gone", {"a:80": samples()})

@@ -9,6 +9,7 @@ import pytest
 
 from lbd.errors import UsageError
 from lbd.model import Averages, Hits
+from lbd.store.database import STORE_NAME
 from lbd.store.state import Remembered, StateDir, TurnMemory
 
 if TYPE_CHECKING:
@@ -41,16 +42,17 @@ def test_counters_are_read_once(tmp_path: Path):
     StateDir(tmp_path).save(TurnMemory(hits={"b": Hits(1, 1)}))
     memory = Remembered(StateDir(tmp_path))
     assert memory.load().hits == {"b": Hits(1, 1)}
-    (tmp_path / "memory.json").unlink()
+    (tmp_path / STORE_NAME).unlink()
     assert memory.load().hits == {"b": Hits(1, 1)}
 
 
 @pytest.mark.parametrize(("after", "written"), [(59.0, 1.0), (60.0, 2.0), (-5.0, 2.0)])
 def test_averages_are_written_once_a_minute(after: float, written: float, tmp_path: Path):
-    """The first ones at once; also when the clock went back."""
+    """With the counters, the first ones at once; also when the clock went back."""
     memory = Remembered(StateDir(tmp_path))
-    memory.save_averages(averages(1.0), NOW)
-    memory.save_averages(averages(2.0), NOW + after)
+    for rate, now in ((1.0, NOW), (2.0, NOW + after)):
+        memory.save_averages(averages(rate), now)
+        memory.save(TurnMemory(written_at=now))
     assert on_disk(tmp_path, NOW + 60) == written
     assert float(memory.load_averages(NOW + 60).short[0, 0]) == 2.0
 
@@ -59,9 +61,10 @@ def test_the_last_averages_are_written_at_a_stop(tmp_path: Path):
     """And only when they are not on disk yet."""
     memory = Remembered(StateDir(tmp_path))
     memory.close()
-    assert not (tmp_path / "averages.npz").exists()
-    memory.save_averages(averages(1.0), NOW)
-    memory.save_averages(averages(2.0), NOW + 10)
+    assert on_disk(tmp_path, NOW) is None
+    for rate, now in ((1.0, NOW), (2.0, NOW + 10)):
+        memory.save_averages(averages(rate), now)
+        memory.save(TurnMemory(written_at=now))
     memory.close()
     assert on_disk(tmp_path, NOW + 10) == 2.0
 
@@ -80,6 +83,6 @@ def test_a_counter_that_cannot_be_written_is_not_kept(tmp_path: Path):
     memory = Remembered(StateDir(tmp_path / "state"))
     memory.save(TurnMemory(hits={"b": Hits(1, 1)}))
     (tmp_path / "state").rename(tmp_path / "away")
-    with pytest.raises(UsageError, match=r"memory\.json: cannot be written"):
+    with pytest.raises(UsageError, match=r"lbd\.db: cannot be opened"):
         memory.save(TurnMemory(hits={"b": Hits(2, 2)}))
     assert memory.load().hits == {"b": Hits(1, 1)}
