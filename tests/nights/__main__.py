@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=_seeds, default=range(1, 21), help="such as 7, or 1-20 (default)")
     parser.add_argument("--minutes", type=float, help="how long faults go on in each night (default: 60)")
     parser.add_argument("--trace", action="store_true", help="print the whole story of each night")
+    parser.add_argument("--until-failure", action="store_true", help="stop at the first night that fails, as it is")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="nights at the same time")
     chosen = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
@@ -46,9 +47,12 @@ def main() -> int:
         from tests.nights import night  # locks and clocks of the modules under simulation are made within one
     minutes = chosen.minutes or night.MINUTES
     began_at, results = time.perf_counter(), []
-    for result in _nights(chosen.seeds, minutes, chosen.at_once):
-        results.append(result)
-        _tell(result, everything=chosen.trace)
+    for night_of_seed in _nights(chosen.seeds, minutes, chosen.at_once):
+        keep = chosen.until_failure or not night_of_seed.failure
+        results.append(night_of_seed if keep else _shortened(night_of_seed, minutes))
+        _tell(results[-1], everything=chosen.trace)
+        if chosen.until_failure and night_of_seed.failure:
+            break
     seconds, failed = time.perf_counter() - began_at, [result.seed for result in results if result.failure]
     days = len(results) * (minutes + night.CALM_MINUTES) / (24 * 60)
     print(
@@ -78,8 +82,7 @@ def _nights(seeds: Sequence[int], minutes: float, at_once: int) -> Iterator[Resu
             seed = waiting.popleft()
             running.append((seed, _begin(seed, minutes)))
         seed, receiver = running.popleft()
-        result = _received(seed, receiver)
-        yield _shortened(result, minutes) if result.failure else result
+        yield _received(seed, receiver)
 
 
 def _shortened(result: Result, minutes: float) -> Result:

@@ -8,6 +8,7 @@ topic (``topic.py``) and the API.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -54,9 +55,14 @@ CALM_MINUTES = 6.0
 FIRST_SECONDS = 60.0
 """The first fault comes no sooner: both lbds have started by then."""
 
-UNLOADS_PER_HOUR, COOL_DOWN_MINUTES = 8, 10.0
+SHIFTS = 8
+"""So often load shifts, with which lbd has something to move all night."""
+
+UNLOADS_PER_HOUR, COOL_DOWN_MINUTES = 10, 10.0
 SILENT_SECONDS = 60.0
 """An lbd whose last turn ended longer ago, in a calm cluster, has stopped turning."""
+
+_NUMBERS = re.compile(r"[0-9][0-9.:TZ-]*")
 
 SCENARIO: dict[str, Any] = {
     "about": "Three brokers, one of them hot.",
@@ -102,11 +108,13 @@ class _Lbd:
 
 
 @dataclass(frozen=True)
-class _PlannedFault:
-    number: int
+class _Planned:
+    """What happens at which second of the night; a fault has a number and a name."""
+
     seconds: float
-    name: str
     happen: Callable[[], None]
+    number: int | None = None
+    name: str = ""
 
 
 class Night:
@@ -119,11 +127,12 @@ class Night:
         self._topic = Topic(seed, lambda machine: machine not in self.network.cut)
         self._lbds: dict[str, _Lbd] = {}
         self._ending: dict[str, float] = {}
-        self._armed: dict[str, Random] = {}
-        self._kill_at: dict[str, tuple[int, Random]] = {}
+        self._at_unload: list[Callable[[str], None]] = []
+        """Gets the machine that sends the next unload, each for one of them."""
+        self._at_step: list[tuple[int, Callable[[], None]]] = []
         self.story: list[str] = []
         self.faults: dict[int, str] = {}
-        self.turns = 0
+        self.turns, self._last_words = 0, dict[str, str]()
         world, state = built(Scenario.model_validate(SCENARIO), seed)
         off = {"loadBalancerSheddingEnabled": "false"}
         self._cluster = FakePulsar(world, state, ports=self.network, runtime=off)
@@ -149,7 +158,8 @@ class Night:
             self._running.spawn(self._keep_alive, "keep-alive", "world")
             for fault in self._plan():
                 self._running.sleep(fault.seconds - self._running.seconds)
-                self.faults[fault.number] = fault.name
+                if fault.number is not None:
+                    self.faults[fault.number] = fault.name
                 fault.happen()
             self._running.sleep(self._seconds - self._running.seconds)
             self._make_well()
@@ -171,7 +181,12 @@ class Night:
                 "history": {"enabled": False},
                 "api": {"enabled": False},
                 "leader": {"enabled": True},
-                "guardrails": {"max_unloads_per_hour": UNLOADS_PER_HOUR, "cool_down_minutes": COOL_DOWN_MINUTES},
+                "avg_shedder": {"hit_count_low": 2, "hit_count_high": 1},
+                "guardrails": {
+                    "max_unloads_per_hour": UNLOADS_PER_HOUR,
+                    "cool_down_minutes": COOL_DOWN_MINUTES,
+                    "max_traffic_per_hour": 1.0,
+                },
             }
         )
 
@@ -196,7 +211,10 @@ class Night:
         self.turns += 1
         lbd = self._lbds[machine]
         lbd.ended_at, lbd.error = self._running.seconds, record.error
-        self.tell(f"{machine} turn {record.number}: {record.sentence}")
+        words = _NUMBERS.sub("#", record.sentence)
+        if self._last_words.get(machine) != words:  # what an lbd says again and again is no news
+            self._last_words[machine] = words
+            self.tell(f"{machine} turn {record.number}: {record.sentence}")
         self.observer.says(machine, record.sentence)
 
     def log(self, event: str, facts: MutableMapping[str, Any]) -> None:
@@ -211,24 +229,23 @@ class Night:
         if lbd is None:
             return
         self.observer.leaves(machine, lbd.engine, request)
-        if machine in self._armed and request.path.endswith("/unload"):
-            random = self._armed.pop(machine)
-            self._kill_at[machine] = self._running.steps + random.randrange(60), random
+        if self._at_unload and request.path.endswith("/unload"):
+            self._at_unload.pop(0)(machine)
 
     def _step(self) -> None:
-        for machine, (step, random) in list(self._kill_at.items()):
-            if self._running.steps >= step:
-                del self._kill_at[machine]
-                self._kill(machine, random)
+        due = [happen for step, happen in self._at_step if step <= self._running.steps]
+        self._at_step = [planned for planned in self._at_step if planned[0] > self._running.steps]
+        for happen in due:
+            happen()
         self.observer.step()
 
     # -- faults
 
-    def _plan(self) -> list[_PlannedFault]:
+    def _plan(self) -> list[_Planned]:
         """What happens when. Each fault has a random stream of its own, so a night with fewer has the others alike."""
         kinds = (
             *[self._killed_soon] * 3,
-            *[self._killed_while_moving] * 3,
+            *[self._amid_a_move] * 6,
             self._ends,
             *[self._stands_still] * 3,
             *[self._cut_off] * 2,
@@ -238,15 +255,15 @@ class Night:
             *[self._answers_wrongly] * 4,
             self._leader_changes,
             self._topic_gone,
-            *[self._load_shifts] * 4,
             self._clock_is_set,
             *[self._person_pauses] * 2,
         )
-        planned = []
+        planned = [self._load_shifts(Random(f"shift {self.seed} {number}")) for number in range(SHIFTS)]
         for number in self._numbers:
             random = Random(f"fault {self.seed} {number}")
             seconds = random.uniform(FIRST_SECONDS, self._seconds)
-            planned.append(_PlannedFault(number, seconds, *random.choice(kinds)(random)))
+            name, happen = random.choice(kinds)(random)
+            planned.append(_Planned(seconds, happen, number, name))
         return sorted(planned, key=lambda fault: fault.seconds)
 
     def _later(self, seconds: float, then: Callable[[], object], what: str) -> None:
@@ -257,13 +274,19 @@ class Night:
 
         self._running.spawn(run, what, "world")
 
-    def _killed_soon(self, random: Random) -> tuple[str, Callable[[], None]]:
-        machine = random.choice(MACHINES)
+    def _killed_soon(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
+        machine = machine or random.choice(MACHINES)
         return f"{machine} is killed", lambda: self._kill(machine, random)
 
-    def _killed_while_moving(self, random: Random) -> tuple[str, Callable[[], None]]:
-        machine = random.choice(MACHINES)
-        return f"{machine} is killed at its next unload", lambda: self._armed.update({machine: random})
+    def _amid_a_move(self, random: Random) -> tuple[str, Callable[[], None]]:
+        """What happens to the lbd that sends the next unload, a few steps later: before its answer, or just after."""
+        kind = random.choice((self._killed_soon, self._stands_still, self._cut_off, self._person_pauses, self._ends))
+        steps = random.randrange(80)
+
+        def happen(machine: str) -> None:
+            self._at_step.append((self._running.steps + steps, kind(random, machine)[1]))
+
+        return f"{kind.__name__.strip('_')} at the next unload", lambda: self._at_unload.append(happen)
 
     def _kill(self, machine: str, random: Random) -> None:
         if machine not in self._lbds:
@@ -275,14 +298,15 @@ class Night:
         self._disk.release(machine)
         self._later(random.uniform(1.0, 120.0), partial(self._start, machine), f"{machine} is started again")
 
-    def _ends(self, random: Random) -> tuple[str, Callable[[], None]]:
-        machine, seconds = random.choice(MACHINES), random.uniform(1.0, 60.0)
+    def _ends(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
+        machine = machine or random.choice(MACHINES)
+        seconds = random.uniform(1.0, 60.0)
 
         def happen() -> None:
             if machine in self._lbds:
                 self.tell(f"{machine} is told to end")
                 self._ending[machine] = seconds
-                self._lbds[machine].service.end()
+                self._running.spawn(self._lbds[machine].service.end, "told to end", machine)
 
         return f"{machine} ends", happen
 
@@ -292,8 +316,9 @@ class Night:
         assert current is not None
         self._kill(current.machine, Random(f"left {self.seed}"))
 
-    def _stands_still(self, random: Random) -> tuple[str, Callable[[], None]]:
-        machine, seconds = random.choice(MACHINES), random.choice((5.0, 20.0, 45.0, 90.0))
+    def _stands_still(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
+        machine = machine or random.choice(MACHINES)
+        seconds = random.choice((5.0, 20.0, 45.0, 90.0))
 
         def happen() -> None:
             self.tell(f"{machine} stands still for {seconds:.0f} s")
@@ -306,8 +331,9 @@ class Night:
         self.observer.excused_until[machine] = self._running.seconds
         self._running.go_on(machine)
 
-    def _cut_off(self, random: Random) -> tuple[str, Callable[[], None]]:
-        machine, seconds = random.choice(MACHINES), random.uniform(3.0, 90.0)
+    def _cut_off(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
+        machine = machine or random.choice(MACHINES)
+        seconds = random.uniform(3.0, 90.0)
 
         def happen() -> None:
             self.tell(f"{machine} reaches no broker for {seconds:.0f} s")
@@ -382,15 +408,15 @@ class Night:
 
         return "the leader topic is gone", happen
 
-    def _load_shifts(self, random: Random) -> tuple[str, Callable[[], None]]:
+    def _load_shifts(self, random: Random) -> _Planned:
         broker, factor = random.choice(self._cluster.brokers), random.uniform(1.5, 3.0)
 
         def happen() -> None:
             owners = self._cluster.owners()
             self.tell(f"bundles of {broker} carry {factor:.1f} times as much")
-            self._cluster.scale({bundle: factor if owner == broker else 0.8 for bundle, owner in owners.items()})
+            self._cluster.scale({bundle: factor if owner == broker else 0.7 for bundle, owner in owners.items()})
 
-        return "load shifts", happen
+        return _Planned(random.uniform(0.0, self._seconds), happen)
 
     def _clock_is_set(self, random: Random) -> tuple[str, Callable[[], None]]:
         machine, seconds = random.choice(MACHINES), random.choice((-3600.0, -60.0, 60.0, 3600.0))
@@ -401,8 +427,9 @@ class Night:
 
         return f"the clock of {machine} is set", happen
 
-    def _person_pauses(self, random: Random) -> tuple[str, Callable[[], None]]:
-        machine, seconds = random.choice(MACHINES), random.uniform(60.0, 600.0)
+    def _person_pauses(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
+        machine = machine or random.choice(MACHINES)
+        seconds = random.uniform(60.0, 600.0)
 
         def happen() -> None:
             lbd = self._lbds.get(machine)
@@ -449,7 +476,7 @@ class Night:
     def _make_well(self) -> None:
         """Nothing fails any more."""
         self.tell("all is well from now on")
-        self._armed.clear()
+        self._at_unload.clear()
         self._cluster.faults.off()
         self._topic.gone = False
         self.network.cut.clear()
