@@ -1,82 +1,36 @@
 """Turn the brokers' own shedding off and restore it, so that it and lbd never act together.
 
-``take-over.json`` is the note on the override (``override.py``): after a kill the next process goes on by it.
+The note on the override (``override.py``) is on disk before a change: after a kill the next process goes on by it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from lbd.act.override import SettingSwitch
-from lbd.errors import RefusedError, UsageError
-from lbd.files import At, decoded, put, sync
-from lbd.files import remove as remove_file
+from lbd.errors import RefusedError
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED, sheds
-from lbd.pulsar.override_note import OFF, OverrideNote, override_text
+from lbd.pulsar.override_note import OFF, TakeOverNote, override_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from lbd.act.ownership import ActClock
     from lbd.pulsar.admin import Admin
 
 
-FORMAT = 1
+class NoteKeeper(Protocol):
+    """Keeps the one note; ``place`` names where. Every method raises :class:`~lbd.errors.UsageError`."""
 
+    place: str
 
-class TakeOverNote(OverrideNote, frozen=True, kw_only=True):
-    """The note on in-broker shedding that is off.
-
-    ``at`` is when lbd turned shedding off, ``seen_at`` when it was last confirmed off on all brokers, ``asked_at`` when
-    the phase began; all in epoch seconds.
-    """
-
-    cluster: str
-    at: At
-    asked_at: At
-    seen_at: At = 0.0
-    format: int = FORMAT
-
-
-def load(path: Path) -> TakeOverNote | None:
-    """The note, None when there is none. Raises :class:`UsageError` for one that cannot be read: lbd does not guess."""
-    try:
-        note = decoded(path, TakeOverNote)
-    except UsageError as error:
-        raise UsageError(f"{error}; {_BY_HAND}") from error
-    if note is None:
-        return None
-    if note.format != FORMAT:
-        raise UsageError(f"{path}: format {note.format}, this lbd reads {FORMAT}; {_BY_HAND}")
-    return note
-
-
-_BY_HAND = f"set or delete the override of {SHEDDING_ENABLED} by hand, then remove this file"
-
-
-def save(path: Path, note: TakeOverNote) -> None:
-    """Replace the note at once or not at all; it is on disk when the call returns. Raises :class:`UsageError`.
-
-    Root may release what another user's daemon took over: neither must be kept out by the other's files.
-    """
-    try:
-        put(path, note)
-    except UsageError as error:
-        raise UsageError(f"{error}; without it nothing is taken over or given back") from error
-
-
-def remove(path: Path) -> None:
-    """Forget the take-over. Raises :class:`UsageError`."""
-    try:
-        remove_file(path)
-        sync(path.parent)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be removed: {error.strerror}; it is given back, remove it by hand") from error
+    def load(self) -> TakeOverNote | None: ...
+    def save(self, note: TakeOverNote) -> None: ...
+    def remove(self) -> None: ...
 
 
 # --- take-over and release
@@ -106,9 +60,9 @@ class TakenOver:
 class SheddingSwitch:
     """The dynamic override of ``loadBalancerSheddingEnabled``, and the note on it; one process at a time may use it."""
 
-    def __init__(self, admin: Admin, path: Path, clock: ActClock, now: Callable[[], float]) -> None:
+    def __init__(self, admin: Admin, kept: NoteKeeper, clock: ActClock, now: Callable[[], float]) -> None:
         self._admin = admin
-        self._path = path
+        self._kept = kept
         self._clock = clock
         self._now = now
         self._switch = SettingSwitch(admin, clock, SHEDDING_ENABLED, name="in-broker shedding", again=_AGAIN)
@@ -116,7 +70,7 @@ class SheddingSwitch:
     @property
     def note(self) -> TakeOverNote | None:
         """The take-over that is not released yet. Raises :class:`UsageError` when the note cannot be read."""
-        return load(self._path)
+        return self._kept.load()
 
     def take_over(self) -> TakenOver:
         """Turn shedding off on all brokers, and prove it on each.
@@ -153,20 +107,20 @@ class SheddingSwitch:
         """
         note = self._own_note()
         if note is None:
-            return nothing_taken(self._path)
+            return nothing_taken(self._kept.place)
         present = self._settled(note)
         if note.lbds(present):
             message = self._switch.give_back(self._save(replace(note, phase="releasing", asked_at=self._now())))
         else:
             message = _remaining_note(note, present)
-        remove(self._path)
+        self._kept.remove()
         return message
 
     def _own_note(self) -> TakeOverNote | None:
         note = self.note
         if note is not None and note.cluster != self._admin.cluster:
             raise RefusedError(
-                f"{self._path}: taken over from cluster {note.cluster!r}, and pulsar.admin_urls lead to "
+                f"{self._kept.place}: taken over from cluster {note.cluster!r}, and pulsar.admin_urls lead to "
                 f"{self._admin.cluster!r}; run lbd release with the admin_urls of {note.cluster!r} first"
             )
         return note
@@ -194,16 +148,16 @@ class SheddingSwitch:
         return self._save(replace(note, phase="taking", at=off_since, asked_at=now))
 
     def _save(self, note: TakeOverNote) -> TakeOverNote:
-        save(self._path, note)
+        self._kept.save(note)
         return note
 
 
 _AGAIN = "run lbd release again"
 
 
-def nothing_taken(path: Path) -> str:
+def nothing_taken(place: str) -> str:
     """The message of a release without a note."""
-    return f"Nothing to give back: lbd has not taken over in-broker shedding (there is no {path})."
+    return f"Nothing to give back: lbd has not taken over in-broker shedding ({place} has no note on it)."
 
 
 def _remaining_note(note: TakeOverNote, present: str | None) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def release(read: Read) -> None:
     """Restore the brokers' own shedding exactly as it was before lbd took it over.
 
-    For in_broker_shedding: take-over. Stop lbd first. take-over.json in the state directory has the previous values.
+    For in_broker_shedding: take-over. Stop lbd first. The previous values are in the state directory.
     An override that somebody else has changed since stays as it is.
 
     \b

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from lbd.act import broker_shedding
 from lbd.act.broker_shedding import SheddingSwitch, nothing_taken
 from lbd.act.ownership import ActClock
 from lbd.errors import LbdError, RefusedError
 from lbd.pulsar.admin import Admin
 from lbd.store.state import StateDir
+from lbd.store.take_over_note import KeptTakeOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
 
 
-NOTE = "take-over.json"
 ELSEWHERE = " Of several lbds the one that led then has the note: run lbd release on its machine."
 
 
@@ -37,7 +36,7 @@ class ClusterObserver(Protocol):
 
 def shedding_switch(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> SheddingSwitch:
     """The switch whose note is in the state directory; that must be locked while it is used."""
-    return SheddingSwitch(admin, settings.state_dir / NOTE, ActClock(time.monotonic, time.sleep), now)
+    return SheddingSwitch(admin, KeptTakeOver(settings.state_dir), ActClock(time.monotonic, time.sleep), now)
 
 
 def watching(
@@ -99,11 +98,11 @@ def release(settings: Settings) -> str:
 
     Raises :class:`RefusedError` when another lbd holds the state directory: it would take over again.
     """
-    path = settings.state_dir / NOTE
-    noted = broker_shedding.load(path) is not None
+    kept = KeptTakeOver(settings.state_dir)
+    noted = kept.load() is not None
     elsewhere = ELSEWHERE if settings.leader.enabled and not noted else ""
-    if not noted and (settings.in_broker_shedding == "refuse" or not path.parent.is_dir()):
-        return f"{nothing_taken(path)}{elsewhere}"
+    if not noted and (settings.in_broker_shedding == "refuse" or not settings.state_dir.is_dir()):
+        return f"{nothing_taken(kept.place)}{elsewhere}"
     with ExitStack() as held:
         try:
             held.enter_context(StateDir(settings.state_dir).locked())

@@ -8,12 +8,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lbd import __version__
-from lbd.act import broker_shedding
 from lbd.api.token import TokenFiles
 from lbd.clock import moment
 from lbd.config import strategy_section
 from lbd.daemon.election import KEPT_SECONDS, OWN_NAME
-from lbd.daemon.take_over import NOTE
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.doctor.findings import Check, broker_names, named
 from lbd.errors import AdminError, LbdError, UsageError
@@ -32,6 +30,7 @@ from lbd.store.drains import drains_in_force
 from lbd.store.journal import KEEP_SECONDS, read
 from lbd.store.state import StateDir
 from lbd.store.status import read_status, running
+from lbd.store.take_over_note import KeptTakeOver
 from lbd.store.turns import KeptTurns
 from lbd.text import counted, utc
 from lbd.turn.strategy_config import configured
@@ -359,7 +358,7 @@ def _ago(seconds: float) -> str:
 
 def _taken_over(directory: Path, runtime: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     """What lbd noted of it, against what brokers run with."""
-    note = broker_shedding.load(directory / NOTE)
+    note = KeptTakeOver(directory).load()
     if note is None:
         return
     message = (

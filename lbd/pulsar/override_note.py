@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from lbd.files import At
+
 ON, OFF = "true", "false"
 
 
@@ -49,6 +51,19 @@ class OverrideNote(msgspec.Struct, frozen=True, kw_only=True):
     def awaits(self, present: str | None) -> bool:
         """Whether the last request of this phase is not visible in the present override: it may be under way yet."""
         return self.phase != "taken" and (present == OFF) != (self.phase == "taking")
+
+
+class TakeOverNote(OverrideNote, frozen=True, kw_only=True):
+    """The note on in-broker shedding that is off.
+
+    ``at`` is when lbd turned shedding off, ``seen_at`` when it was last confirmed off on all brokers, ``asked_at`` when
+    the phase began; all in epoch seconds.
+    """
+
+    cluster: str
+    at: At
+    asked_at: At
+    seen_at: At = 0.0
 
 
 def override_text(key: str, override: str | None) -> str:

@@ -75,7 +75,7 @@ BUSY_SECONDS = 5.0
 
 OF_BEFORE = (
     *("journal.jsonl", "memory.json", "averages.npz", "load.npz", "capacity.json", "drains.json"),
-    "turns",
+    *("take-over.json", "turns"),
 )
 """What an lbd kept that had files of its own for each."""
 
@@ -152,6 +152,10 @@ class Database:
     def put(self, values: Mapping[str, bytes | memoryview], *, durable: bool = True) -> None:
         """Replace values of ``state``, all of them or none. Raises as :meth:`write`."""
         self.write("INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)", list(values.items()), durable=durable)
+
+    def remove(self, name: str) -> None:
+        """Remove a value of ``state``, on disk when this returns. Raises as :meth:`write`."""
+        self.write("DELETE FROM state WHERE name = ?", [(name,)])
 
     def value(self, name: str) -> bytes | None:
         """A value of ``state``; None where there is none. Raises :class:`UsageError`."""

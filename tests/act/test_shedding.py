@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act import broker_shedding, override
+from lbd.act import override
 from lbd.act.broker_shedding import SheddingSwitch
 from lbd.act.ownership import ActClock
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.faults import Reply, ok, refused
+from lbd.store.database import STORE_NAME, value
+from lbd.store.take_over_note import TAKE_OVER, KeptTakeOver
 from tests import fake_pulsar
+from tests.builders import put_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,14 +38,14 @@ class Bench:
     """A cluster, a switch with a clock that is set by hand, and the note's file."""
 
     def __init__(self, pulsar: FakePulsar, folder: Path) -> None:
-        self.pulsar, self.path = pulsar, folder / "take-over.json"
+        self.pulsar, self.folder = pulsar, folder
         self.seconds = 0.0
 
     @property
     def switch(self) -> SheddingSwitch:
         """One of a process that was started just now."""
         admin = Admin(PulsarSettings(admin_urls=tuple(self.pulsar.urls), connect_timeout_seconds=0.5))
-        return SheddingSwitch(admin, self.path, ActClock(lambda: self.seconds, self.sleep), self.now)
+        return SheddingSwitch(admin, KeptTakeOver(self.folder), ActClock(lambda: self.seconds, self.sleep), self.now)
 
     def now(self) -> float:
         return NOW + self.seconds
@@ -52,8 +55,8 @@ class Bench:
 
     def broker_conf(self, *shedding_enabled: str) -> None:
         """What each broker's own file says."""
-        for broker, value in zip(self.pulsar.brokers, shedding_enabled, strict=True):
-            broker.runtime = {KEY: value}
+        for broker, enabled in zip(self.pulsar.brokers, shedding_enabled, strict=True):
+            broker.runtime = {KEY: enabled}
 
     def run_version(self, version: str) -> None:
         """The version of all brokers; below 3 a deleted override goes on until a restart."""
@@ -79,8 +82,13 @@ class Bench:
         return [(one.method, one.path.rpartition("/")[2]) for one in found]
 
     def note(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = json.loads(self.path.read_text()) if self.path.exists() else None
-        return found
+        """The note as it stands in the store."""
+        content = value(self.folder / STORE_NAME, TAKE_OVER)
+        return None if content is None else dict(json.loads(content))
+
+    def put_note(self, content: str) -> None:
+        """Another one in its place."""
+        put_value(self.folder, TAKE_OVER, content.encode())
 
 
 @pytest.fixture
@@ -110,7 +118,6 @@ class TestTakeOver:
             "at": NOW,
             "asked_at": NOW,
             "seen_at": NOW,
-            "format": 1,
         }
         told = "has no override" if before is None else f"is overridden with {before}"
         assert str(found).endswith(
@@ -195,8 +202,8 @@ class TestTakeOver:
 
     def test_a_note_that_cannot_be_written(self, bench: Bench) -> None:
         """Nothing is changed."""
-        bench.path.parent.rename(bench.path.parent.with_name("gone"))
-        with pytest.raises(UsageError, match=r"take-over\.json: cannot be written: No such file .*; without it"):
+        bench.folder.rename(bench.folder.with_name("gone"))
+        with pytest.raises(UsageError, match=r"lbd\.db: cannot be opened: No such file .*; without it"):
             bench.switch.take_over()
         assert bench.changes == []
 
@@ -209,25 +216,18 @@ class TestTakeOver:
         self, act: Callable[[SheddingSwitch], object], content: str, told: str, bench: Bench
     ) -> None:
         """lbd does not guess what was there: it says what to do by hand, and changes nothing."""
-        bench.path.write_text(content)
+        bench.put_note(content)
         with pytest.raises(
-            UsageError, match=rf"take-over\.json: {told}: .*; set or delete the override of {KEY} by hand"
+            UsageError, match=rf"lbd\.db: take-over {told}: .*; before that set or delete the override of {KEY} by hand"
         ):
             act(bench.switch)
         assert bench.changes == []
-
-    def test_a_note_of_a_later_lbd(self, bench: Bench) -> None:
-        """It is not read by halves."""
-        bench.switch.take_over()
-        bench.path.write_text(json.dumps({**(bench.note() or {}), "format": 2}))
-        with pytest.raises(UsageError, match="format 2, this lbd reads 1"):
-            bench.switch.release()
 
     @pytest.mark.parametrize("act", [SheddingSwitch.take_over, SheddingSwitch.release], ids=["take over", "release"])
     def test_a_note_of_another_cluster(self, act: Callable[[SheddingSwitch], object], bench: Bench) -> None:
         """admin_urls were changed meanwhile: the other cluster's override is not put into this one."""
         bench.switch.take_over()
-        bench.path.write_text(json.dumps({**(bench.note() or {}), "cluster": "east"}))
+        bench.put_note(json.dumps({**(bench.note() or {}), "cluster": "east"}))
         changes = bench.changes
         with pytest.raises(RefusedError, match=r"taken over from cluster 'east', and pulsar\.admin_urls lead to 'c'"):
             act(bench.switch)
@@ -414,7 +414,7 @@ def _killed(bench: Bench, act: Callable[[SheddingSwitch], object], at: int, monk
         for name in ("set_dynamic", "delete_dynamic"):
             patched.setattr(Admin, name, around(getattr(Admin, name)))
         for name in ("save", "remove"):
-            patched.setattr(broker_shedding, name, around(getattr(broker_shedding, name)))
+            patched.setattr(KeptTakeOver, name, around(getattr(KeptTakeOver, name)))
         try:
             act(bench.switch)
         except Killed:

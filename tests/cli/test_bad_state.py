@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from lbd.act import broker_shedding
 from lbd.cli import main
 from lbd.daemon.engine import engine
+from lbd.pulsar.override_note import TakeOverNote
 from lbd.store.control import Control, Pause
 from lbd.store.database import STORE_NAME, reading, value
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
 from lbd.store.state import MEMORY
+from lbd.store.take_over_note import TAKE_OVER, KeptTakeOver
 from tests import fake_pulsar
 from tests.builders import put_value
 from tests.test_turn import settings
@@ -71,11 +72,8 @@ def whole(pulsar: FakePulsar, tmp_path_factory: pytest.TempPathFactory) -> Path:
         eta_seconds=9.0,
     )
     Drains(state).save(Works(drains={BROKER: work}, fill=work))
-    broker_shedding.save(
-        state / "take-over.json",
-        broker_shedding.TakeOverNote(
-            phase="taken", before=None, ran={"a": "true"}, cluster="c", at=now, asked_at=now, seen_at=now
-        ),
+    KeptTakeOver(state).save(
+        TakeOverNote(phase="taken", before=None, ran={"a": "true"}, cluster="c", at=now, asked_at=now, seen_at=now)
     )
     return state
 
@@ -192,7 +190,7 @@ def order(key: str, body: bytes) -> bytes:
         ("control/orders.json", order("drain a", b'{"broker": "a", "since": -1e15, "until": 1e300, "by": "ann"}')),
         ("control/orders.json", order("rollout", b'{"id": "r"}')),
         ("control/orders.json", b'{"orders": {}, "number": -1, "ended": {"a": 1e300}}'),
-        ("take-over.json", b'{"cluster": "c", "phase": "taken", "before": null, "ran": {}, "at": 1e15, "asked_at": 0}'),
+        (TAKE_OVER, b'{"cluster": "c", "phase": "taken", "before": null, "ran": {}, "at": 1e15, "asked_at": 0}'),
     ],
     ids=[
         "nested lists",
@@ -208,7 +206,7 @@ def order(key: str, body: bytes) -> bytes:
 def test_what_was_a_bug(command: list[str], name: str, content: bytes, pulsar: FakePulsar, whole: Path, tmp_path: Path):
     """Found by hand."""
     shutil.copytree(whole, tmp_path / "state")
-    if name == MEMORY:
+    if name in {MEMORY, TAKE_OVER}:
         put_value(tmp_path / "state", name, content)
     else:
         (tmp_path / "state" / name).write_bytes(content)

@@ -20,6 +20,7 @@ from lbd.store.control import Control, Pause
 from lbd.store.journal import Journal
 from lbd.store.state import MEMORY, TurnMemory
 from lbd.store.status import Status, write_status
+from lbd.store.take_over_note import TAKE_OVER
 from lbd.store.turn_record import BrokerRecord, TurnRecord, Verdict
 from lbd.store.turns import Turns
 from tests import fake_pulsar
@@ -915,17 +916,17 @@ class TestState:
         lines.close()
         assert bundles(0)[0] in notable(pulsar, tmp_path)["journal"]["seen"]
 
-    @pytest.mark.parametrize("name", ["status.json", "take-over.json", MEMORY])
+    @pytest.mark.parametrize("name", ["status.json", TAKE_OVER, MEMORY])
     def test_a_broken_file(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A problem that names it, and the other checks go on."""
         state_begun(tmp_path / "state")
-        if name == MEMORY:
+        if name in {MEMORY, TAKE_OVER}:
             put_value(tmp_path / "state", name, b"{")
         else:
             (tmp_path / "state" / name).write_text("{")
         problems = [one for one in findings(pulsar, tmp_path) if one["level"] == "problem"]
         assert len(problems) == 1
-        assert f"{name}{'' if name == MEMORY else ':'} cannot be read" in problems[0]["seen"]
+        assert f"{name}{':' if name == 'status.json' else ''} cannot be read" in problems[0]["seen"]
 
     def test_a_directory_that_everybody_may_write(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Whoever can write there can order unloads."""
@@ -949,7 +950,7 @@ class TestState:
         """The note says that shedding is off."""
         (tmp_path / "state").mkdir()
         note = {"cluster": "c", "phase": "taken", "before": None, "ran": {}, "at": 1e9, "asked_at": 1e9, "seen_at": 1e9}
-        (tmp_path / "state" / "take-over.json").write_text(json.dumps(note))
+        put_value(tmp_path / "state", TAKE_OVER, json.dumps(note).encode())
         runtime(1, loadBalancerSheddingEnabled="true")(pulsar)
         found = notable(pulsar, tmp_path, in_broker_shedding="take-over")["take-over"]
         assert f"on again at {pulsar.ids[1]}" in found["seen"]
@@ -959,9 +960,9 @@ class TestState:
         (tmp_path / "state").mkdir()
         times = {"at": 1e9, "asked_at": 1e9, "seen_at": 1e9 + 60}
         note = {"cluster": "c", "phase": "taken", "before": None, "ran": {}, **times}
-        (tmp_path / "state" / "take-over.json").write_text(json.dumps(note))
+        put_value(tmp_path / "state", TAKE_OVER, json.dumps(note).encode())
         (taken,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "take-over")
-        (tmp_path / "state" / "take-over.json").write_text(json.dumps({**note, "phase": "taking"}))
+        put_value(tmp_path / "state", TAKE_OVER, json.dumps({**note, "phase": "taking"}).encode())
         words = "shedding off since 2001-09-09T01:46:40Z by lbd, last seen off 2001-09-09T01:47:40Z"
         assert (taken["level"], taken["seen"]) == ("ok", f"{words}; lbd release gives it back")
         assert notable(pulsar, tmp_path)["take-over"]["level"] == "warning"

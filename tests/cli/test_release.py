@@ -15,8 +15,9 @@ from lbd.config import Settings
 from lbd.daemon import take_over as taking_over
 from lbd.pulsar.admin import Admin
 from lbd.store.state import StateDir
+from lbd.store.take_over_note import TAKE_OVER, KeptTakeOver
 from tests import fake_pulsar
-from tests.builders import state_begun
+from tests.builders import put_value, state_begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,16 +109,16 @@ def test_a_cluster_that_cannot_be_reached(pulsar: FakePulsar, tmp_path: Path) ->
     found = release(config)
     assert found.exit_code == 3
     assert len(found.stderr.splitlines()) == 1
-    assert (tmp_path / "state" / "take-over.json").exists()
+    assert KeptTakeOver(tmp_path / "state").load() is not None
 
 
 def test_a_note_that_cannot_be_read(pulsar: FakePulsar, tmp_path: Path) -> None:
-    """Exit 2, the file, and what to do by hand."""
+    """Exit 2, where it is, and what to do by hand."""
     config = config_of(tmp_path, pulsar)
-    state_begun(tmp_path / "state").path.joinpath("take-over.json").write_text("junk")
+    put_value(tmp_path / "state", TAKE_OVER, b"junk")
     found = release(config)
     assert found.exit_code == 2
-    assert f"set or delete the override of {KEY} by hand, then remove this file" in found.stderr
+    assert f"forgets it; before that set or delete the override of {KEY} by hand" in found.stderr
 
 
 def test_a_token_is_not_told(pulsar: FakePulsar, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from lbd.daemon import take_over
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.simulate.faults import refused
+from lbd.store.take_over_note import KeptTakeOver
 from tests import fake_pulsar
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_last_seen(
     """A round that shows all brokers is noted, for who asks since when shedding is off; one with a gap is not."""
 
     def seen_at() -> float:
-        return float(json.loads((tmp_path / "take-over.json").read_text())["seen_at"])
+        return note.seen_at if (note := KeptTakeOver(tmp_path).load()) is not None else 0.0
 
     watcher.observe()
     before, later = seen_at(), time.time() + 100

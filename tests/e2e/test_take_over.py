@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from lbd.store.take_over_note import KeptTakeOver
 from tests.e2e import probe
 from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import run
@@ -63,7 +64,7 @@ class Site:
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster, self.directory = cluster, directory
-        self.note = directory / "state" / "take-over.json"
+        self.note = KeptTakeOver(directory / "state")
         self.status = directory / "state" / "status.json"
         self.running: list[subprocess.Popen[str]] = []
         self.left: Counter[str] = Counter()
@@ -107,10 +108,8 @@ class Site:
 
     def phase(self) -> str:
         """What the note says; it may go at any moment."""
-        try:
-            return str(json.loads(self.note.read_text())["phase"])
-        except FileNotFoundError:
-            return "no note"
+        note = self.note.load()
+        return "no note" if note is None else note.phase
 
     def turned(self, phase: str) -> None:
         """Waits until a daemon has ended a turn since the last call and the note says so."""
@@ -193,7 +192,9 @@ def killed_and_released(site: Site, before: str | None, kills: int) -> None:
         done = site.lbd("release")
 
         assert done.returncode == 0, done.stderr
-        assert (site.override, site.note.exists()) == (before, False), f"{done.stdout} after {dict(site.left)}"
+        assert (site.override, site.note.load() is not None) == (before, False), (
+            f"{done.stdout} after {dict(site.left)}"
+        )
         assert site.wait("true") < 1.0, done.stdout
 
 
@@ -203,7 +204,7 @@ def test_refuse_changes_nothing(site: Site):
     done = site.lbd("run", "--once", mode="refuse")
 
     assert done.returncode == 4, done.stderr
-    assert (site.override, site.shedding(), site.note.exists()) == (None, ["true"] * 3, False)
+    assert (site.override, site.shedding(), site.note.load() is not None) == (None, ["true"] * 3, False)
 
 
 @pytest.mark.cluster(versions=CURRENT_VERSIONS, settings=AS_DELIVERED)
@@ -224,7 +225,7 @@ def test_taken_over_until_it_is_released(site: Site, tell: Callable[[str], None]
 
     assert refused.returncode == 4
     assert "stop it before lbd release" in refused.stderr
-    assert (site.override, site.note.exists()) == ("true", False)
+    assert (site.override, site.note.load() is not None) == ("true", False)
     assert site.wait("true") < 1.0
 
 
@@ -247,7 +248,7 @@ def test_an_operators_false_stays(site: Site):
     done = site.lbd("release")
 
     assert done.stdout.startswith("Nothing to give back: ")
-    assert (site.override, site.shedding(), site.note.exists()) == ("false", ["false"] * 3, False)
+    assert (site.override, site.shedding(), site.note.load() is not None) == ("false", ["false"] * 3, False)
 
 
 @pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=AS_DELIVERED)
@@ -265,7 +266,7 @@ def test_the_daemon_itself(site: Site):
     second.terminate()
 
     assert second.wait(20) == 0
-    assert (site.override, site.note.exists()) == (None, False)
+    assert (site.override, site.note.load() is not None) == (None, False)
     assert site.wait("true") < 1.0
 
 

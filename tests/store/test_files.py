@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from lbd import files
-from lbd.act import broker_shedding
 from lbd.errors import LbdError, UsageError
 from lbd.load.capacity import Peaks
 from lbd.load.samples import BrokerSamples
 from lbd.model import Averages, Unload
+from lbd.pulsar.override_note import TakeOverNote
 from lbd.store.capacity import load_peaks, save_peaks
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains, Works, drains_in_force
@@ -25,6 +25,7 @@ from lbd.store.journal import Journal, read
 from lbd.store.moves import history
 from lbd.store.state import StateDir, TurnMemory, load_samples, save_samples
 from lbd.store.status import read_status, running, write_status
+from lbd.store.take_over_note import KeptTakeOver
 from lbd.store.turn_record import TurnRecord, Verdict
 from lbd.store.turns import KeptTurns, ReportedBundles, Turns, load_bundles, save_bundles
 from tests import disks
@@ -76,7 +77,7 @@ def bundles(state: Path) -> None:
     save_bundles(state, ReportedBundles(NOW, (), [], *(np.zeros(shape, np.int32) for shape in (0, 0, (0, 2)))))
 
 
-TAKEN = broker_shedding.TakeOverNote(phase="taken", before=None, ran={}, cluster="c", at=NOW, asked_at=NOW)
+TAKEN = TakeOverNote(phase="taken", before=None, ran={}, cluster="c", at=NOW, asked_at=NOW)
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "lbd.db by the journal": journal,
@@ -86,10 +87,10 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "lbd.db by averages": lambda state: StateDir(state).save_averages(Averages.empty(), NOW),
     "lbd.db by samples": samples,
     "lbd.db by peaks": lambda state: save_peaks(state, Peaks()),
+    "lbd.db by a take-over": lambda state: KeptTakeOver(state).save(TAKEN),
     "lbd.db by drains": lambda state: Drains(state).save(Works()),
     "lock": lock,
     "status.json": lambda state: write_status(state, a_status()),
-    "take-over.json": lambda state: broker_shedding.save(state / "take-over.json", TAKEN),
     "control/orders.json": lambda state: Control(state).pause(Pause(NOW, None, "", "me")),
     "control/lock": lambda state: Drains(state).begin(Drain("b:80", NOW, None, "me")),
     "history/v1/decisions/day=2027-01-15/part-1800000000000.parquet": lambda state: Folder(state / "history").put(
@@ -218,10 +219,10 @@ READERS: dict[str, Callable[[Path], object]] = {
     "lbd.db of averages": lambda state: StateDir(state).load_averages(NOW),
     "lbd.db of samples": lambda state: load_samples(state, NOW),
     "lbd.db of peaks": load_peaks,
+    "lbd.db of a take-over": lambda state: KeptTakeOver(state).load(),
     "lbd.db of drains": lambda state: drains_in_force(state, NOW),
     "lock": running,
     "status.json": read_status,
-    "take-over.json": lambda state: broker_shedding.load(state / "take-over.json"),
     "control/orders.json": lambda state: Control(state).paused(NOW),
     "history/v1/decisions/day=2027-01-15/a.parquet": lambda state: Folder(state / "history").pack("2027-01-16"),
 }
