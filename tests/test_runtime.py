@@ -46,8 +46,7 @@ STARTING = {
     "lbd.doctor.survey": "all brokers are read at the same time",
     "lbd.notify.sender": "a receiver may take long",
     "lbd.observe.health_checks": "a check takes as long as the broker takes",
-    "lbd.observe.live_cpu": "all watched brokers are asked at the same time",
-    "lbd.observe.observer": "all brokers are asked at the same time",
+    "lbd.observe.observer": "all brokers are asked at the same time: for their reports, and then for their CPU",
     "lbd.observe.topic_names": "topic names are read beside the turns",
     "lbd.operations.cluster_view": "all brokers are asked at the same time",
     "lbd.operations.place": "a placement by a person, beside the turns",
@@ -56,6 +55,7 @@ STARTING = {
     "lbd.pulsar.load_topics": "follows the topics of load reports",
     "lbd.pulsar.oauth2": "a token is renewed beside the requests that send it",
     "lbd.simulate.fake_pulsar": "brokers answer at the same time",
+    "lbd.simulate.run": "simulated brokers are asked for their CPU in a thread, as real ones are",
 }
 """The only modules that start threads, each with what the threads are for."""
 

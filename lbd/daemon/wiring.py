@@ -181,7 +181,7 @@ class Assembled:
         return Observer(Admin(settings.pulsar, self.silences), self.timebase.now)
 
     def _live_cpu(self, settings: Settings) -> LiveCpuReader:
-        return LiveCpuReader(self.looking.admin, settings.pulsar.concurrency)
+        return LiveCpuReader(self.looking.admin, self.looking.pool, settings.pulsar.concurrency)
 
     def _topics(self, namespace: str) -> list[str]:
         return self.observer.admin.topics(namespace)
@@ -206,7 +206,6 @@ class Assembled:
                 self.silences.close()  # what hangs there is asked with these brokers' token, and may be none of them
                 self.silences = BrokerHealth()
             self.looking = self._look(settings)
-            self.live_cpu.close()
             self.live_cpu = self._live_cpu(settings)
             self.health_checks.close()
             self.health_checks = HealthChecks(self.looking.admin)
@@ -227,7 +226,6 @@ class Assembled:
         self.leading.stop()
         self.executor.close()
         self.proof.close()
-        self.live_cpu.close()
         self.health_checks.close()
         self.observer.close()
         self.silences.close()

@@ -12,7 +12,7 @@ something depends on are asked, and one that is slow to answer less often.
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from math import nan
 from typing import TYPE_CHECKING, Protocol
@@ -28,6 +28,7 @@ from lbd.observe.observer import few_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
 
     from lbd.model import ProcessCpu, Snapshot
 
@@ -150,14 +151,13 @@ class ProcessCpuSource(Protocol):
 class LiveCpuReader:
     """Asks brokers of one cluster, and remembers their counters from turn to turn. Not thread-safe.
 
-    No more than ``concurrency`` are asked at once.
+    No more than ``concurrency`` are asked at once, in threads of ``pool``.
     """
 
-    def __init__(self, source: ProcessCpuSource, concurrency: int) -> None:
-        self._source, self._concurrency = source, concurrency
+    def __init__(self, source: ProcessCpuSource, pool: Executor, concurrency: int) -> None:
+        self._source, self._pool, self._concurrency = source, pool, concurrency
         self._of: dict[str, _ProcessHistory] = {}
         self._taken_at = nan
-        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="lbd-live-cpu")
 
     def __call__(self, snapshot: Snapshot, watched: Mapping[str, float], interval_seconds: float) -> Snapshot:
         """The round with the present CPU of the brokers for which it is known; the others keep their reported CPU.
@@ -196,10 +196,6 @@ class LiveCpuReader:
             return ""
         others = f" (and of {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         return f"live CPU of {troubles[0][0]}{others} is not known, load reports count instead: {troubles[0][1]}"
-
-    def close(self) -> None:
-        """End the threads; requests under way end in seconds."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, watched: Mapping[str, float], now: float) -> None:
         due = [broker for broker, since in watched.items() if self._of[broker].is_due(since, now)]

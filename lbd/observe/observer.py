@@ -134,7 +134,7 @@ class _Missing:
 
 
 class Observer:
-    """Observes one cluster."""
+    """Observes one cluster. ``pool`` has the threads in which brokers are asked during a turn; they end with it."""
 
     def __init__(self, admin: Admin, now: Callable[[], float], *, keep_raw: bool = False) -> None:
         self.admin = admin
@@ -145,7 +145,7 @@ class Observer:
         self._reports: Reports = AdminReports(admin)
         self._segments = SegmentWatch(admin)
         self._closed = False
-        self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
+        self.pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
         """One round.
@@ -216,7 +216,7 @@ class Observer:
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
         self._closed = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.pool.shutdown(wait=False, cancel_futures=True)
         self.admin.close()
         self._reports.close()
 
@@ -238,7 +238,7 @@ class Observer:
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Reports], dict[str, _Missing]]:
         try:
-            answers = few_at_once(self._pool, self.admin.settings.concurrency, self._ask, active)
+            answers = few_at_once(self.pool, self.admin.settings.concurrency, self._ask, active)
         except (RuntimeError, CancelledError):
             if self._closed:
                 raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import heapq
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -358,7 +359,7 @@ class Simulation:
 
     def turns(self) -> Iterator[Turned]:
         """Every turn of the run, the first one at its beginning. Raises the error of a turn that fails."""
-        live = LiveCpuReader(self, 1) if self.settings.asks_live_cpu else reports_alone
+        live = LiveCpuReader(self, ThreadPoolExecutor(1), 1) if self.settings.asks_live_cpu else reports_alone
         topics = TopicNames(self._topics, lambda: self._now, TOPICS_SECONDS)
         parts, seconds = simulated_parts(self, self._moving, self.settings, self._isolation, live), 0.0
         parts = replace(parts, spread=SpreadReader(self.settings.spread_in_force, topics))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,7 @@ class Machine:
 
 def turns(machine: Machine, seconds: float, since: float = 0.0, reader: LiveCpuReader | None = None) -> list[Brokers]:
     """The brokers of each turn for so long; of the one that is watched CPU counts from ``since`` seconds on."""
-    reader = reader or LiveCpuReader(machine, 1)
+    reader = reader or LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
     found = []
     for at in np.arange(machine.seconds, seconds, TURN_SECONDS).tolist():
         machine.seconds = at
@@ -165,7 +166,7 @@ def test_a_process_that_has_just_started_is_known_with_its_first_report():
 def test_a_process_that_was_started_anew_begins_anew():
     """Its counter begins at nought; until the next whole minute the report counts."""
     machine = Machine(steady(40.0))
-    reader = LiveCpuReader(machine, 1)
+    reader = LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
     turns(machine, 180, reader=reader)
     machine.spent = lambda until: 40 * (until - 170) / 100  # type: ignore[method-assign]
     machine.process_cpu = lambda *_, **__: ProcessCpu(0.4 * (machine.seconds - 170), machine.seconds - 170)  # type: ignore[method-assign]
@@ -178,7 +179,7 @@ def test_a_process_that_was_started_anew_begins_anew():
 def test_who_does_not_tell_is_judged_by_its_reports(status: int | None, asked: int):
     """One that refuses is not asked again for ten minutes; why it does not tell is said."""
     machine = Machine(steady(40.0), error=AdminError("GET http://a:80/x: no", status=status))
-    reader = LiveCpuReader(machine, 1)
+    reader = LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
     found = turns(machine, 120, reader=reader)[-1]
     assert cpu(found) == pytest.approx(40, abs=1)
     assert reader.trouble == ("live CPU of a:80 is not known, load reports count instead: GET http://a:80/x: no")
