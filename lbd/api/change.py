@@ -528,7 +528,7 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
 
     @router.post("/release")
     def release(request: HttpRequest, body: ReleaseBody, key: Key = None) -> Response:
-        """End a drain; ``released`` is null where there was none. What was moved stays where it is."""
+        """End the drain of a broker (``released``), or its fill (``filled``). What was moved stays where it is."""
         body = signed(request, body)
         return changes.make(request, key, body, lambda: _released(backend, body.broker))
 
@@ -563,10 +563,12 @@ def _drain_status(backend: Backend) -> DrainsResponse:
 
 
 def _released(backend: Backend, broker: str) -> tuple[str, Response]:
-    drain = Drains(backend.state_dir, backend.orders).release(broker)
+    drains = Drains(backend.state_dir, backend.orders)
+    drain = drains.release(broker)
+    fill = None if drain is not None else drains.end_fill(broker=broker)
     backend.board.events.tell("drain", Drained(broker, None, drain))
     words = f"released {broker}" if drain is not None else f"{broker} is not drained"
-    return words, answer(Released(drain))
+    return f"ended the fill of {broker}" if fill is not None else words, answer(Released(drain, fill))
 
 
 # --- ``/v1/rollout``: plan, start, progress, end

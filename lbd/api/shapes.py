@@ -13,7 +13,7 @@ from starlette.responses import Response
 from lbd.bundles import TopicBundle
 from lbd.redaction import redacted_json
 from lbd.store.control import Pause, PlacedBundle
-from lbd.store.drains import Drain, DrainStatus, RemainingBundle, Work
+from lbd.store.drains import Drain, DrainStatus, Fill, RemainingBundle, Work
 from lbd.store.rollouts import Rollout
 from lbd.store.scores import ScoreLine
 from lbd.turn.record import BrokerRow, LeftOut, left_out
@@ -177,9 +177,10 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The drain that was ended, null where there was none."""
+    """The drain that was ended, null where there was none, or else the fill of that broker."""
 
     released: Drain | None
+    filled: Fill | None = None
 
 
 class Drained(msgspec.Struct, frozen=True):

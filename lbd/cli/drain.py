@@ -179,7 +179,7 @@ def pace_text(plan: DrainPlan) -> str:
 @click.command("drain")
 @click.argument("broker")
 @click.option("--apply", "applies", is_flag=True, help="Move all bundles off, and verify that the broker owns nothing.")
-@click.option("--release", is_flag=True, help="End the drain. Moved bundles stay where they are.")
+@click.option("--release", is_flag=True, help="End the drain, or else the fill. Moved bundles stay where they are.")
 @click.option(
     "--for",
     "seconds",
@@ -224,7 +224,7 @@ def drain(
     Example: lbd drain broker-3:8080 --apply --for 2h --reason "new disk"
     """
     if release and (applies or override is not None or seconds is not None or respect_rest):
-        raise UsageError("--release ends a drain; --apply, --for, --override and --respect-rest begin one")
+        raise UsageError("--release ends a drain or a fill; --apply, --for, --override and --respect-rest begin one")
     _check_apply(applies, override, seconds, reason, respect_rest=respect_rest)
     passes, settings = override_reason(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
@@ -316,23 +316,28 @@ def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None
 
 
 def _release(settings: Settings, broker: str, reason: str, form: str, client: Client | None) -> int:
-    """End the drain: in the lbd that takes orders, else in the file, whether an lbd runs or not."""
+    """End the drain or the fill: in the lbd that takes orders, else in the file, whether an lbd runs or not."""
+    from lbd.api.shapes import Released  # noqa: PLC0415 - usage errors need no API
+
     now = time.time()
     if client is not None:
         from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
 
         in_force = remote.drained(client)
         broker = _full_name(broker, in_force)
-        drain = remote.release(client, broker, by(), reason)
+        released = remote.release(client, broker, by(), reason)
     else:
         drains = Drains(settings.state_dir, Orders(settings.state_dir, shared=settings.leader.enabled))
         in_force = drains.in_force(now)
         broker = _full_name(broker, in_force)
         drain = drains.release(broker)
+        released = Released(drain, None if drain is not None else drains.end_fill(broker=broker))
     if form == "json":
-        json_out({"released": drain})
-    if drain is not None:
-        print_note(form, f"Released: {drain_text(drain, now)}.")
+        json_out(released)
+    if released.released is not None:
+        print_note(form, f"Released: {drain_text(released.released, now)}.")
+    elif released.filled is not None:
+        print_note(form, f"Ended: the fill of {broker}, ordered by {released.filled.by}.")
     else:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
         print_note(form, f"Nothing to release: {broker} is not drained{known}.")
@@ -376,12 +381,11 @@ def _there(client: Client, request: DrainRequest | FillRequest, form: str, api_u
             return remote.watched(client, request, started, progress)
     except KeyboardInterrupt:
         status = "lbd status --api" if api_url is not None else "lbd status"
-        _interrupted(request, form, f"it goes on in {client.name}; {status} tells how far it is")
+        ends = f"lbd drain {request.broker} --release ends it"
+        print_note(form, f"No longer watched: it goes on in {client.name}; {status} tells how far it is; {ends}.")
         return None
     except ObserveError as error:
-        drains_on = f"the next lbd goes on with the drain of {request.broker}"
-        again = f"ask for the filling of {request.broker} again"
-        raise ObserveError(f"{error}; {drains_on if request.kind == 'drain' else again}") from error
+        raise ObserveError(f"{error}; the next lbd goes on with the {request.kind} of {request.broker}") from error
 
 
 def _here(settings: Settings, request: DrainRequest | FillRequest, form: str) -> Work | int | None:
@@ -395,7 +399,9 @@ def _here(settings: Settings, request: DrainRequest | FillRequest, form: str) ->
         ):
             answer, failed = work(request)
     except KeyboardInterrupt:
-        _interrupted(request, form, "what was in flight was brought to its end; the next lbd run goes on with a drain")
+        ends = f"the next lbd run goes on with it; lbd drain {request.broker} --release ends it"
+        rest = ends if request.kind == "drain" else "the fill is over"
+        print_note(form, f"No longer watched: what was in flight was brought to its end; {rest}.")
         return None
     return answer.exit_code or failed
 
@@ -403,8 +409,3 @@ def _here(settings: Settings, request: DrainRequest | FillRequest, form: str) ->
 def _print_started(answer: RequestResult, form: str) -> None:
     """Report the start on stderr; stdout is for the end."""
     click.echo(plain(answer.sentence), err=answer.exit_code == 0 or form == "json")
-
-
-def _interrupted(request: DrainRequest | FillRequest, form: str, why: str) -> None:
-    ends = f"; lbd drain {request.broker} --release ends it" if isinstance(request, DrainRequest) else ""
-    print_note(form, f"No longer watched: {why}{ends}.")

@@ -176,10 +176,10 @@ def drained(api: Client) -> dict[str, Drain]:
     return {one.drain.broker: one.drain for one in _remote_drains(api).drains}
 
 
-def release(api: Client, broker: str, owner: str, reason: str) -> Drain | None:
-    """End a drain and return it; None if there was none."""
+def release(api: Client, broker: str, owner: str, reason: str) -> Released:
+    """End the drain or the fill of a broker and return it."""
     body = {"broker": broker, "owner": owner, "reason": reason}
-    return read(api.post("release", body=body), Released).released
+    return read(api.post("release", body=body), Released)
 
 
 def begin(api: Client, request: DrainRequest | FillRequest) -> Started | RequestResult:

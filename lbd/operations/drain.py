@@ -42,7 +42,7 @@ from lbd.permit.evidence import same
 from lbd.permit.served import with_clients
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, Control, DrainRequest, FillRequest, RequestResult
-from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
+from lbd.store.drains import Drain, Drains, Fill, RemainingBundle, Work, Works
 from lbd.text import HOUR_SECONDS, counted
 
 if TYPE_CHECKING:
@@ -70,19 +70,6 @@ def drain_result(work: Work, *, missed: int, system: int) -> tuple[int, str]:
     if system:
         words += f"; {counted(system, 'bundle')} of pulsar/system left there (guardrails.move_system_namespace)"
     return code, f"{words}{_remaining_reason(work)}."
-
-
-def without_orphan(works: Works, now: float) -> Works:
-    """What was told before this lbd started, a fill that was under way then ended: nobody goes on with it."""
-    fill = works.fill
-    if fill is None or fill.ended_at is not None:
-        return works
-    sentence = (
-        f"The filling of {fill.broker} was cut short, as lbd was ended: "
-        f"{fill.landed} of {counted(fill.total, 'bundle')} landed; ask for it again."
-    )
-    over = msgspec.structs.replace(fill, ended_at=now, held="", eta_seconds=None, exit_code=FAILED, sentence=sentence)
-    return msgspec.structs.replace(works, fill=over)
 
 
 def _drained(work: Work, took: str) -> str:
@@ -157,10 +144,9 @@ class Job:
         broker: str,
         request: str,
         begun_at: float,
-        order: Drain | FillRequest,
+        order: Drain | Fill,
     ) -> None:
-        self.kind, self.broker, self.begun_at = kind, broker, begun_at
-        self.ordered_at = begun_at
+        self.kind, self.broker, self.request, self.begun_at = kind, broker, request, begun_at
         self.amend_order(order)
         self.carried: Carried | None = None
         self.scores: Mapping[str, float] | None = None
@@ -175,12 +161,10 @@ class Job:
         self._barren = self._seen = 0
         self._work = Work(kind=kind, broker=broker, request=request, begun_at=begun_at)
 
-    def amend_order(self, order: Drain | FillRequest) -> None:
-        """What was ordered, at first or once more; what is known of when it was ordered is a drain's."""
+    def amend_order(self, order: Drain | Fill) -> None:
+        """What was ordered, at first or once more."""
         self.by, self.override, self.respect_rest = order.by, order.override, order.respect_rest
-        self.rollout = order.rollout
-        if isinstance(order, Drain):
-            self.ordered_at = order.ordered_at
+        self.rollout, self.ordered_at = order.rollout, order.ordered_at
 
     def looked(self, look: DrainView, pacing: Pacing) -> None:
         """A look has shown what is left to move, and nothing holds it."""
@@ -262,8 +246,7 @@ class Job:
         elsewhere = sum(one.result is Result.ELSEWHERE and one.owner != one.unload.source for one in outcomes)
         gone = sum(one.result is Result.GONE for one in outcomes)
         counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(outcomes) - landed - elsewhere - gone}
-        ordered_at = self.ordered_at if self.kind == "drain" else 0.0
-        return msgspec.structs.replace(self._work, **counts, ordered_at=ordered_at, eta_seconds=self._eta(now))
+        return msgspec.structs.replace(self._work, **counts, ordered_at=self.ordered_at, eta_seconds=self._eta(now))
 
     def _eta(self, now: float) -> float | None:
         if self._pacing is None:
@@ -413,14 +396,24 @@ def cannot_spare(broker: str, look: DrainView) -> str:
     return f"the cluster cannot do without {broker}: {text}"
 
 
-def order_fill(request: FillRequest, tools: Tools, guide: Guide) -> tuple[DrainView, RequestResult]:
-    """What is to move, and the answer. Raises :class:`LbdError` for what is refused."""
+def order_fill(request: FillRequest, now: float, tools: Tools, guide: Guide) -> tuple[Fill, DrainView, RequestResult]:
+    """The order to be written, what is to move, and the answer. Raises :class:`LbdError` for what is refused."""
     passes = {"override": request.override is not None, "respect_rest": request.respect_rest}
     look = plan_fill_now(tools.parts, tools.admin, request.broker, **passes, guide=guide)
     if look.hold is not None:
         raise HeldError(look.hold)
-    refusal = _planned(look, tools, "that would help may not move")
-    return look, RequestResult(0, f"The filling of {request.broker} has begun: {refusal}.")
+    fill = Fill(
+        request.id,
+        request.broker,
+        now + EXPIRES_SECONDS,
+        request.by,
+        now,
+        request.override,
+        request.respect_rest,
+        request.rollout,
+    )
+    words = _planned(look, tools, "that would help may not move")
+    return fill, look, RequestResult(0, f"The filling of {request.broker} has begun: {words}.")
 
 
 # --- batching: what is sent next, and how fast
@@ -561,9 +554,9 @@ AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
 LOOK_AGAIN_SECONDS = 5.0
 """How long is waited where nothing may move now, or the cluster cannot be seen."""
 
-ENDED = "the drain was ended before it had come to its end"
-CUT_SHORT = "another lbd may have led since the fill was planned; ask for it again"
-_GONE = "it is no active broker any more; the drain stands until it is started again or released, or expires"
+ENDED = "the order was ended before it had come to its end"
+NOT_THERE = "it is no active broker any more"
+_GONE = f"{NOT_THERE}; the drain stands until it is started again or released, or expires"
 
 
 class Draining:
@@ -621,9 +614,7 @@ class Draining:
     def works(self) -> Works:
         """How far each has come."""
         if not self._known:
-            current = self._drains.works()
-            self._works, self._known = without_orphan(current, self._now()), True
-            self._untold = self._works != current
+            self._works, self._known = self._drains.works(), True
         return self._works
 
     @property
@@ -644,8 +635,9 @@ class Draining:
         if job is not None and not (goes_on and job.broker == request.broker):
             raise RefusedError(f"a {job.kind} of {job.broker} is at work; lbd status tells how far it is")
         if isinstance(request, FillRequest):
-            self._fill, answer = order_fill(request, tools, self._guide(request.rollout))
-            self._job = Job("fill", request.broker, request.id, self._now(), request)
+            fill, self._fill, answer = order_fill(request, self._now(), tools, self._guide(request.rollout))
+            self._drains.begin_fill(fill)
+            self._job = Job("fill", fill.broker, fill.request, fill.ordered_at, fill)
             if self._fill.unshown is None:
                 self._job.looked(self._fill, tools.paced(self._fill))
         else:
@@ -666,6 +658,8 @@ class Draining:
                 CLOCK.sleep(STEP_SECONDS)
         except KeyboardInterrupt:
             self._executor.halt(Reason.ROUND_STOPPED, "not asked for: it was interrupted")
+            if self._job is not None and self._job.kind == "fill":
+                self._drains.end_fill(request=self._job.request)
             raise
 
     def after(self, record: TurnResult) -> None:
@@ -682,8 +676,9 @@ class Draining:
         """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
         try:
             self._write()
+            self._end_fill()
             self._released_before_begun()
-            if self._job is not None or self.in_force():
+            if self._job is not None or self.in_force() or self._fill_due() is not None:
                 current = tools()
                 self._job = self._job or self._due(current)
                 if self._job is not None:
@@ -703,14 +698,32 @@ class Draining:
             job.waits(str(error), self._now() + LOOK_AGAIN_SECONDS)
 
     def _released_before_begun(self) -> None:
-        """Whoever waits for a drain is told that it is over."""
+        """Whoever waits for a drain or a fill that nobody works on is told that it is over."""
+        now, waiting = self._now(), list[Job]()
         for broker in self._requested.keys() - self.in_force().keys():
-            now = self._now()
-            job = Job("drain", broker, self._requested.pop(broker), now, Drain(broker, now, None, ""))
-            self._tell(job.end(now, None, (Skip(broker, Reason.ROUND_STOPPED, ENDED),)))
+            waiting.append(Job("drain", broker, self._requested.pop(broker), now, Drain(broker, now, None, "")))
+        last = self.works.fill
+        if self._job is None and last is not None and last.ended_at is None and self._fill_due() is None:
+            waiting.append(Job("fill", last.broker, last.request, now, Fill(last.request, last.broker, now, "", now)))
+        for job in waiting:
+            self._tell(job.end(now, None, (Skip(job.broker, Reason.ROUND_STOPPED, ENDED),)))
+
+    def _end_fill(self) -> None:
+        """The order of a fill ends with its work, which is written first: who waits for it looks there."""
+        fill = self._drains.fill(self._now())
+        if fill is not None and fill != self._fill_due() and not self._is_away:
+            self._drains.end_fill(request=fill.request)
+
+    def _fill_due(self) -> Fill | None:
+        """The fill in force, unless its work has ended here."""
+        fill, last = self._drains.fill(self._now()), self.works.fill
+        has_ended = fill is not None and last is not None and last.ended_at is not None and last.request == fill.request
+        return None if has_ended else fill
 
     def _due(self, tools: Tools) -> Job | None:
-        """The next drain that was asked for or was cut short, or that may look again for what has come back."""
+        """The next order that was given or was cut short, or the drain that may look again for what has come back."""
+        if (fill := self._fill_due()) is not None:
+            return Job("fill", fill.broker, fill.request, self._now(), fill)
         for broker, drain in self.in_force().items():
             request_id = self._requested.pop(broker, None)
             last = self.works.drains.get(broker)
@@ -780,14 +793,9 @@ class Draining:
         return self._ordered(job) if over is None else (Reason.ROUND_STOPPED, f"not asked for: {over}")
 
     def _over(self, job: Job) -> str | None:
-        """Why the order of a job is over; None while it is in force.
-
-        A fill is in no list of orders, so no other lbd knows of it: it ends with the leadership in which it began.
-        """
-        if job.kind == "fill":
-            return CUT_SHORT if self._is_away else None
-        drain = self.in_force().get(job.broker)
-        return ENDED if drain is None or drain.ordered_at != job.ordered_at else None
+        """Why the order of a job is over; None while it is in force."""
+        order = self._drains.fill(self._now()) if job.kind == "fill" else self.in_force().get(job.broker)
+        return ENDED if order is None or order.ordered_at != job.ordered_at else None
 
     @property
     def _is_away(self) -> bool:
@@ -814,22 +822,24 @@ class Draining:
         return True
 
     def _give(self, job: Job, tools: Tools) -> None:
-        """The next part of a fill, as it was planned when it began, or after it waited last, or its end."""
-        look, waited, passes = self._fill, bool(job.held), job.override is not None
-        assert look is not None
-        handed = job.handed
-        rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
-        part, beyond = within(rest, look, job, tools, self._now())
-        if waited or look.unshown is not None:
+        """The next part of a fill, as it was planned when it began here, or after it waited last, or its end."""
+        look, handed, guide = self._fill, job.handed, self._guide(job.rollout)
+        passes = job.override is not None
+        if look is None or job.held or look.unshown is not None:
             if self._waits(job, self._ordered(job)):
                 return
-            again, guide = {"override": passes, "respect_rest": job.respect_rest}, self._guide(job.rollout)
+            if job.broker not in tools.admin.active_brokers():
+                self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, NOT_THERE),))
+                return
+            again = {"override": passes, "respect_rest": job.respect_rest}
             self._fill = plan = plan_fill_now(tools.parts, tools.admin, job.broker, **again, guide=guide)
             if not self._waits(job, plan.hold or (plan.unshown if not handed else None)):
                 self._fill = replace(plan, shown_in_seconds=0.0)
                 job.looked(self._fill, tools.paced(self._fill))
-        elif part:
-            guide = self._guide(job.rollout)
+            return
+        rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
+        part, beyond = within(rest, look, job, tools, self._now())
+        if part:
             hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes, guide=guide)
             if not self._waits(job, hold):
                 self._start(job, part, look, tools)
@@ -847,6 +857,7 @@ class Draining:
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = self._fill = None
         self._tell(job.end(self._now(), owned, stay, alone))
+        self._end_fill()
 
     def _tell(self, work: Work) -> None:
         """A look that found nothing to do says nothing new, but when it was."""

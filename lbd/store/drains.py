@@ -1,8 +1,8 @@
-"""The drains in force, as orders, and how far their moves are: what must survive a kill -9.
+"""The drains and the fill in force, as orders, and how far their moves are: what must survive a kill -9.
 
-A broker is drained until it is released, the drain expires, or the broker restarts. That is an order, like a pause
-(``store/orders.py``). The progress of the moves of each drain, and of the last fill, is in the store of the lbd that
-moves, and may be missing.
+A broker is drained until it is released, the drain expires, or the broker restarts, and filled until it has its share.
+Both are orders, like a pause (``store/orders.py``). The progress of the moves of each drain, and of the last fill, is
+in the store of the lbd that moves, and may be missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lbd.files import At
 from lbd.load.estimate import Carried
 from lbd.store.control import new_id
 from lbd.store.database import STORE_NAME, json_value, put_json
-from lbd.store.order import DRAIN, Order, OrderList
+from lbd.store.order import DRAIN, FILL, Order, OrderList
 from lbd.store.orders import Orders, body_of, value_of
 from lbd.store.rollouts import goes_on
 
@@ -53,6 +53,22 @@ class Drain(msgspec.Struct, frozen=True):
     rollout: str = ""
 
 
+class Fill(msgspec.Struct, frozen=True):
+    """A broker that is to get its share; ``request`` is the id of the request, and that of the order.
+
+    All other fields are as those of a :class:`Drain`.
+    """
+
+    request: str
+    broker: str
+    until: At
+    by: str
+    ordered_at: At
+    override: str | None = None
+    respect_rest: bool = False
+    rollout: str = ""
+
+
 class RemainingBundle(msgspec.Struct, frozen=True):
     """A bundle that stays, with the label of the reason and its details."""
 
@@ -64,7 +80,7 @@ class RemainingBundle(msgspec.Struct, frozen=True):
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """How far a drain, or a fill, has come. Times are epoch seconds, ``ended_at`` None while it is under way.
 
-    ``ordered_at`` is that of the order it works off, which tells one order from the next; a fill has none.
+    ``ordered_at`` is that of the order it works off, which tells one order from the next.
 
     Of ``total`` bundles ``landed`` are where they should be, ``elsewhere`` on another broker that may have them, and
     ``failed`` have not moved, or nobody owns them. ``left`` are those that stay. ``held`` is what it waits for.
@@ -162,6 +178,40 @@ class Drains:
 
         order = self._orders.change(edit).of(DRAIN + before.broker)
         return order is not None and order.body == body_of(after)
+
+    def begin_fill(self, fill: Fill) -> None:
+        """Write the order of a fill, instead of the one before.
+
+        Raises :class:`RefusedError` where the rollout that it is a part of was stopped.
+        """
+
+        def edit(orders: OrderList) -> OrderList:
+            if fill.rollout and not goes_on(orders, fill.rollout):
+                raise RefusedError("the rollout was stopped meanwhile")
+            return orders.give(Order(fill.request, FILL, body_of(fill)), fill.ordered_at)
+
+        self._orders.change(edit)
+
+    def fill(self, now: float) -> Fill | None:
+        """The fill in force; None also where its order cannot be read: nothing is moved by half of one."""
+        try:
+            fill = value_of(self._orders.read().of(FILL), Fill)
+        except UsageError:
+            return None
+        return fill if fill is not None and now < fill.until else None
+
+    def end_fill(self, **which: str) -> Fill | None:
+        """End the fill of that ``request`` or ``broker``, if it is in force; returns its order, even if expired."""
+        ended = list[Fill | None]()
+
+        def edit(orders: OrderList) -> OrderList:
+            order = orders.of(FILL)
+            is_meant = order is not None and all(order.body.get(name) == value for name, value in which.items())
+            ended[:] = [value_of(order, Fill)] if is_meant else []
+            return orders.end(FILL, time.time()) if is_meant else orders
+
+        self._orders.change(edit)
+        return ended[0] if ended else None
 
     def release(self, broker: str, only: Drain | None = None) -> Drain | None:
         """End a drain, or ``only`` this one; returns its order, even if expired. Moved bundles stay where they are."""

@@ -1,8 +1,8 @@
 """The orders of people that are in force, as a value: how it changes, and what two copies of it come to. Pure.
 
-An order is a pause, a drain or a rollout. It gets an id once, where a person gave it. What lbd writes of its progress
-is a further version under that id. Everything in force is one :class:`OrderList`, so that a change of several orders,
-as the end of a rollout with its drains, is one step.
+An order is a pause, a drain, a fill or a rollout. It gets an id once, where a person gave it. What lbd writes of its
+progress is a further version under that id. Everything in force is one :class:`OrderList`, so that a change of several
+orders, as the end of a rollout with its drains, is one step.
 
 Where several lbds share a cluster, the leader publishes the whole list with each change, under a number that grows.
 ``born`` is the number of the first list that had an order. So a list says of every order that was born up to its number
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Goes up when an older lbd would misread a list; it obeys none of that list then, and does not lead."""
 
-PAUSE, DRAIN, ROLLOUT = "pause", "drain ", "rollout"
+PAUSE, DRAIN, FILL, ROLLOUT = "pause", "drain ", "fill", "rollout"
 """Keys of orders; that of a drain goes on with its broker."""
 
 ENDS = 200

@@ -27,7 +27,7 @@ LOCKED_WITHIN_SECONDS, LOCK_PAUSE_SECONDS = 30.0, 0.01
 """A leader that holds the lock waits for the topic; whoever was stopped with it, as by Ctrl-Z, keeps it for ever."""
 
 ONLY_THE_LEADER = "only the leader takes orders"
-REMOVES = "lbd resume removes it, with the drains and the rollout in it"
+REMOVES = "lbd resume removes it, with the drains, the fill and the rollout in it"
 
 Kind = TypeVar("Kind")
 

@@ -13,7 +13,7 @@ import msgspec
 from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.pulsar.override_note import OverrideNote
-from lbd.store.order import DRAIN, ROLLOUT, Order, OrderList
+from lbd.store.order import DRAIN, FILL, ROLLOUT, Order, OrderList
 from lbd.store.orders import Orders, body_of, value_of
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def _rollout(orders: OrderList) -> Rollout | None:
 
 
 def _without_drains(orders: OrderList, name: str, now: float) -> OrderList:
-    """The list without the drains of a rollout."""
-    for key, order in orders.keyed(DRAIN).items():
+    """The list without the drains and the fill of a rollout."""
+    for key, order in (*orders.keyed(DRAIN).items(), *orders.keyed(FILL).items()):
         if order.body.get("rollout") == name:
             orders = orders.end(key, now)
     return orders

@@ -34,7 +34,7 @@ from lbd.store.journal_lines import (
     SplitIntent,
     encoded,
 )
-from lbd.store.order import DRAIN, FORMAT, Order, OrderList, next_number
+from lbd.store.order import DRAIN, FILL, FORMAT, Order, OrderList, next_number
 from lbd.store.orders import Orders
 from lbd.text import DAY_SECONDS
 
@@ -160,7 +160,9 @@ def _order_text(key: str, order: Order | None) -> str:
     if order is None:
         return f"over, as the leader was told: {key}"
     by, reason = order.body.get("by"), order.body.get("reason") or "no reason was given"
-    what = f"{key.removeprefix(DRAIN)} is drained" if key.startswith(DRAIN) else f"{key} is in force"
+    what = f"{key} is in force"
+    if key.startswith(DRAIN) or key == FILL:
+        what = f"{order.body.get('broker')} is {'filled' if key == FILL else 'drained'}"
     return f"{what}, as the leader was told, by {by}: {reason}"
 
 

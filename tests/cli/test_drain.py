@@ -156,12 +156,12 @@ def test_junk(words: tuple[Any, ...], code: int, told: str, config: Path):
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [("drain", "the next lbd goes on with the drain of"), ("fill", "ask for the filling of")],
+    [("drain", "the next lbd goes on with the drain of"), ("fill", "the next lbd goes on with the fill of")],
 )
 def test_who_watches_is_told_what_becomes_of_it_when_lbd_stops(
     words: str, told: str, cluster: FakePulsar, config: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The next lbd goes on with a drain, and with no fill."""
+    """The next lbd goes on with it."""
     broker = cluster.brokers[0 if words == "drain" else 2]
     with running(config) as found:
         begin = remote.begin

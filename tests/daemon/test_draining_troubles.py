@@ -283,19 +283,52 @@ def test_an_end_that_could_not_be_written_is_written_later(
     assert set(moves(cluster, target).values()) == {1}
 
 
-def test_a_fill_that_was_cut_short_is_over(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """After a kill nobody goes on with it: who watches is told so by the next lbd."""
+def test_a_fill_goes_on_after_a_kill(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It is an order as a drain is: the next lbd plans anew, until the broker has its share."""
     target = cluster.brokers[2]
     with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as first:
         begun(first, FillRequest("r1", target, None, "ann", 0.0, 1e12), monkeypatch, part=1)
-    fill = Drains(tmp_path).works().fill
-    assert fill is not None
-    assert fill.ended_at is None
+    had = owned(cluster, target)
     with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as second:
+        second.turn()
         second.engine.go_on()
+        assert f"{target} is being filled" in str(second.engine.draining.hold())
+        cluster.forward(6)
+        second.engine.draining.to_the_end(second.engine.go_on)
+        work = second.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.ended_at is None) == (0, False), work
+    assert len(owned(cluster, target)) > len(had)
+    assert Drains(tmp_path).fill(cluster.now()) is None
+
+
+@pytest.mark.parametrize("begins", ["before a kill", "before its end"])
+def test_a_person_ends_a_fill(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str):
+    """No further move is made of it, and who watches is told; also where it was ended while no lbd ran."""
+    target = cluster.brokers[2]
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as first:
+        begun(first, FillRequest("r1", target, None, "ann", 0.0, 1e12), monkeypatch, part=1)
+        if begins == "before its end":
+            assert Drains(tmp_path, first.engine.orders).end_fill(broker=target) is not None
+            had = owned(cluster, target)
+            first.engine.go_on()
+            first.engine.go_on()
+            assert not first.engine.draining.busy
+    if begins == "before a kill":
+        assert Drains(tmp_path).end_fill(broker="another:80") is None
+        assert Drains(tmp_path).end_fill(broker=target) is not None
+        had = owned(cluster, target)
+        with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as second:
+            second.engine.go_on()
+            assert not second.engine.draining.busy
     fill = Drains(tmp_path).works().fill
     assert fill is not None
-    assert (fill.exit_code, fill.ended_at is None, "ask for it again" in fill.sentence) == (5, False, True), fill
+    assert (fill.exit_code, fill.ended_at is None, "ended before it had come to its end" in str(fill.left)) == (
+        4,
+        False,
+        True,
+    ), fill
+    assert owned(cluster, target) == had
 
 
 def test_what_did_not_move_before_a_kill_is_tried_by_the_next_lbd(

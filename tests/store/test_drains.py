@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_read_is_a_pause(tmp_path: Path):
     drains.begin(DRAIN)
     (tmp_path / "control" / "orders.json").write_text("{")
     assert drains.all() == []
-    with pytest.raises(UsageError, match="lbd resume removes it, with the drains and the rollout in it"):
+    with pytest.raises(UsageError, match="lbd resume removes it, with the drains, the fill and the rollout in it"):
         drains.begin(DRAIN)
     assert Control(tmp_path).paused(1e9) is not None
     Control(tmp_path).resume()

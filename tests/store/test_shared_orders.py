@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from lbd.errors import LbdError, NotLeaderError, ObserveError, RefusedError, UsageError
 from lbd.store.control import Control, Pause
-from lbd.store.drains import Drain, Drains
+from lbd.store.drains import Drain, Drains, Fill
 from lbd.store.order import OrderList
 from lbd.store.orders import Orders
 from lbd.store.rollouts import Rollout, Rollouts
@@ -105,6 +105,28 @@ def one(tmp_path: Path, topic: list[bytes]) -> Lbd:
 def two(tmp_path: Path, topic: list[bytes]) -> Lbd:
     """The second one, whose clock is an hour late."""
     return Lbd(tmp_path / "two", topic, -3600)
+
+
+def test_a_fill_goes_on_at_the_next_leader_and_stays_ended(one: Lbd, two: Lbd):
+    """As every other order; one of a rollout ends with that."""
+    fill = Fill("f", "c:80", NOW + 3600, "ann", NOW)
+    one.lead()
+    one.drains.begin_fill(fill)
+    assert two.follow() == ["c:80 is filled, as the leader was told, by ann: no reason was given"]
+    two.lead()
+    assert two.drains.fill(NOW) == fill
+    assert two.drains.fill(NOW + 3600) is None
+    two.drains.end_fill(request="f")
+    one.follow()
+    one.lead()
+    assert (one.drains.fill(NOW), two.drains.fill(NOW)) == (None, None)
+
+    one.rollouts.begin(ROLLOUT)
+    one.drains.begin_fill(replace(fill, request="g", rollout="r"))
+    one.rollouts.stop("r", "by ann", NOW)
+    assert one.drains.fill(NOW) is None
+    with pytest.raises(RefusedError, match="the rollout was stopped meanwhile"):
+        one.drains.begin_fill(replace(fill, request="h", rollout="r"))
 
 
 def test_what_is_ordered_at_the_leader_stands_everywhere(one: Lbd, two: Lbd):
