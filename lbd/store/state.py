@@ -10,7 +10,6 @@ import fcntl
 import os
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from io import BytesIO
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,6 +34,7 @@ from lbd.model import RESOURCES, Averages, Hits, Memory, PlacementMemory, UsualL
 from lbd.permit.evidence import Sample
 from lbd.permit.progress import Progress
 from lbd.permit.slow import HealthRecord
+from lbd.store.arrays import names_of, packed_arrays, packed_names, stored_arrays
 from lbd.store.database import (
     LOCK,
     LOST,
@@ -47,7 +47,6 @@ from lbd.store.database import (
     missing,
     refuse_older,
     refuse_without_locks,
-    value,
     writing,
 )
 
@@ -211,9 +210,10 @@ class StateDir:
     def load_averages(self, now: float) -> Averages:
         """The saved averages, unless they are older than 15 minutes, from a later time, or unreadable."""
         try:
-            with _arrays(self.store, AVERAGES) as file:
-                written_at = float(file["written_at"])
-                bundles = file["bundles"].tobytes().decode().split("\n") if file["bundles"].size else []
+            with stored_arrays(self.store, AVERAGES) as file:
+                if file is None:
+                    return Averages.empty()
+                written_at, bundles = float(file["written_at"]), names_of(file["bundles"])
                 short, long = (file[name].astype(np.float64, casting="safe") for name in ("short", "long"))
                 averages = Averages(bundles, short, long, file["samples"].astype(np.int32, casting="safe"))
         except (*DAMAGED, OSError, UsageError):
@@ -228,23 +228,8 @@ class StateDir:
 
 
 def _averages(averages: Averages, now: float) -> dict[str, memoryview]:
-    names = np.frombuffer("\n".join(averages.bundles).encode(), dtype=np.uint8)
     columns = {"short": averages.short, "long": averages.long, "samples": averages.samples}
-    return {AVERAGES: packed_arrays(written_at=now, bundles=names, **columns)}
-
-
-def packed_arrays(**arrays: object) -> memoryview:
-    """Arrays and numbers as one value of the store."""
-    buffer = BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getbuffer()
-
-
-@contextmanager
-def _arrays(path: Path, name: str) -> Iterator[Mapping[str, FloatArray]]:
-    """Such a value. Raises one of ``DAMAGED``, or :class:`UsageError`, where there is none or it cannot be read."""
-    with np.load(BytesIO(value(path, name) or b""), allow_pickle=False) as file:
-        yield file
+    return {AVERAGES: packed_arrays(written_at=now, bundles=packed_names(averages.bundles), **columns)}
 
 
 def _sign(descriptor: int) -> None:
@@ -362,8 +347,8 @@ def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:
     lbd gathers new ones within an hour: that is no reason to stop.
     """
     try:
-        with _arrays(state_dir / STORE_NAME, SAMPLES) as file:
-            samples = _brokers(file)
+        with stored_arrays(state_dir / STORE_NAME, SAMPLES) as file:
+            samples = _brokers(file) if file is not None else {}
         stale = now - GO_STALE_SECONDS
         recent = {broker: own.where((own.at <= now) & (own.at > stale)) for broker, own in samples.items()}
     except (*DAMAGED, OSError, UsageError):
@@ -375,7 +360,7 @@ def save_samples(state_dir: Path, samples: Mapping[str, BrokerSamples]) -> None:
     """Replace the saved samples. A power cut may bring the former ones back. Raises :class:`~lbd.errors.UsageError`."""
     own = {broker: one for broker, one in samples.items() if one.at.size}
     content = packed_arrays(
-        brokers=np.frombuffer("\n".join(own).encode(), dtype=np.uint8),
+        brokers=packed_names(own),
         sizes=np.array([one.at.size for one in own.values()], dtype=np.int64),
         started_at=np.array([one.started_at for one in own.values()], dtype=np.float64),
         hardware=np.array([one.hardware for one in own.values()], dtype=np.float64).reshape(-1, len(RESOURCES)),
@@ -394,7 +379,7 @@ def _joined(columns: list[FloatArray], empty: tuple[int, ...]) -> FloatArray:
 
 def _brokers(file: Mapping[str, FloatArray]) -> dict[str, BrokerSamples]:
     """The samples in the value. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
-    names = file["brokers"].tobytes().decode().split("\n") if file["brokers"].size else []
+    names = names_of(file["brokers"])
     at, carried, used = (file[name].astype(np.float64, casting="safe") for name in ("at", "carried", "used"))
     since: IntArray = file["since_change"].astype(np.int32)
     ends = np.cumsum(file["sizes"]).tolist()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +19,8 @@ import numpy as np
 from lbd.errors import UsageError
 from lbd.files import DAMAGED
 from lbd.reason import Reason
-from lbd.store.database import STORE_NAME, reading, value, writing
+from lbd.store.arrays import names_of, packed_arrays, packed_names, stored_arrays
+from lbd.store.database import STORE_NAME, reading, writing
 from lbd.store.turn_record import PairRecord, TurnRecord, decoded, encoded
 
 if TYPE_CHECKING:
@@ -91,26 +91,23 @@ class ReportedBundles:
 
 def save_bundles(state_dir: Path, reported: ReportedBundles) -> None:
     """Replace what is kept, at once or not at all. Raises :class:`UsageError`."""
-    buffer = BytesIO()
-    names = np.frombuffer("\n".join(reported.bundles).encode(errors="replace"), dtype=np.uint8)
-    brokers = np.frombuffer("\n".join(reported.brokers).encode(errors="replace"), dtype=np.uint8)
+    names, brokers = packed_names(reported.bundles), packed_names(reported.brokers)
     with np.errstate(over="ignore"):  # of a broken report; nothing is decided on it
         rates = reported.rates.astype(np.float32)
-    owner, codes = reported.owner, reported.codes
-    np.savez(buffer, at=reported.at, bundles=names, brokers=brokers, owner=owner, codes=codes, rates=rates)
+    columns = {"owner": reported.owner, "codes": reported.codes, "rates": rates}
+    content = packed_arrays(at=reported.at, bundles=names, brokers=brokers, **columns)
     with writing(state_dir / STORE_NAME) as store:
-        store.put({BUNDLES: buffer.getbuffer()}, durable=False)
+        store.put({BUNDLES: content}, durable=False)
 
 
 def load_bundles(state_dir: Path) -> ReportedBundles | None:
     """The bundles saved last; None if there are none. Raises :class:`UsageError` where they cannot be read."""
     path = state_dir / STORE_NAME
-    saved = value(path, BUNDLES)
-    if saved is None:
-        return None
     try:
-        with np.load(BytesIO(saved), allow_pickle=False) as file:
-            bundles, brokers = (file[name].tobytes().decode().split("\n") for name in ("bundles", "brokers"))
+        with stored_arrays(path, BUNDLES) as file:
+            if file is None:
+                return None
+            bundles, brokers = names_of(file["bundles"]), names_of(file["brokers"])
             columns = file["owner"], file["codes"], file["rates"].astype(np.float64)
             reported = ReportedBundles(float(file["at"]), tuple(brokers), bundles, *columns)
     except (*DAMAGED, OSError) as error:

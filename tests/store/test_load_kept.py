@@ -11,8 +11,9 @@ import pytest
 
 from lbd.errors import UsageError
 from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
+from lbd.store.arrays import packed_arrays
 from lbd.store.database import STORE_NAME, value
-from lbd.store.state import SAMPLES, load_samples, packed_arrays, save_samples
+from lbd.store.state import SAMPLES, load_samples, save_samples
 from tests.builders import put_value
 
 if TYPE_CHECKING:
