@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 from rich.text import Text
 
 from lbd.bundles import is_scalable, names_topic
@@ -15,9 +16,10 @@ from lbd.cli.options import duration, remote_options
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.request import topic_bundles
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
+from lbd.errors import UsageError
 from lbd.permit.served import served_text
 from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, NamespaceAnswer, TurnAnswer
-from lbd.store.turns import named
+from lbd.store.turns import KeptTurns, named
 from lbd.text import DAY_SECONDS, counted, duration_text, zoned
 
 if TYPE_CHECKING:
@@ -345,9 +347,17 @@ def _ago(at: float, now: float) -> str:
     metavar="DURATION",
     help="How far to look back: 15m, 2h, 7d.  [default: 1d]",
 )
+@click.option("--every", is_flag=True, help="Print every kept turn as one line of JSON, the newest first.")
 @remote_options
 def explain(
-    read: Read, form: str, what: str | None, last: int, since_seconds: float | None, api_url: str | None
+    read: Read,
+    form: str,
+    what: str | None,
+    last: int,
+    since_seconds: float | None,
+    api_url: str | None,
+    *,
+    every: bool,
 ) -> None:
     """Explain why something moved or did not.
 
@@ -360,6 +370,11 @@ def explain(
     Example: lbd explain broker-1:8080
     """
     settings, now = read().settings, time.time()
+    if every:
+        if what is not None or api_url is not None:
+            raise UsageError("--every prints all turns of a state directory; give neither a name nor --api with it")
+        _print_every(KeptTurns(settings.state_dir))
+        return
     named = what is not None and names_topic(what)
     parts = [part.topic for part in topic_bundles(settings, what or "", api_url)] if named else []
     if api_url is not None:
@@ -376,8 +391,18 @@ def explain(
         cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
     )
     _print_explanation(what, parts, explainer.of, form, now)
-    if explainer.unreadable:
-        click.echo(f"Note: {counted(explainer.unreadable, 'kept turn')} cannot be read; passed over.", err=True)
+    _print_unreadable(explainer.unreadable)
+
+
+def _print_every(turns: KeptTurns) -> None:
+    for turn in turns:
+        click.echo(msgspec.json.encode(named(turn)))
+    _print_unreadable(turns.unreadable)
+
+
+def _print_unreadable(number: int) -> None:
+    if number:
+        click.echo(f"Note: {counted(number, 'kept turn')} cannot be read; passed over.", err=True)
 
 
 def _print_explanation(

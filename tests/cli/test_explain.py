@@ -401,6 +401,24 @@ class TestUsage:
         assert (found.exit_code, found.stdout) == (2, "")
         assert found.stderr.startswith(f"Error: {tmp_path / 'state'}: no turn is kept yet; ")
 
+    def test_every_turn_is_a_line(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """For grep and jq, the newest first, with every field under its name; a turn that cannot be read is told."""
+        balanced(pulsar, tmp_path)
+        shown = [json.loads(line) for line in explain("--every").stdout.splitlines()]
+        assert [turn["turn"] for turn in shown] == list(range(shown[0]["turn"], 0, -1))
+        assert shown[0]["brokers"][0]["id"] == pulsar.ids[0]
+        with writing(tmp_path / "state" / STORE_NAME) as store:
+            store.write("UPDATE turns SET turn = x'00' WHERE number = 1", [()])
+        found = explain("--every")
+        assert (found.exit_code, len(found.stdout.splitlines())) == (0, len(shown) - 1)
+        assert found.stderr == "Note: 1 kept turn cannot be read; passed over.\n"
+
+    @pytest.mark.parametrize("words", [["1"], ["--api", "http://127.0.0.1:1"]])
+    def test_every_turn_and_something_else(self, words: list[str]) -> None:
+        """It is one or the other."""
+        found = explain("--every", *words)
+        assert (found.exit_code, "give neither a name nor --api with it" in found.stderr) == (2, True)
+
     def test_turns_that_cannot_be_read_are_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Beside the answer."""
         balanced(pulsar, tmp_path)
