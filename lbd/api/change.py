@@ -3,9 +3,9 @@
 Commands (unload, place, split, drain, fill, a plan) are executed by the daemon's own thread, one after the other; a
 route waits for the result.
 
-A change that is repeated under the same idempotency key gets the previous response, and is not executed twice. Keys are
-kept in memory, for a day at most; a restart forgets them. The header is that of
-draft-ietf-httpapi-idempotency-key.
+A change that is repeated under the same idempotency key gets the previous response, and is not executed twice.
+Responses are kept in memory, for a day at most; a restart forgets them. An order has its id from its key, and so is
+known again where it is in force or has ended. The header is that of draft-ietf-httpapi-idempotency-key.
 """
 
 from __future__ import annotations
@@ -143,6 +143,12 @@ class Once:
 
 # --- who asks, and the log
 
+
+def order_id(key: str | None) -> str:
+    """The id of an order: made of its key, so that another lbd knows it again, too, and a restarted one."""
+    return new_id()[0] if key is None else f"key-{sha256(key.encode()).hexdigest()[:24]}"
+
+
 LONGEST_PAUSE_SECONDS = 366 * 86_400.0
 Key = Annotated[
     str | None,
@@ -255,7 +261,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
             now = backend.now()
             until = now + body.for_seconds if body.for_seconds is not None else None
             wanted = Pause(now, until, body.reason, body.owner)
-            replaced = Control(backend.state_dir, backend.orders).pause(wanted)
+            replaced = Control(backend.state_dir, backend.orders).pause(wanted, order_id(key))
             document = Paused(wanted, replaced, os.getpid())
             backend.board.events.tell("pause", document)
             lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
@@ -392,7 +398,7 @@ class Runner:
         body, now = signed(request, body), self._backend.now()
         fields = {name: getattr(body, NAMES.get(name, name)) for name in kind.__struct_fields__ if name not in OWN}
         times = {"at": now, "expires_at": now + body.timeout_seconds}
-        command = msgspec.convert({"id": new_id()[0], **fields, **times, **others}, kind)
+        command = msgspec.convert({"id": order_id(key), **fields, **times, **others}, kind)
         return self._changes.make(request, key, body, lambda: self._result(request, command, respond))
 
     def _result(self, request: HttpRequest, command: Request, respond: Respond) -> tuple[str, Response]:

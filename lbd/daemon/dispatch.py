@@ -143,9 +143,26 @@ class Dispatcher:
             self._requests.refuse(request, ONLY_OBSERVES)
             return
         try:
-            self._judge(request, parts)
+            if not self._was_given(request):
+                self._judge(request, parts)
         except LbdError as error:
             self._requests.fail(request, error)
+
+    def _was_given(self, request: Request) -> bool:
+        """Whether an order is in force already, under its id: then that is the answer to whoever lost the first one.
+
+        Raises :class:`RefusedError` for one that has ended since.
+        """
+        is_order = isinstance(request, DrainRequest | FillRequest | RolloutRequest)
+        if not is_order or (isinstance(request, RolloutRequest) and request.stop):
+            return False
+        stands = self._real.orders.read().stands(request.id)
+        if stands is False:
+            raise RefusedError(f"this {request.kind} was ordered before, under the same key, and is over")
+        if stands:
+            words = f"This {request.kind} was ordered before, and is in force."
+            self._requests.answer(request, RequestResult(0, words))
+        return bool(stands)
 
     def ended(self, outcome: Outcome | Skip) -> None:
         """A move has ended, in a thread of its own."""

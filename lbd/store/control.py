@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from lbd.errors import UsageError
+from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.model import Result
 from lbd.split.plan import Algorithm
-from lbd.store.order import PAUSE, Body, Order
+from lbd.store.order import PAUSE, Body, Order, OrderList
 from lbd.store.orders import Orders, body_of, value_of
 
 if TYPE_CHECKING:
@@ -218,10 +218,20 @@ class Control:
     def __init__(self, state_dir: Path, orders: Orders | None = None) -> None:
         self._orders = Orders(state_dir) if orders is None else orders
 
-    def pause(self, pause: Pause) -> Pause | None:
-        """Write the pause, which survives restarts; returns the pause that it replaces."""
-        replaced, order = self.paused(pause.since), Order(new_id()[0], PAUSE, body_of(pause))
-        self._orders.change(lambda orders: orders.give(order, pause.since))
+    def pause(self, pause: Pause, name: str = "") -> Pause | None:
+        """Write the pause, which survives restarts; returns the one it replaces. ``name`` is its id, if it has one.
+
+        One that is in force already under its id stays as it is. Raises :class:`RefusedError` where that has ended.
+        """
+        replaced, order = self.paused(pause.since), Order(name or new_id()[0], PAUSE, body_of(pause))
+
+        def edit(orders: OrderList) -> OrderList:
+            stands = orders.stands(order.id)
+            if stands is False:
+                raise RefusedError("this pause was ordered before, under the same key, and is over")
+            return orders if stands else orders.give(order, pause.since)
+
+        self._orders.change(edit)
         return replaced
 
     def go_on(self, now: float) -> Pause | None:

@@ -82,6 +82,10 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
         orders = [order for order in self.orders.values() if order.key == key]
         return max(orders, key=lambda order: (order.until, order.born, order.id), default=None)
 
+    def stands(self, name: str) -> bool | None:
+        """Whether the order of this id is in force; None where it was never given, or ended long ago."""
+        return True if name in self.orders else False if name in self.ended else None
+
     def keyed(self, prefix: str) -> dict[str, Order]:
         """The orders in force whose keys begin so, by key."""
         keys = {order.key for order in self.orders.values() if order.key.startswith(prefix)}
