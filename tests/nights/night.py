@@ -58,6 +58,9 @@ FIRST_SECONDS = 60.0
 SHIFTS = 8
 """So often load shifts, with which lbd has something to move all night."""
 
+REFUSALS = 3
+"""So often the next unloads fail, and may be tried again: limits and cool-downs count each request."""
+
 UNLOADS_PER_HOUR, COOL_DOWN_MINUTES = 10, 10.0
 SILENT_SECONDS = 60.0
 """An lbd whose last turn ended longer ago, in a calm cluster, has stopped turning."""
@@ -259,6 +262,7 @@ class Night:
             *[self._person_pauses] * 2,
         )
         planned = [self._load_shifts(Random(f"shift {self.seed} {number}")) for number in range(SHIFTS)]
+        planned += [self._unload_fails(Random(f"refusal {self.seed} {number}")) for number in range(REFUSALS)]
         for number in self._numbers:
             random = Random(f"fault {self.seed} {number}")
             seconds = random.uniform(FIRST_SECONDS, self._seconds)
@@ -415,6 +419,15 @@ class Night:
             owners = self._cluster.owners()
             self.tell(f"bundles of {broker} carry {factor:.1f} times as much")
             self._cluster.scale({bundle: factor if owner == broker else 0.7 for bundle, owner in owners.items()})
+
+        return _Planned(random.uniform(0.0, self._seconds), happen)
+
+    def _unload_fails(self, random: Random) -> _Planned:
+        fault, times = random.choice((Fault.NO_EFFECT, Fault.NOT_ACTIVE, Fault.CONFLICT)), random.randint(1, 3)
+
+        def happen() -> None:
+            self.tell(f"brokers: {fault.value} ({times} times)")
+            self._cluster.faults.on(Switch(fault, times=times))
 
         return _Planned(random.uniform(0.0, self._seconds), happen)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbd.model import Outcome, Result
+from lbd.model import Outcome, Result, bundle_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,6 +77,12 @@ class Observer:
             return
         if len(moves) > 1:
             self._violates(f"{machine} has two open moves of {bundle}: {moves}")
+        span = bundle_range(bundle)
+        alike = [
+            one.bundle for _, one in engine.journal.open if bundle_range(one.bundle) == span and one.bundle != bundle
+        ]
+        if alike:
+            self._violates(f"{machine} unloads {bundle} while {alike} of the same range are under way (#25518)")
         move, unload = moves[-1]
         wanted = request.query.get("destinationBroker", unload.destination)
         if wanted != unload.destination:
