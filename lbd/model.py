@@ -433,7 +433,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class Comparison:
     """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``summary`` of the plan.
 
     ``compared`` is bool (B,): the brokers that it compared; None: all whose report is trusted.
@@ -456,7 +456,7 @@ class Decision:
     unloads: tuple[Unload, ...]
     skips: tuple[Skip, ...]
     memory: Memory
-    facts: Facts
+    comparison: Comparison
     verdicts: CodeArray
 
 

@@ -177,7 +177,7 @@ class TestMoving:
         pulsar.policies.isolation = {"p": {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}}
         record = once(settings(pulsar, tmp_path))
         assert {(one.result, one.owner) for one in record.outcomes} == {(Result.LANDED, pulsar.ids[1])}
-        assert [pair.pool for pair in record.decision.facts.pairs] == ["p"]
+        assert [pair.pool for pair in record.decision.comparison.pairs] == ["p"]
 
     def test_a_policy_that_comes_after_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It is read once more before each request, and nothing is sent against it."""
@@ -534,9 +534,9 @@ class TestMemory:
         pulsar.rates.update(dict.fromkeys(HOT, 3000.0))
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(chosen)
-        assert record.averages is not None
-        at = record.averages.bundles.index(record.unloads[0].bundle)
-        assert record.averages.short[at, :2].sum() == (2000.0 + 6000.0) / 2
+        assert record.facts is not None
+        at = record.facts.averages.bundles.index(record.unloads[0].bundle)
+        assert record.facts.averages.short[at, :2].sum() == (2000.0 + 6000.0) / 2
 
     def test_an_open_intent_of_a_killed_lbd_is_closed_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The journal has its outcome before anything new is planned, and the bundle rests."""

@@ -148,8 +148,8 @@ def _of_capacity(last: Published) -> Iterator[Metric]:
 
 
 def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
-    observation, evidence = last.record.observation, last.record.evidence
-    if observation is None or last.record.decision is None:
+    observation, facts = last.record.observation, last.record.facts
+    if observation is None or facts is None or last.record.decision is None:
         return
     rows = last.brokers
     scores = {row.id: row.score for row in rows}
@@ -168,10 +168,9 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
         ("lbd_broker_throughput_bytes_per_second", "throughput", "Bytes in and out."),
     ):
         yield _labelled(name, words, "broker", {row.id: getattr(row, key) for row in rows})
-    if evidence is not None:
-        ages = {row.id: max(now - evidence.samples[row.id].fresh_at, 0.0) for row in rows}
-        yield _labelled("lbd_broker_sample_age_seconds", "Since its numbers last changed.", "broker", ages)
-        yield from _of_health(evidence.health)
+    ages = {row.id: max(now - facts.evidence.samples[row.id].fresh_at, 0.0) for row in rows}
+    yield _labelled("lbd_broker_sample_age_seconds", "Since its numbers last changed.", "broker", ages)
+    yield from _of_health(facts.evidence.health)
     yield from _of_live_cpu(observation.snapshot.brokers)
     states = {
         "active": len(observation.active),

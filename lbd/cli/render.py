@@ -63,9 +63,9 @@ def without_notes(reason: str, shared: Container[str]) -> str:
 def as_text(record: TurnResult, *, everything: bool) -> None:
     """Print the turn as text."""
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
-    hot = {pair.source for pair in record.decision.facts.pairs} if record.decision is not None else set()
+    hot = {pair.source for pair in record.decision.comparison.pairs} if record.decision is not None else set()
     console.print(broker_table(brokers(record), hot))
-    pairs = record.decision.facts.pairs if record.decision is not None else ()
+    pairs = record.decision.comparison.pairs if record.decision is not None else ()
     if any(pair.destination is not None for pair in pairs):
         console.print(pair_table(pair_statuses(record, before=True), "hits before this turn"))
     if any(pair.destination is None for pair in pairs):
@@ -76,15 +76,15 @@ def as_text(record: TurnResult, *, everything: bool) -> None:
         for reason in _reasons(record, unloads) if everything else _reasons(record, unloads)[-1:]:
             console.print(Text(f"  {reason}", "dim"))
     _print_skips(console, record, everything=everything)
-    if record.slopes is not None and record.observation is not None and not record.acts:
-        known = loads(record.observation.snapshot.brokers.ids, record.slopes, {})
+    if record.facts is not None and record.facts.slopes is not None and not record.acts:
+        known = loads(record.facts.snapshot.brokers.ids, record.facts.slopes, {})
         console.print(Text(f"load model: {summary(known)}", "dim"))
     console.print(Text(record.sentence, style="bold"))
 
 
 def _reasons(record: TurnResult, unloads: Sequence[Unload]) -> list[str]:
     """The reason of each move of a strategy that plans by points; the last one has the scores of both ends."""
-    return [one.reason for one in unloads] if record.decision is not None and record.decision.facts.summary else []
+    return [one.reason for one in unloads] if record.decision is not None and record.decision.comparison.summary else []
 
 
 def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[Unload]]:

@@ -120,19 +120,19 @@ class Planner:
     def _parts(self, published: Published) -> Parts:
         """Those of a turn on the last round."""
         record, settings = published.record, published.settings
-        if record.observation is None or record.turn_memory is None or record.averages is None:
+        if record.observation is None or record.turn_memory is None or record.facts is None:
             raise ObserveError(f"the last turn says nothing to plan by: {record.sentence}")
         self._admin.active_brokers()
         looked, policies = Fixed(record.observation), PolicyReader(self._admin)
         memory, journal = record.turn_memory, self._engine.journal
-        return parts_of_known(settings, looked, policies, memory, record.averages, journal, lambda: None)
+        return parts_of_known(settings, looked, policies, memory, record.facts.averages, journal, lambda: None)
 
     def _acting(self, published: Published) -> Parts:
         """The same as they judge an order: by the samples of the turns, and by what holds them."""
-        memory, averages = published.record.turn_memory, published.record.averages
+        memory, facts = published.record.turn_memory, published.record.facts
         assert memory is not None
-        assert averages is not None
-        return acting(self._parts(published), memory, averages, self._engine.order_hold)
+        assert facts is not None
+        return acting(self._parts(published), memory, facts.averages, self._engine.order_hold)
 
 
 # --- the picker, from the last turn's round; brokers are contacted only for what is unknown
@@ -180,8 +180,8 @@ class _PublishedRound:
 
     @property
     def doubted(self) -> CodeArray:
-        assert self.record.evidence is not None
-        return self.record.evidence.paired
+        assert self.record.facts is not None
+        return self.record.facts.evidence.paired
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -204,8 +204,8 @@ class _PublishedRound:
     def rate_of(self, bundle: str) -> dict[str, float]:
         """Its long-term messages/s, in + out, by its name; nothing where it is not known."""
         at = self.position.get(bundle)
-        averages = self.record.averages
-        return {} if at is None or averages is None else {bundle: float(averages.long[at, :2].sum())}
+        facts = self.record.facts
+        return {} if at is None or facts is None else {bundle: float(facts.averages.long[at, :2].sum())}
 
     def cuts(self, namespace: str) -> tuple[list[int], list[str]]:
         """Where the bundles begin that brokers report of a namespace, and these bundles; both in that order."""
@@ -295,14 +295,14 @@ class Picker:
             if self._look is not None and self._look.published is published:
                 return self._look
             record = published.record
-            if record.observation is None or record.averages is None or record.evidence is None:
+            if record.observation is None or record.facts is None:
                 return self._look
             self._admin.active_brokers()
             drained = frozenset(Drains(published.settings.state_dir).in_force(self._now()))
-            drained |= slow_brokers(record.evidence, record.observation.snapshot)
-            loads = broker_loads(record.observation.snapshot, record.averages, published.settings.weights)
+            drained |= slow_brokers(record.facts.evidence, record.observation.snapshot)
+            loads = broker_loads(record.observation.snapshot, record.facts.averages, published.settings.weights)
             layout = _PublishedRound(
-                published, self._policies.isolation(), drained, without_doubted(loads, record.evidence.paired)
+                published, self._policies.isolation(), drained, without_doubted(loads, record.facts.evidence.paired)
             )
             _ = layout.position, layout.owner, layout.snapshot.namespaces
             self._look = layout

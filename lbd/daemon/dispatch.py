@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
     from lbd.daemon.wiring import Assembled
     from lbd.operations.requests import Requests
+    from lbd.permit.facts import Hold
     from lbd.store.control import Request, UnloadRequest
-    from lbd.turn.parts import Hold, Parts
+    from lbd.turn.parts import Parts
 
 
 @dataclass

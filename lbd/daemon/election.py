@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from lbd.clock import Timebase
     from lbd.config import Settings
     from lbd.operations.split import Splitting
+    from lbd.permit.facts import Hold
     from lbd.pulsar.leader_topic import Writer
     from lbd.store.shared import Shared
     from lbd.store.state import StateDir
-    from lbd.turn.parts import Hold
 
 
 READ_SECONDS = 1.0

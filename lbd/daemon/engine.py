@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from lbd.operations.rollout import Rolling
     from lbd.operations.split import Splitting
     from lbd.permit.budget import LastHour
+    from lbd.permit.facts import Hold
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.store.control import Request
     from lbd.store.journal import Journal
     from lbd.store.orders import Orders
     from lbd.store.proposal import Proposal
-    from lbd.turn.parts import Hold, Parts
+    from lbd.turn.parts import Parts
     from lbd.turn.watchdog import Alarm
     from lbd.turn.waves import Rest
 

@@ -51,8 +51,8 @@ def own_shedder(record: TurnResult) -> OwnShedder | None:
 
     Only AvgShedder's rule is known here. Of another one only its name is told.
     """
-    observation, decision, averages, evidence = record.observation, record.decision, record.averages, record.evidence
-    if observation is None or decision is None or averages is None or evidence is None or not observation.shedding_on:
+    observation, decision, facts = record.observation, record.decision, record.facts
+    if observation is None or decision is None or facts is None or not observation.shedding_on:
         return None
     name = shedder_class(observation.shedder) or "a shedder that is not named"
     if name != KNOWN:
@@ -61,8 +61,8 @@ def own_shedder(record: TurnResult) -> OwnShedder | None:
     settings = AvgShedderSettings.model_validate(converted.get("avg_shedder", {})).stock()
     weights = Weights.model_validate(converted.get("weights", {}))
     snapshot = observation.snapshot.as_reported()
-    allowed = _allowed(snapshot, decision, evidence)
-    answer = build(settings.eager(), weights)(snapshot, averages, allowed, Memory())
+    allowed = _allowed(snapshot, decision, facts.evidence)
+    answer = build(settings.eager(), weights)(snapshot, facts.averages, allowed, Memory())
     rounds = settings.hit_count_low + SPARE_ROUNDS
     return OwnShedder(name, _sources(answer), rounds * 60.0 * minutes(observation.shedder, INTERVAL_KEY))
 
@@ -77,7 +77,7 @@ def _allowed(snapshot: Snapshot, decision: Decision, evidence: Evidence) -> Perm
 
 def _sources(answer: Decision) -> dict[str, str]:
     """The brokers that would give bundles, with how far they are from their partners."""
-    apart = {pair.source: f"{pair.difference:.1f} points above {pair.destination}" for pair in answer.facts.pairs}
+    apart = {pair.source: f"{pair.difference:.1f} points above {pair.destination}" for pair in answer.comparison.pairs}
     return {unload.source: apart[unload.source] for unload in answer.unloads}
 
 
@@ -251,7 +251,7 @@ class Keeper:
 
 def _record_is_current(record: TurnResult) -> bool:
     """Whether bundles have moved, or been judged, since: then what was kept of them is no longer so."""
-    fired = record.decision is not None and any(pair.fired for pair in record.decision.facts.pairs)
+    fired = record.decision is not None and any(pair.fired for pair in record.decision.comparison.pairs)
     return fired or bool(record.outcomes)
 
 

@@ -28,10 +28,11 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lbd.permit.facts import Hold
     from lbd.permit.served import BundleTopics
     from lbd.pulsar.admin import Admin
     from lbd.store.journal import Journal
-    from lbd.turn.parts import Hold, TurnResult
+    from lbd.turn.parts import TurnResult
 
     Conclude = Callable[[BundleTopics], ServiceResult | None]
     """What the topics of a bundle come to; None: nothing new."""
@@ -85,14 +86,14 @@ class ServiceProof:
 
     def after(self, record: TurnResult) -> None:
         """After a turn: judge by its round what is to be proven, and begin to ask for topics."""
-        observation, evidence = record.observation, record.evidence
+        facts = record.facts
         landings, unserved = self._journal.landings, self._journal.unserved
-        if observation is None or evidence is None or not (landings or unserved):
+        if facts is None or not (landings or unserved):
             return
         bundles = (one.bundle for one in (*landings.values(), *(known.landing for known in unserved.values())))
-        reported = ReportedClients(observation.snapshot, bundles)
+        reported = ReportedClients(facts.snapshot, bundles)
         for move, landing in landings.items():
-            verdict = judge(landing, reported, evidence, observation.sample_interval_seconds)
+            verdict = judge(landing, reported, facts.evidence, facts.sample_interval_seconds)
             if isinstance(verdict, ServiceResult):
                 self._end(move, landing, verdict)
             elif verdict is not None:

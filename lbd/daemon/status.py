@@ -184,7 +184,7 @@ def with_leader(status: Status, leading: Role) -> Status:
 def _brokers(record: TurnResult, settings: Settings) -> list[BrokerStatus]:
     """Each broker with what was learned of it."""
     rows = brokers(record)
-    if record.observation is None or not rows:
+    if record.facts is None or not rows:
         return []
-    known = broker_loads(record.observation.snapshot, record.slopes, settings)
+    known = broker_loads(record.facts.snapshot, record.facts.slopes, settings)
     return [derived(BrokerStatus, row, load=one) for row, one in zip(rows, known, strict=True)]

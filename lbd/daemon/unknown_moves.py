@@ -17,7 +17,7 @@ from lbd.permit.evidence import compare_owners, unexplained
 from lbd.reason import Reason
 from lbd.store.owners import KeptOwners, UnknownMoves
 from lbd.text import counted, utc
-from lbd.turn.holds import UNREPORTED_SECONDS
+from lbd.turn.assess import UNREPORTED_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lbd.model import Snapshot
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import ReportedOwners
-    from lbd.turn.parts import Hold
+    from lbd.permit.facts import Hold
 
 SAVED_EVERY_SECONDS = 60.0
 

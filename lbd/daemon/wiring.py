@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from lbd.daemon.election import Role
     from lbd.daemon.take_over import ClusterObserver
     from lbd.model import Outcome, Skip, Snapshot, Unload
+    from lbd.permit.facts import Hold
     from lbd.store.control import UnloadRequest
     from lbd.store.journal import Journal
-    from lbd.turn.parts import Hold, Parts, TurnResult
+    from lbd.turn.parts import Parts, TurnResult
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Observing(DryRun):
     def forget_calm(self, record: TurnResult) -> None:
         """A source that no pair names any more may be told of again."""
         if record.decision is not None:
-            self._told &= {pair.source for pair in record.decision.facts.pairs}
+            self._told &= {pair.source for pair in record.decision.comparison.pairs}
 
     def hold(self) -> Hold | None:
         """The strategy counts on below its limit while what it would do has been said."""

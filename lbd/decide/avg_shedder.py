@@ -43,7 +43,7 @@ from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS
 from lbd.load import scoring
 from lbd.load.estimate import smallest_gap
 from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
-from lbd.model import Decision, Facts, Hits, Memory, Pair, Permission, Skip, Unload
+from lbd.model import Comparison, Decision, Hits, Memory, Pair, Permission, Skip, Unload
 from lbd.permit.evidence import gave_lately
 from lbd.reason import Reason
 
@@ -334,13 +334,13 @@ class Levelling:
         averages: Averages,
         permission: Permission,
         settings: AvgShedderSettings,
-        facts: Facts,
+        comparison: Comparison,
     ) -> None:
         self._snapshot, self._permission = snapshot, permission
         self._offers = Offers(snapshot, averages, permission)
-        self._settings, self._facts, self._is_stock = settings, facts, settings.is_stock
+        self._settings, self._comparison, self._is_stock = settings, comparison, settings.is_stock
         self._position = snapshot.brokers.index()
-        self._scores = facts.scores.copy()
+        self._scores = comparison.scores.copy()
         self._compared: list[float] = sorted(self._scores[permission.paired == 0].tolist())
         with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
             self._traffic: dict[Measure, FloatArray] = {
@@ -409,7 +409,7 @@ class Levelling:
 
     def _measures(self, hot: int) -> tuple[Measure, ...]:
         """In which order traffic is measured; Pulsar takes messages, and bytes only where those are too few."""
-        if not self._is_stock and (self._facts.binding[hot] or "").startswith("bandwidth"):
+        if not self._is_stock and (self._comparison.binding[hot] or "").startswith("bandwidth"):
             return ("throughput",)
         return ("msg_rate", "throughput")
 
@@ -589,17 +589,17 @@ def decide(
         few = Skip(
             "cluster", Reason.TOO_FEW_BROKERS, f"{comparable} of {len(snapshot.brokers)} reports can be compared"
         )
-        return Decision((), (few,), memory, Facts(scores, binding), permission.barred.copy())
+        return Decision((), (few,), memory, Comparison(scores, binding), permission.barred.copy())
     brokers = snapshot.brokers
     live = brokers.ids_where(brokers.shows_live)
     pairing = PairingInput(brokers.ids, scores, permission, settings, snapshot.taken_at, live)
     pairs, remembered = pair_up(pairing, memory)
-    facts = Facts(scores, binding, pairs)
-    levelling = Levelling(snapshot, averages, permission, settings, facts)
-    facts = replace(facts, pairs=tuple(levelling.serve(pair) for pair in pairs))
+    comparison = Comparison(scores, binding, pairs)
+    levelling = Levelling(snapshot, averages, permission, settings, comparison)
+    comparison = replace(comparison, pairs=tuple(levelling.serve(pair) for pair in pairs))
     levelling.serve_rest()
     skips = tuple(levelling.skips) if pairs else (Skip("cluster", Reason.BALANCED, _balanced(pairing)),)
-    return Decision(tuple(levelling.unloads), skips, remembered, facts, levelling.verdicts)
+    return Decision(tuple(levelling.unloads), skips, remembered, comparison, levelling.verdicts)
 
 
 def _balanced(pairing: PairingInput) -> str:

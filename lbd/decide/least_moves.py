@@ -21,7 +21,7 @@ from lbd.decide.load_estimate import other_work, survey
 from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings
 from lbd.load import scoring
 from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
-from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
+from lbd.model import Comparison, Decision, Hits, Memory, Pair, Skip
 from lbd.permit.evidence import gave_lately
 from lbd.permit.predicted import Predictor
 from lbd.reason import Group, Reason
@@ -817,8 +817,8 @@ class _PlanningRound:
 
     def decision(self, memory: Memory) -> Decision:
         """The answer."""
-        facts = Facts(self.scores, self._binding, tuple(self._pairs), self._lower_bound, self.among)
-        return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
+        comparison = Comparison(self.scores, self._binding, tuple(self._pairs), self._lower_bound, self.among)
+        return Decision(tuple(self._unloads), tuple(self._skips), memory, comparison, self.verdicts)
 
     def _band(self) -> Band:
         low = self._settings.low_threshold

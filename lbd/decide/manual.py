@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.bundles import WITH_CLUSTER
 from lbd.load import scoring
-from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Decision, Facts, Skip, Unload
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Comparison, Decision, Skip, Unload
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class ByHand:
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
         """The unload, or why it cannot be."""
         scores = scoring.scores(snapshot.brokers, self.weights)
-        facts = Facts(scores, scoring.binding(snapshot.brokers, self.weights))
+        comparison = Comparison(scores, scoring.binding(snapshot.brokers, self.weights))
         wanted = self._wanted(snapshot, averages, permission)
         unloads = (wanted,) if isinstance(wanted, Unload) else ()
         skips = (wanted,) if isinstance(wanted, Skip) else ()
-        return Decision(unloads, skips, memory, facts, permission.barred.copy())
+        return Decision(unloads, skips, memory, comparison, permission.barred.copy())
 
     def _wanted(self, snapshot: Snapshot, averages: Averages, permission: Permission) -> Unload | Skip:
         if permission.hold is not None:
@@ -105,11 +105,11 @@ class ByPlan:
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
         """The moves that can still be made, and why the others cannot."""
         scores = scoring.scores(snapshot.brokers, self.weights)
-        facts = Facts(scores, scoring.binding(snapshot.brokers, self.weights))
+        comparison = Comparison(scores, scoring.binding(snapshot.brokers, self.weights))
         decisions = [self._judged(move, snapshot, averages, permission, memory) for move in self.moves]
         unloads = tuple(unload for one in decisions for unload in one.unloads)
         skips = tuple(skip for one in decisions for skip in one.skips)
-        return Decision(unloads, skips, memory, facts, permission.barred.copy())
+        return Decision(unloads, skips, memory, comparison, permission.barred.copy())
 
     def _judged(
         self, move: Wanted, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
@@ -143,8 +143,8 @@ class Standing:
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
         """The strategy's decision, with the planned moves that still stand."""
         decision = self.strategy(snapshot, averages, permission, memory)
-        fired = {pair.source for pair in decision.facts.pairs if pair.fired}
-        waiting = {pair.source for pair in decision.facts.pairs} - fired
+        fired = {pair.source for pair in decision.comparison.pairs if pair.fired}
+        waiting = {pair.source for pair in decision.comparison.pairs} - fired
         waiting_moves = tuple(move for move in self.moves if move[1] in waiting)
         if not waiting_moves or permission.hold is not None:
             return decision

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from lbd.model import Decision, Facts, Memory, Skip, counter_key
+from lbd.model import Comparison, Decision, Memory, Skip, counter_key
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -108,18 +108,20 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
         loads |= _with_pool(answer.memory.loads, pool.name)
         unloaded_at |= _with_pool(answer.memory.unloaded_at, pool.name)
         verdicts[pool.bundles] = answer.verdicts[pool.bundles]
-    facts = answers[0][1].facts
-    pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.facts.pairs)
+    comparison = answers[0][1].comparison
+    pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.comparison.pairs)
     unloads = tuple(unload for _, answer in answers for unload in answer.unloads)
-    ordered = sorted(answers, key=lambda each: (not each[1].facts.pairs, not each[0].nobody))
+    ordered = sorted(answers, key=lambda each: (not each[1].comparison.pairs, not each[0].nobody))
     skips = tuple(_named(skip, pool) for pool, answer in ordered for skip in answer.skips)
     memory = Memory(hits, loads, unloaded_at)
     plans = "; ".join(
-        f"{pool.name or 'others'}: {answer.facts.summary}" for pool, answer in answers if answer.facts.summary
+        f"{pool.name or 'others'}: {answer.comparison.summary}" for pool, answer in answers if answer.comparison.summary
     )
-    each = [answer.facts.compared for _, answer in answers if answer.facts.compared is not None]
+    each = [answer.comparison.compared for _, answer in answers if answer.comparison.compared is not None]
     compared = np.logical_or.reduce(each) if each else None
-    return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans, compared), verdicts)
+    return Decision(
+        unloads, skips, memory, Comparison(comparison.scores, comparison.binding, pairs, plans, compared), verdicts
+    )
 
 
 def _named(skip: Skip, pool: Pool) -> Skip:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from lbd.decide.candidates import UNITS, Offers
 from lbd.load import scoring
-from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
+from lbd.model import Comparison, Decision, Hits, Memory, Pair, Skip
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ class ShedderRound:
         """The answer; ``calm`` is what to say where no broker is to be relieved."""
         if not (self.pairs or self.skips):
             self.skips.append(Skip("cluster", Reason.BALANCED, calm))
-        facts = Facts(self.scores, scoring.binding(self.snapshot.brokers, self.weights), tuple(self.pairs))
-        return Decision(tuple(self.unloads), tuple(self.skips), memory, facts, self.verdicts)
+        comparison = Comparison(self.scores, scoring.binding(self.snapshot.brokers, self.weights), tuple(self.pairs))
+        return Decision(tuple(self.unloads), tuple(self.skips), memory, comparison, self.verdicts)
 
     def traffic(self, broker: int, measure: Measure) -> float:
         """The broker's latest total, in + out."""

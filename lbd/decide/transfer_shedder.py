@@ -26,8 +26,8 @@ from lbd.model import (
     CLUSTER,
     MSG_IN,
     MSG_OUT,
+    Comparison,
     Decision,
-    Facts,
     Hits,
     Memory,
     Pair,
@@ -377,10 +377,10 @@ def decide(
     turn = _TransferRound(Offers(snapshot, averages, permission), settings, Stats(part, settings))
     hits = turn.ask(memory)
     remembered = Memory({CLUSTER: Hits(hits)} if hits else {}, loads, turn.unloaded_at(memory))
-    facts = Facts(
+    comparison = Comparison(
         scoring.scores(snapshot.brokers, weights), scoring.binding(snapshot.brokers, weights), tuple(turn.pairs)
     )
-    return Decision(tuple(turn.unloads), tuple(turn.skips), remembered, facts, turn.verdicts)
+    return Decision(tuple(turn.unloads), tuple(turn.skips), remembered, comparison, turn.verdicts)
 
 
 class _TransferRound:

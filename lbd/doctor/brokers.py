@@ -11,6 +11,7 @@ import numpy as np
 from lbd.doctor.findings import Check, broker_names, named
 from lbd.doctor.survey import LIVE_CPU, OBSERVING, ROLES, SUPERUSER
 from lbd.errors import UsageError
+from lbd.load.scoring import scores
 from lbd.model import IMPOSSIBLE_NUMBER, RESOURCES, bundle_namespace
 from lbd.observe.reports import MOST_MINUTES
 from lbd.permit.eligibility import broker_bundles, homeless, pools
@@ -784,7 +785,9 @@ def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Fi
     except UsageError as error:
         yield SLOW.unknown(str(error), "run lbd doctor as a user who may read that file, or mend it")
         return
-    health = judged_round(records, {}, observation.snapshot, survey.settings.weights)
+    health = judged_round(
+        records, {}, observation.snapshot, scores(observation.snapshot.brokers, survey.settings.weights)
+    )
     looking = [f"{broker}: {health.text(broker)}" for broker in sorted(health.slow)]
     message = first_clauses(looking)
     if not health.typical_seconds:

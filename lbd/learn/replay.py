@@ -36,8 +36,9 @@ from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, LiveCpu, Memory, P
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import Sent
 from lbd.permit.eligibility import bar_more, barred
-from lbd.permit.evidence import JOINED_SECONDS, REMEMBERED_SECONDS, SAMPLE_INTERVAL_SECONDS
+from lbd.permit.evidence import JOINED_SECONDS, SAMPLE_INTERVAL_SECONDS
 from lbd.permit.limits import Ledger, Permitted, permit
+from lbd.permit.membership import REMEMBERED_SECONDS
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Isolation, Policies
 from lbd.reason import Reason
@@ -412,7 +413,7 @@ class _Replay:
         codes[[self._index[bundle] for bundle in bundles]] = reason.code
 
     def _permitted(self, snapshot: Snapshot, decision: Decision, permission: Permission, sent: list[Sent]) -> Permitted:
-        plan, points = decision.unloads, decision.facts.scores
+        plan, points = decision.unloads, decision.comparison.scores
         if not plan:
             return Permitted((), ())
         policies = Policies(groups=self._groups, active=snapshot.brokers.ids)

@@ -77,8 +77,7 @@ def _saved_peaks(state_dir: Path) -> tuple[Peaks, str]:
 
 def load_of(record: TurnResult, settings: Settings) -> ClusterLoad | None:
     """The load of the brokers whose reports a turn trusted."""
-    observation, evidence = record.observation, record.evidence
-    if observation is None or evidence is None:
+    if (facts := record.facts) is None:
         return None
-    trusted = np.isin(evidence.paired, TRUSTED)
-    return cluster_load(observation.snapshot, trusted, len(observation.active), record.slopes, settings.weights)
+    trusted = np.isin(facts.evidence.paired, TRUSTED)
+    return cluster_load(facts.snapshot, trusted, len(facts.members.active), facts.slopes, settings.weights)

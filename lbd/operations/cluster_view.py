@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError
-from lbd.permit.policies import Policies
 from lbd.place.picker import RunningLoads, without_doubted
 from lbd.place.placements import broker_loads
-from lbd.turn.assess import observed
+from lbd.turn.assess import look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.model import Averages
     from lbd.observe.observer import Observation
-    from lbd.permit.evidence import Evidence
+    from lbd.permit.facts import Facts
     from lbd.place.placements import BrokerLoads
     from lbd.pulsar.admin import Admin
     from lbd.turn.parts import Parts
@@ -25,35 +23,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """What a round shows, how far it is to be trusted, and what policies say of the namespaces asked about."""
+    """A round as observed, and its facts, with what policies say of the namespaces asked about."""
 
     observation: Observation
-    averages: Averages
-    evidence: Evidence
-    policies: Policies
+    facts: Facts
 
     def loads(self, parts: Parts, to_place: int, bundles: tuple[str, ...]) -> BrokerLoads:
         """What placements may look at, for ``to_place`` of these bundles."""
-        loads = broker_loads(self.observation.snapshot, self.averages, parts.weights, to_place=to_place)
-        wanted, long = set(bundles), self.averages.long
-        rates = {name: float(long[at, :2].sum()) for at, name in enumerate(self.averages.bundles) if name in wanted}
-        return without_doubted(replace(loads, bundle_rates=rates), self.evidence.paired)
+        averages = self.facts.averages
+        loads = broker_loads(self.facts.snapshot, averages, parts.weights, to_place=to_place)
+        wanted, long = set(bundles), averages.long
+        rates = {name: float(long[at, :2].sum()) for at, name in enumerate(averages.bundles) if name in wanted}
+        return without_doubted(replace(loads, bundle_rates=rates), self.facts.evidence.paired)
 
     def standing(self, parts: Parts) -> RunningLoads:
         """How the brokers stand, to be moved along with the answers."""
         limit = parts.guardrails.max_topics_per_broker
-        return RunningLoads(self.observation.snapshot, self.policies, self.evidence.paired, limit)
+        return RunningLoads(self.facts.snapshot, self.facts.policies, self.facts.evidence.paired, limit)
 
 
 def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
-    """One round, judged by what is kept of those before. Raises :class:`~lbd.errors.ObserveError` as observing does."""
-    facts = observed(parts)
-    snapshot = facts.observation.snapshot
-    isolation = parts.isolation()
-    tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
-    groups, active = parts.groups(namespaces, tenants), facts.observation.active
-    policies = Policies(isolation, groups, active, facts.closed, unserved=parts.unserved())
-    return Situation(facts.observation, facts.averages, facts.evidence, policies)
+    """One round, judged by what is kept of those before. Raises :class:`~lbd.errors.ObserveError` as observing does.
+
+    Properties of namespaces bind no order.
+    """
+    now = look(replace(parts, consents=None))
+    tenants = frozenset(name.partition("/")[0] for name in (*now.facts.snapshot.namespaces.names, *namespaces))
+    policies = replace(now.facts.policies, groups=parts.groups(namespaces, tenants))
+    return Situation(now.observation, replace(now.facts, policies=policies))
 
 
 @dataclass(frozen=True)

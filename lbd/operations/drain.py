@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from lbd.model import Unload
     from lbd.observe.observer import Observer
     from lbd.permit.budget import Sent
+    from lbd.permit.facts import Hold
     from lbd.pulsar.admin import Admin
     from lbd.store.orders import Orders
-    from lbd.turn.parts import Hold, Parts, TurnResult
+    from lbd.turn.parts import Parts, TurnResult
 
 
 def drain_result(work: Work, *, missed: int, system: int) -> tuple[int, str]:

@@ -12,7 +12,6 @@ from lbd.bundles import WITH_CLUSTER
 from lbd.decide import drain as emptying
 from lbd.decide import drain as filling
 from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
-from lbd.load import scoring
 from lbd.load.estimate import Carried, as_it_was, carried_by
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.operations.cluster_view import Situation, situation
@@ -31,7 +30,8 @@ from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
 from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.reason import Reason
-from lbd.turn.holds import current_holds, with_members
+from lbd.turn.assess import with_members
+from lbd.turn.holds import current_holds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray, Snapshot
     from lbd.observe.observer import Observation
     from lbd.permit.budget import Sent
+    from lbd.permit.facts import Facts, Hold
     from lbd.permit.limits import Ledger
     from lbd.permit.policies import Policies
     from lbd.pulsar.admin import Admin
-    from lbd.turn.parts import Hold, Parts
+    from lbd.turn.parts import Parts
 
 
 AGAIN_SECONDS = 600.0
@@ -106,20 +107,20 @@ class Unshown:
     ordered: frozenset[str]
 
     @classmethod
-    def of(cls, now: Situation, sent: Iterable[Sent]) -> Unshown:
+    def of(cls, facts: Facts) -> Unshown:
         """By what was sent lately."""
-        observation, samples = now.observation, now.evidence.samples
-        span = UNSHOWN_SAMPLES * observation.sample_interval_seconds
+        now, samples = facts.now, facts.evidence.samples
+        span = UNSHOWN_SAMPLES * facts.sample_interval_seconds
         last: dict[str, float] = {}
         ordered: set[str] = set()
-        for one in sent:
-            if one.failed or one.at + span <= observation.snapshot.taken_at:
+        for one in facts.sent:
+            if one.failed or one.at + span <= now:
                 continue
             for broker in filter(None, {one.source, one.destination, one.owner}):
                 last[broker] = max(one.at, last.get(broker, 0.0))
                 ordered |= {broker} if one.order else set()
         left = {
-            broker: at + span - observation.snapshot.taken_at
+            broker: at + span - now
             for broker, at in last.items()
             if not ((sample := samples.get(broker)) and sample.to_settle == 0 and sample.touched_at >= at)
         }
@@ -173,20 +174,20 @@ class Judge:
         self._parts, self._now = parts, now
         self._passes = NOT_ITS_HOLDS | passes | (OVERRIDDEN_HOLDS if override else frozenset())
         self.drained = drained
-        self.snapshot = now.observation.snapshot
+        self.snapshot = now.facts.snapshot
         self.index = self.snapshot.brokers.index()
-        self.scores = scoring.scores(self.snapshot.brokers, parts.weights)
-        self.evidence = marked(now.evidence, self.snapshot, drained)
+        self.scores = now.facts.scores
+        self.evidence = marked(now.facts.evidence, self.snapshot, drained)
         limits = frozenset[Reason]() if respect_rest and not override else OVERRIDDEN_BARS
         self._ignored = limits | ({Reason.REPORTED_TWICE} if owned else set())
-        tired = Trips(parts.sent(), self.snapshot.taken_at, parts.guardrails).tired
-        known = self.snapshot, attempted_at, now.policies.isolation, parts.guardrails
+        tired = Trips(now.facts.sent, now.facts.now, parts.guardrails).tired
+        known = self.snapshot, attempted_at, now.facts.policies.isolation, parts.guardrails
         self.barred = barred(*known, tired=tired, untold=owned)
         for reason in self._ignored:
             self.barred[self.barred == reason.code] = 0
         if own := leader_topic_bundles(self.snapshot.bundles, parts.leader_topic):
             self.barred = bar_more(self.barred, self.snapshot, own)
-        dear = topic_costs(self.snapshot, dear_kinds(now.observation.system_topics, parts.topic_costs))
+        dear = topic_costs(self.snapshot, dear_kinds(now.facts.system_topics, parts.topic_costs))
         self.costs = {} if dear is None else dear.by_name(self.snapshot)
 
     @property
@@ -196,24 +197,22 @@ class Judge:
 
     def hold(self) -> Hold | None:
         """What keeps everything from moving now; that brokers came or went is noted, where no turn has seen it yet."""
-        parts, observation, policies = self._parts, self._now.observation, self._now.policies
-        memory = with_members(parts.store.load(), observation)
-        parts.store.save(memory)
-        known = memory.at(observation.snapshot.taken_at, parts.gap_seconds)
-        holds = current_holds(parts, observation, self._now.evidence, known, policies, ())
+        parts, facts = self._parts, self._now.facts
+        parts.store.save(with_members(parts.store.load(), facts.members))
+        holds = current_holds(facts, parts.guardrails)
         return next((hold for hold in holds if hold[0] not in self._passes), None)
 
     def ledger(
         self, snapshot: Snapshot, scores: FloatArray, unloads: Sequence[Unload], ignored: Collection[Reason]
     ) -> Ledger:
         """What judges each move, to be advanced by those that are let through."""
-        policies = replace(self._now.policies, drained=self.drained | slow_brokers(self.evidence, self.snapshot))
+        policies = replace(self._now.facts.policies, drained=self.drained | slow_brokers(self.evidence, self.snapshot))
         if Reason.NOT_SERVED in self._passes:
             policies = replace(policies, unserved={})
         permission = self.evidence.permission(self.barred)
         guardrails = self._parts.guardrails.without_canary.model_copy(update=UNLIMITED)
         parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._ignored | frozenset(ignored))
-        return parts.ledger(snapshot, scores, policies, unloads, permission)
+        return parts.ledger(snapshot, scores, policies, unloads, permission, self._now.facts.sent)
 
 
 # --- plan
@@ -323,13 +322,13 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     judge = Judge(parts, now, drained, {}, **held, passes=passes, owned=True)  # all of it has to go
     carried = drain_pass.carried or carried_by(judge.snapshot, judge.scores, drain_pass.broker, len(owned))
     snapshot, scores = as_it_was(judge.snapshot, judge.scores, drain_pass.broker, carried)
-    unshown = Unshown.of(now, parts.sent())
-    scores = _worst_scores(scores, snapshot, parts, drain_pass, now, unshown)
-    gone_at = moved_off(drain_pass.broker, drain_pass.ordered_at, parts.sent())
+    unshown = Unshown.of(now.facts)
+    scores = _worst_scores(scores, snapshot, drain_pass, now, unshown)
+    gone_at = moved_off(drain_pass.broker, drain_pass.ordered_at, now.facts.sent)
     skips = (resting(bundle, parts, drain_pass, now.observation, gone_at) for bundle in owned)
     staying = {skip.what: skip for skip in skips if skip is not None}
     movable = [bundle for bundle in owned if bundle not in staying]
-    unloads = emptying.drain_unloads(movable, drain_pass.broker, snapshot, now.averages, carried)
+    unloads = emptying.drain_unloads(movable, drain_pass.broker, snapshot, now.facts.averages, carried)
     ledger = judge.ledger(snapshot, scores, unloads, emptying.NOT_ITS_RULES)
     others = [broker for broker in judge.index if broker != drain_pass.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
@@ -371,14 +370,14 @@ def plan_fill_now(
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
     _owned(admin, broker)
     now = _situation(parts, broker, ())
-    names = _movable(now.observation.snapshot.namespaces.names)
-    now = replace(now, policies=_with_groups(now.policies, parts, names))
+    names = _movable(now.facts.snapshot.namespaces.names)
+    now = replace(now, facts=replace(now.facts, policies=_with_groups(now.facts.policies, parts, names)))
     known = parts, now, parts.drained(), parts.attempted_at()
     judge = Judge(*known, override=override, respect_rest=respect_rest, passes=guide.passes)
     never = dict.fromkeys((name for name, cost in judge.costs.items() if isinf(cost)), Reason.TOPIC_COST)
     judge.barred = bar_more(judge.barred, judge.snapshot, ({} if override else never) | guide.worn)
-    unshown = Unshown.of(now, parts.sent())
-    scores = judge.scores + _borne_lately(judge.scores, judge.snapshot, parts, now, unshown)
+    unshown = Unshown.of(now.facts)
+    scores = judge.scores + _borne_lately(judge.scores, judge.snapshot, now, unshown)
     there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
     before = {judge.snapshot.brokers.ids[at]: float(scores[at]) for at in there}
     unloads = _candidates(judge, now, there)
@@ -430,35 +429,35 @@ def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
     """A round in which drained brokers count as any other: whether enough is known of a cluster has to do with all."""
     namespaces = tuple(dict.fromkeys(map(bundle_namespace, owned)))
     now = situation(replace(parts, drained=frozenset), namespaces)
-    if broker not in now.observation.snapshot.brokers.ids:
+    if broker not in now.facts.snapshot.brokers.ids:
         why = now.observation.missing.get(broker, "it gives no load report")
         raise UntoldError(f"{broker}: what it carries is not known: {why}")
     return now
 
 
-def _borne_lately(scores: FloatArray, snapshot: Snapshot, parts: Parts, now: Situation, unshown: Unshown) -> FloatArray:
+def _borne_lately(scores: FloatArray, snapshot: Snapshot, now: Situation, unshown: Unshown) -> FloatArray:
     """Points of moves that reports do not show yet, float64 (B,)."""
-    interval = now.observation.sample_interval_seconds
-    return borne_lately(parts.sent(), snapshot, scores, interval) * unshown.mask(snapshot)
+    facts = now.facts
+    return borne_lately(facts.sent, snapshot, scores, facts.sample_interval_seconds) * unshown.mask(snapshot)
 
 
 def _worst_scores(
-    scores: FloatArray, snapshot: Snapshot, parts: Parts, drain_pass: Pass, now: Situation, unshown: Unshown
+    scores: FloatArray, snapshot: Snapshot, drain_pass: Pass, now: Situation, unshown: Unshown
 ) -> FloatArray:
     """Scores as reported or as predicted from those of the beginning, whichever is higher: reports lag behind."""
     if drain_pass.scores is None:
-        return scores + _borne_lately(scores, snapshot, parts, now, unshown)
+        return scores + _borne_lately(scores, snapshot, now, unshown)
     initial = np.array([drain_pass.scores.get(broker, -np.inf) for broker in snapshot.brokers.ids])
-    return np.fmax(scores, initial + borne(parts.sent(), drain_pass.begun_at, snapshot, scores))
+    return np.fmax(scores, initial + borne(now.facts.sent, drain_pass.begun_at, snapshot, scores))
 
 
 def _candidates(judge: Judge, now: Situation, there: Sequence[int]) -> list[Unload]:
     """Each bundle that may move, from the trusted broker that reports it, to nobody yet."""
-    rows, short = judge.snapshot.rows, now.averages.short.tolist()
+    rows, short = judge.snapshot.rows, now.facts.averages.short.tolist()
     candidates = []
     for at in there:
         for bundle in rows.bundle[rows.of(at)].tolist():
-            if judge.barred[bundle] == 0 and now.averages.samples[bundle] > 0:
+            if judge.barred[bundle] == 0 and now.facts.averages.samples[bundle] > 0:
                 ends = judge.snapshot.bundles[bundle], judge.snapshot.brokers.ids[at], None
                 inwards, outwards, bytes_in, bytes_out = short[bundle]
                 candidates.append(Unload(*ends, inwards + outwards, bytes_in + bytes_out))

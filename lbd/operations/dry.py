@@ -30,7 +30,7 @@ from lbd.store.state import Scratch, StateDir, TurnMemory
 from lbd.store.status import read_status, running, standby_text
 from lbd.text import counted
 from lbd.turn.learning import Learning
-from lbd.turn.parts import FreePolicies, Hold, Parts, TurnResult
+from lbd.turn.parts import FreePolicies, Parts, TurnResult
 from lbd.turn.strategy_config import configured, gap_seconds, parts_of, slope_learner
 from lbd.turn.turn import turn
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.model import Slopes, Snapshot
+    from lbd.permit.facts import Hold
     from lbd.pulsar.admin import Admin
     from lbd.store.journal import Journal
     from lbd.store.recording import Header

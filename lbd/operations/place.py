@@ -35,7 +35,6 @@ from lbd.bundles import (
 )
 from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
-from lbd.load import scoring
 from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace
 from lbd.operations.cluster_view import OwnerMap, Situation, owners, situation
 from lbd.operations.dry import Fixed, last_round, order_parts, recorded_parts, taking_over
@@ -43,6 +42,7 @@ from lbd.operations.parts import PolicyReader, observing, preview_observer
 from lbd.operations.requests import overriding, request_reason, wanting
 from lbd.operations.split import CLOCK
 from lbd.permit.eligibility import BROKER_BUNDLE
+from lbd.permit.predicted import unshown
 from lbd.place.picker import PlacementAdvice, answer_all
 from lbd.place.placements import DEFAULT, PLACEMENTS, PlaceMemory, build
 from lbd.pulsar.admin import Admin
@@ -481,7 +481,7 @@ def destination(
         return request, parts, "", memory
     now = situation(parts, (bundle_namespace(request.bundle),))
     fixed = replace(parts, observer=Fixed(now.observation))
-    unload = wanted_unload(request.bundle, now.observation.snapshot, now.averages)
+    unload = wanted_unload(request.bundle, now.facts.snapshot, now.facts.averages)
     if isinstance(unload, Skip):
         raise RefusedError(f"{unload.what}: {unload.reason.label}: {unload.detail}")
     placed = _picked(unload, parts, now, memory)
@@ -520,7 +520,7 @@ def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Ob
         checked = _checked_last(unload, observer.admin)
         if isinstance(checked, Skip):
             raise RefusedError(checked.reason.message(checked.detail))
-    before = dict(zip(record.observation.snapshot.brokers.ids, record.decision.facts.scores.tolist(), strict=True))
+    before = dict(zip(record.observation.snapshot.brokers.ids, record.decision.comparison.scores.tolist(), strict=True))
     ends = (
         f"{one} ({before[one]:.1f} points, then {record.expected[one]:.1f})"
         for one in (unload.source, unload.destination or "")
@@ -557,11 +557,11 @@ def _placed_bundle(outcome: Outcome | Skip, broker: str) -> PlacedBundle:
 
 def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
     """What judges each destination as a turn would; what bars the bundle itself is the turn's to say."""
-    snapshot, interval = now.observation.snapshot, now.observation.sample_interval_seconds
+    facts, snapshot = now.facts, now.facts.snapshot
     nothing = np.zeros(len(snapshot.bundles), dtype=np.int8)
-    permission = replace(now.evidence.permission(nothing), slopes=parts.learn(snapshot))
-    scores = scoring.scores(snapshot.brokers, parts.weights)
-    return parts.ledger(snapshot, scores, now.policies, (unload,), permission, shown_after_seconds=interval)
+    permission = replace(facts.evidence.permission(nothing), slopes=parts.learn(snapshot))
+    later = unshown(facts.scores, facts.sent, snapshot, facts.evidence.settled, facts.sample_interval_seconds)
+    return parts.ledger(snapshot, facts.scores, facts.policies, (unload,), permission, facts.sent, later)
 
 
 def _first(refusals: Iterable[Skip]) -> str:

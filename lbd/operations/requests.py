@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from lbd.errors import LbdError
     from lbd.model import Unload
+    from lbd.permit.facts import Hold
     from lbd.store.control import Control, Request
-    from lbd.turn.parts import Hold, Parts, TurnResult
+    from lbd.turn.parts import Parts, TurnResult
 
 
 OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT) | {Reason.TOPIC_COST}

@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from lbd.operations.drain import Draining, Tools
     from lbd.operations.drain_plan import DrainView
     from lbd.permit.budget import Sent
+    from lbd.permit.facts import Hold
     from lbd.pulsar.admin import Admin
     from lbd.pulsar.override_note import OverrideNote
     from lbd.store.control import RolloutRequest
     from lbd.store.drains import Drain, Work
     from lbd.store.orders import Orders
-    from lbd.turn.parts import Hold, Parts, TurnResult
+    from lbd.turn.parts import Parts, TurnResult
 
 
 # --- the state machine: what comes next, from how far it is and what is seen. Pure.
@@ -487,15 +488,14 @@ def _fill_id(rollout: Rollout) -> str:
 
 def cluster_state(record: TurnResult, parts: Parts, now: float) -> RolloutInput:
     """What a turn has seen, as a rollout looks at it."""
-    observation, evidence = record.observation, record.evidence
+    observation, facts = record.observation, record.facts
     assert observation is not None
-    snapshot = observation.snapshot
-    points = scoring.scores(snapshot.brokers, parts.weights)
+    assert facts is not None
+    snapshot, points, paired = facts.snapshot, facts.scores, facts.evidence.paired
     ids = snapshot.brokers.ids
-    paired = evidence.paired if evidence is not None else np.zeros(len(ids), dtype=np.int8)
     untold = ~np.isfinite(snapshot.brokers.started_at)  # a restart seen ends a drain; here it is the rollout that does
     usable = (paired == 0) | ((paired == Reason.DRAINED.code) & untold)
-    settled = evidence.settled if evidence is not None else usable
+    settled = facts.evidence.settled
     return RolloutInput(
         now,
         frozenset(observation.active),

@@ -48,13 +48,14 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.observe.observer import Observer
     from lbd.operations.requests import Requests
+    from lbd.permit.facts import Hold
     from lbd.pulsar.admin import TopicStats
     from lbd.split.plan import Algorithm, SplitDocument, SplitPlan
     from lbd.split.triggers import SplitSettings
     from lbd.store.control import SplitRequest
     from lbd.store.journal import Journal
     from lbd.store.moves import SplitRecord
-    from lbd.turn.parts import Hold, TurnResult
+    from lbd.turn.parts import TurnResult
 
 
 def bundle_topics(admin: Admin, bundle: str, owner: str) -> tuple[Topic, ...]:

@@ -21,7 +21,7 @@ from lbd.permit.slow import UNCHECKED, Health
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, IntArray, Memory, Snapshot
     from lbd.permit.budget import Sent
@@ -103,8 +103,9 @@ class Evidence:
 
     ``fresh`` is bool (B,): the sample of its report is new. ``counts`` is bool (B,): its counter advances, as that is
     so, or it has just settled by its live CPU. ``paired`` is int8 (B,): 0, or the code of why the report is no ground
-    to move on. ``settled`` is bool (B,): what it shows is from after the last move or restart. ``samples`` is what is
-    remembered of each broker, those that are away among them. ``health`` is which brokers are slow.
+    to move on. ``settled`` is bool (B,): what it shows is from after the last move or restart. ``scores`` are float64
+    (B,), in points. ``samples`` is what is remembered of each broker, those that are away among them. ``health`` is
+    which brokers are slow.
     """
 
     samples: Mapping[str, Sample]
@@ -112,6 +113,7 @@ class Evidence:
     counts: BoolArray
     paired: CodeArray
     settled: BoolArray
+    scores: FloatArray
     health: Health = UNCHECKED
 
     def to_settle(self, at: int, broker: str) -> int:
@@ -156,7 +158,7 @@ def judge(
         counts[at] = fresh[at] or (came_to_rest and paired[at] == 0)
         settled[at] = new.to_settle == 0 or shows_still
         samples[broker] = new
-    return Evidence(samples, fresh, counts, paired, settled)
+    return Evidence(samples, fresh, counts, paired, settled, points)
 
 
 def is_still(brokers: Brokers, at: int) -> bool:
@@ -381,34 +383,3 @@ def _keep_where_it_was(owner: IntArray, was: IntArray, snapshot: Snapshot) -> No
     if bundle.size > owner.size:
         rows = np.flatnonzero(was[bundle] == snapshot.rows.owner())
         owner[bundle[rows]] = was[bundle[rows]]
-
-
-# --- membership: how long to wait after brokers came or went
-
-REMEMBERED_SECONDS = 3600.0
-MOST_TIMES = 5
-"""Ten minutes by default: longer than a broker of a rolling restart takes, short enough for an unstable one."""
-
-
-def departures(before: Iterable[float], now: float, *, went: bool) -> list[float]:
-    """When brokers went within the last hour (epoch seconds); ``went``: one is away that was there a round ago."""
-    lately = [at for at in before if now - REMEMBERED_SECONDS < at <= now]
-    return [*lately, now] if went else lately
-
-
-JOIN_SETTLE_SECONDS = 30.0
-"""After brokers have only joined, so that several are seen together. All bundles keep their owners: nothing but the new
-broker has to settle, and that is judged by its own CPU.
-"""
-
-
-def settled_at(changed_at: float, lately: Collection[float], settle_seconds: float) -> float:
-    """When a membership that last changed at ``changed_at`` may be taken for settled.
-
-    Where nobody went within the hour, brokers have only joined: :data:`JOIN_SETTLE_SECONDS` at most. Where brokers went
-    more than once, each time makes it longer: what is moved to a broker in the middle of a rolling restart is scattered
-    again by the next one (users' reports: apache/pulsar #6772, #12160).
-    """
-    if not lately:
-        return changed_at + min(settle_seconds, JOIN_SETTLE_SECONDS)
-    return changed_at + settle_seconds * min(len(lately), MOST_TIMES)

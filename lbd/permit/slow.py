@@ -13,13 +13,10 @@ from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING
 
-from lbd.load.scoring import scores
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.load.scoring import Weights
-    from lbd.model import Snapshot
+    from lbd.model import FloatArray, Snapshot
 
 
 FAILED_SECONDS = 10.0
@@ -132,11 +129,14 @@ def with_checks(
 
 
 def judged_round(
-    records: Mapping[str, HealthRecord], checks: Mapping[str, float], snapshot: Snapshot, weights: Weights
+    records: Mapping[str, HealthRecord], checks: Mapping[str, float], snapshot: Snapshot, scores: FloatArray
 ) -> Health:
-    """The judgement of one round, with the checks, in seconds, that ended since the last one."""
-    points = scores(snapshot.brokers, weights).tolist()
-    known = {broker: score for broker, score in zip(snapshot.brokers.ids, points, strict=True) if isfinite(score)}
+    """The judgement of one round, with the checks, in seconds, that ended since the last one.
+
+    ``scores`` are those of the brokers, float64 (B,), in points.
+    """
+    points = zip(snapshot.brokers.ids, scores.tolist(), strict=True)
+    known = {broker: score for broker, score in points if isfinite(score)}
     return judged(with_checks(records, checks, snapshot), known, snapshot.taken_at)
 
 

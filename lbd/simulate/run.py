@@ -289,9 +289,11 @@ class Cutting:
         """All bundles that are too large, while their namespaces have room. lbd averages as the leader does."""
         plans: list[SplitPlan] = []
         observation = record.observation
-        if observation is None or record.averages is None or observation.leader is None:
+        if observation is None or record.facts is None or observation.leader is None:
             return plans
-        due = [one for one in too_large(observation.snapshot, record.averages, BROKERS) if one.bundle not in closing]
+        due = [
+            one for one in too_large(observation.snapshot, record.facts.averages, BROKERS) if one.bundle not in closing
+        ]
         bundles = {name: self.number_of_bundles(name) for name in {bundle_namespace(one.bundle) for one in due}}
         for one in within_namespaces(due, bundles, BROKERS)[0]:
             with suppress(RefusedError):  # as a broker that finds nothing to cut, and answers 204

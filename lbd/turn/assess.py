@@ -1,4 +1,4 @@
-"""Facts of a turn before it decides: ownership changes, effects of earlier moves, and reports that are evidence."""
+"""One look at the cluster: the round as observed, and the facts that everything later in a turn goes by."""
 
 from __future__ import annotations
 
@@ -14,55 +14,181 @@ from lbd.permit import progress
 from lbd.permit.consent import Consents
 from lbd.permit.eligibility import marked, slow_brokers, without_slow
 from lbd.permit.evidence import judge, watched, without
+from lbd.permit.facts import Facts
+from lbd.permit.membership import Membership
 from lbd.permit.policies import Policies
 from lbd.permit.predicted import hidden_since, last_ended_at, shown_since, with_moved_traffic
 from lbd.permit.slow import UNCHECKED, judged_round
-from lbd.turn.holds import UNREPORTED_SECONDS, with_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from lbd.act.executor import FinishedMoves
-    from lbd.model import Averages, FloatArray, Snapshot, Unload
+    from lbd.model import FloatArray, Memory, Snapshot, Unload
     from lbd.observe.observer import Observation
-    from lbd.permit.evidence import Evidence
+    from lbd.permit.budget import Sent
+    from lbd.permit.evidence import Evidence, Sample
     from lbd.permit.slow import Health
     from lbd.store.state import TurnMemory
     from lbd.turn.parts import Parts
 
 
-def updated_memory(
-    parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot, evidence: Evidence, unfinished: tuple[Unload, ...]
-) -> TurnMemory:
-    """The memory with the ownership changes of this round, and with its judgement of earlier moves."""
-    updated = msgspec.structs.replace(turn_memory, changed_at=_changed_at(parts, turn_memory, snapshot))
-    if unfinished:
-        under_way = replace(turn_memory.progress, moving_at=snapshot.taken_at)
-        return msgspec.structs.replace(updated, progress=under_way) if turn_memory.progress.planned_at else updated
-    return msgspec.structs.replace(updated, progress=_progress(parts, turn_memory, snapshot, evidence))
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A round as observed, and its facts. ``before`` is what the last turn left, as far as it still holds."""
+
+    observation: Observation
+    facts: Facts
+    before: TurnMemory
 
 
-def _changed_at(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot) -> dict[str, float]:
-    now, attempted_at = snapshot.taken_at, parts.attempted_at()
-    since = now - parts.guardrails.cool_down_minutes * 60
-    known = {bundle: min(at, now) for bundle, at in turn_memory.changed_at.items() if at > since}
-    own_since = min(parts.watch.seen_at, now) - UNREPORTED_SECONDS
-    changes = parts.watch.changes(snapshot)
-    foreign = (bundle for bundle in changes if attempted_at.get(bundle, float("-inf")) < own_since)
-    return {**known, **dict.fromkeys(foreign, now)} if now > since else {}
+def look(parts: Parts, touched: Collection[str] = ()) -> Look:
+    """Observe one round, and judge it by what is remembered; nothing is saved.
+
+    ``touched`` are the brokers of moves since the last round. Raises :class:`~lbd.errors.LbdError` as observing and
+    reading do.
+    """
+    turn_memory, drained, sent = parts.store.load(), parts.drained(), parts.sent()
+    observation = _with_live_cpu(parts, parts.observer.observe(), turn_memory, sent)
+    snapshot, interval = observation.snapshot, observation.sample_interval_seconds
+    judged = judge(turn_memory.samples, snapshot, parts.weights, interval)
+    health = _health(parts, turn_memory, snapshot, judged.scores)
+    evidence = without_slow(marked(without(judged, snapshot, touched), snapshot, drained), snapshot, health)
+    averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
+    since = hidden_since(snapshot, interval)
+    snapshot = with_moved_traffic(snapshot, [one for one in sent if one.at > since])
+    closed = drained | slow_brokers(evidence, snapshot)
+    policies = Policies(parts.isolation(), active=observation.active, drained=closed, unserved=parts.unserved())
+    if parts.consents is not None:
+        policies = replace(policies, consents=Consents(parts.consents(()), snapshot.taken_at))
+    before = turn_memory.at(snapshot.taken_at, parts.gap_seconds)
+    facts = Facts(
+        snapshot=snapshot,
+        averages=averages,
+        evidence=evidence,
+        policies=policies,
+        members=_members(before).after(observation.active, snapshot.taken_at),
+        memory=before.memory,
+        progress=before.progress,
+        changed_at=before.changed_at,
+        attempted_at=parts.attempted_at(),
+        sent=sent,
+        ordered_hold=parts.ordered_hold(),
+        leaderless=_leaderless(observation),
+        shedding=_shedding(observation),
+        system_topics=observation.system_topics,
+        sample_interval_seconds=interval,
+    )
+    return Look(replace(observation, snapshot=snapshot), facts, before)
 
 
-def _progress(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot, evidence: Evidence) -> progress.Progress:
+def _members(turn_memory: TurnMemory) -> Membership:
+    return Membership(
+        active=tuple(turn_memory.members),
+        since=turn_memory.members_since,
+        joined=tuple(turn_memory.members_joined),
+        left=tuple(turn_memory.members_left),
+        departures=tuple(turn_memory.departures),
+    )
+
+
+def with_members(turn_memory: TurnMemory, members: Membership) -> TurnMemory:
+    """The memory, with the active brokers, and when some last came or went."""
+    return msgspec.structs.replace(
+        turn_memory,
+        members=list(members.active),
+        members_since=members.since,
+        members_joined=list(members.joined),
+        members_left=list(members.left),
+        departures=list(members.departures),
+    )
+
+
+def _shedding(observation: Observation) -> str:
+    if not observation.shedding_on:
+        return ""
+    todo = "set loadBalancerSheddingEnabled=false (dynamic) before lbd may move"
+    return f"{', '.join(observation.shedding_on)} shed by themselves; {observation.shedding_note or todo}"
+
+
+def _leaderless(observation: Observation) -> str:
+    """Brokers replace a leader that has died; a leader that hangs keeps its session."""
+    if observation.leader is not None:
+        return ""
+    message = observation.leaderless or "no broker leads"
+    if observation.silent:
+        return f"{message}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
+    return f"{message}; one that has died is replaced after a while"
+
+
+def _health(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot, scores: FloatArray) -> Health:
+    """Which brokers are slow; none where slow brokers are not avoided."""
+    if not parts.guardrails.avoid_slow_brokers:
+        return UNCHECKED
+    return judged_round(turn_memory.health, parts.health(snapshot), snapshot, scores)
+
+
+def _with_live_cpu(
+    parts: Parts, observation: Observation, turn_memory: TurnMemory, sent: Collection[Sent]
+) -> Observation:
+    """The round with the present CPU of the brokers that a recent move or a plan under way depends on."""
+    snapshot = observation.snapshot
+    points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
+    watched_since = watched(turn_memory.samples, turn_memory.memory, points, snapshot.taken_at)
+    if parts.rest is not None:
+        began_at, brokers = parts.rest.began_at, parts.rest.expected.keys() & points.keys()
+        ended_at = last_ended_at(sent, began_at)
+        watched_since |= {
+            broker: shown_since(began_at, ended_at.get(broker, began_at), snapshot.taken_at) for broker in brokers
+        }
+    if not watched_since:
+        return observation
+    return replace(observation, snapshot=parts.live(snapshot, watched_since, observation.sample_interval_seconds))
+
+
+# --- what a turn adds: ownership changes of this round, and what came of earlier moves
+
+
+def assess(parts: Parts, finished: FinishedMoves) -> Look:
+    """The look of a turn. Raises as :func:`look` does."""
+    now = look(parts, finished.touched)
+    facts = replace(now.facts, unfinished=finished.unfinished)
+    facts = replace(
+        facts,
+        changed_at=_changed_at(parts, facts),
+        progress=_progress(parts, facts),
+        slopes=parts.learn(facts.snapshot.as_reported()),
+    )
+    return replace(now, facts=facts)
+
+
+UNREPORTED_SECONDS = 300.0
+"""A moved bundle shows up within two stats intervals, which are a minute by default."""
+
+
+def _changed_at(parts: Parts, facts: Facts) -> dict[str, float]:
+    since = facts.now - parts.guardrails.cool_down_minutes * 60
+    known = {bundle: min(at, facts.now) for bundle, at in facts.changed_at.items() if at > since}
+    own_since = min(parts.watch.seen_at, facts.now) - UNREPORTED_SECONDS
+    changes = parts.watch.changes(facts.snapshot)
+    foreign = (bundle for bundle in changes if facts.attempted_at.get(bundle, float("-inf")) < own_since)
+    return {**known, **dict.fromkeys(foreign, facts.now)} if facts.now > since else {}
+
+
+def _progress(parts: Parts, facts: Facts) -> progress.Progress:
+    if facts.unfinished:
+        return replace(facts.progress, moving_at=facts.now) if facts.progress.planned_at else facts.progress
+    snapshot = facts.snapshot
     jumped = [snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.segment_brokers).tolist()]
-    before = progress.without(turn_memory.progress, jumped)
-    sent = before.planned_at > 0 and any(one.at >= before.planned_at for one in parts.sent())
-    scores = scoring.scores(snapshot.brokers, parts.weights)
-    apart = _settled_gap(snapshot, scores, evidence)
-    return progress.judged(before, apart, sent=sent, now=snapshot.taken_at, guardrails=parts.guardrails)
+    before = progress.without(facts.progress, jumped)
+    sent = before.planned_at > 0 and any(one.at >= before.planned_at for one in facts.sent)
+    apart = _settled_gap(snapshot, facts.evidence)
+    return progress.judged(before, apart, sent=sent, now=facts.now, guardrails=parts.guardrails)
 
 
-def _settled_gap(snapshot: Snapshot, scores: FloatArray, evidence: Evidence) -> Callable[[str, str], float | None]:
+def _settled_gap(snapshot: Snapshot, evidence: Evidence) -> Callable[[str, str], float | None]:
     """Points between two brokers that have settled and whose reports are trusted."""
+    scores = evidence.scores
     usable = evidence.settled & (evidence.paired == 0) & np.isfinite(scores)
     score = {snapshot.brokers.ids[at]: float(scores[at]) for at in np.flatnonzero(usable).tolist()}
 
@@ -72,111 +198,20 @@ def _settled_gap(snapshot: Snapshot, scores: FloatArray, evidence: Evidence) -> 
     return apart
 
 
-def start_progress(
-    turn_memory: TurnMemory,
-    plan: tuple[Unload, ...],
-    snapshot: Snapshot,
-    scores: FloatArray,
-    expected: Mapping[str, float],
+def remembered(
+    now: Look, memory: Memory, samples: dict[str, Sample], plan: tuple[Unload, ...], expected: Mapping[str, float]
 ) -> TurnMemory:
-    """The memory before acting: how far apart the brokers of this plan are, and are ``expected`` to be.
+    """What the next turn needs: the facts, and how far apart the brokers of ``plan`` are, and are ``expected`` to be.
 
-    ``scores`` is float64 (B,), both are in points.
+    ``memory`` is the strategy's after the turn, ``samples`` are those with the brokers that the plan touches.
     """
-    score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
-    started = progress.planned(turn_memory.progress, plan, score, expected, snapshot.taken_at)
-    return msgspec.structs.replace(turn_memory, progress=started)
-
-
-# --- assessment of one round
-
-
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """The brokers' reports, and how far they are to be trusted, judged by ``turn_memory``.
-
-    Nothing may move to ``closed`` brokers: those that are drained, and those that are slow.
-    """
-
-    observation: Observation
-    evidence: Evidence
-    averages: Averages
-    closed: frozenset[str]
-    turn_memory: TurnMemory
-
-
-def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
-    """Observe one round; ``touched`` are the brokers of moves since the last one. Nothing is saved.
-
-    Raises :class:`~lbd.errors.LbdError` as observing and reading do.
-    """
-    turn_memory, drained = parts.store.load(), parts.drained()
-    observation = _with_live_cpu(parts, parts.observer.observe(), turn_memory)
-    snapshot = observation.snapshot
-    judged = judge(turn_memory.samples, snapshot, parts.weights, observation.sample_interval_seconds)
-    health = _health(parts, turn_memory, snapshot)
-    turn_memory = msgspec.structs.replace(turn_memory, health=dict(health.records))
-    evidence = without_slow(marked(without(judged, snapshot, touched), snapshot, drained), snapshot, health)
-    averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
-    since = hidden_since(snapshot, observation.sample_interval_seconds)
-    lately = [one for one in parts.sent() if one.at > since]
-    moved = with_moved_traffic(snapshot, lately)
-    closed = drained | slow_brokers(evidence, snapshot)
-    return Observed(replace(observation, snapshot=moved), evidence, averages, closed, turn_memory)
-
-
-def _health(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot) -> Health:
-    """Which brokers are slow; none where slow brokers are not avoided."""
-    if not parts.guardrails.avoid_slow_brokers:
-        return UNCHECKED
-    return judged_round(turn_memory.health, parts.health(snapshot), snapshot, parts.weights)
-
-
-def _with_live_cpu(parts: Parts, observation: Observation, turn_memory: TurnMemory) -> Observation:
-    """The round with the present CPU of the brokers that a recent move or a plan under way depends on."""
-    snapshot = observation.snapshot
-    points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
-    watched_since = watched(turn_memory.samples, turn_memory.memory, points, snapshot.taken_at)
-    if parts.rest is not None:
-        began_at, brokers = parts.rest.began_at, parts.rest.expected.keys() & points.keys()
-        ended_at = last_ended_at(parts.sent(), began_at)
-        watched_since |= {
-            broker: shown_since(began_at, ended_at.get(broker, began_at), snapshot.taken_at) for broker in brokers
-        }
-    if not watched_since:
-        return observation
-    return replace(observation, snapshot=parts.live(snapshot, watched_since, observation.sample_interval_seconds))
-
-
-@dataclass(frozen=True, eq=False)
-class Assessment:
-    """A round, and how far it is to be trusted.
-
-    ``before`` is the memory that the last turn saved, ``turn_memory`` the same with what this round adds.
-    """
-
-    observation: Observation
-    evidence: Evidence
-    averages: Averages
-    policies: Policies
-    before: TurnMemory
-    turn_memory: TurnMemory
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The round itself."""
-        return self.observation.snapshot
-
-
-def assess(parts: Parts, finished: FinishedMoves) -> Assessment:
-    """Observe and judge a turn's round. Raises as :func:`observed` does."""
-    facts = observed(parts, finished.touched)
-    observation, snapshot = facts.observation, facts.observation.snapshot
-    before = facts.turn_memory.at(snapshot.taken_at, parts.gap_seconds)
-    turn_memory = updated_memory(
-        parts, with_members(before, observation), snapshot, facts.evidence, finished.unfinished
+    facts = now.facts
+    score = dict(zip(facts.snapshot.brokers.ids, facts.scores.tolist(), strict=True))
+    return msgspec.structs.replace(
+        with_members(now.before, facts.members).with_memory(memory),
+        written_at=facts.now,
+        samples=samples,
+        changed_at=dict(facts.changed_at),
+        progress=progress.planned(facts.progress, plan, score, expected, facts.now),
+        health=dict(facts.evidence.health.records),
     )
-    policies = Policies(parts.isolation(), active=observation.active, drained=facts.closed, unserved=parts.unserved())
-    if parts.consents is not None:
-        policies = replace(policies, consents=Consents(parts.consents(()), snapshot.taken_at))
-    return Assessment(observation, facts.evidence, facts.averages, policies, before, turn_memory)

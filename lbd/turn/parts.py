@@ -11,7 +11,6 @@ from lbd.permit import evidence
 from lbd.permit.consent import Consent
 from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups
-from lbd.permit.predicted import unshown
 from lbd.turn.canary import NOTHING_HELD
 
 if TYPE_CHECKING:
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Pool, Skip, Slopes, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.budget import Sent, Used
-    from lbd.permit.evidence import Evidence, ReportedOwners
+    from lbd.permit.evidence import ReportedOwners
+    from lbd.permit.facts import Facts, Hold
     from lbd.permit.policies import Isolation, Policies
     from lbd.permit.served import Landing, ServiceResult
     from lbd.permit.settings import Guardrails
@@ -135,10 +135,6 @@ class Store(Protocol):
     def save_averages(self, averages: Averages, now: float) -> None: ...
 
 
-Hold = tuple["Reason", str]
-"""Why nothing may fire in a turn, and the details."""
-
-
 class OwnershipWatch:
     """The owners of bundles in the last round; ``before``: those that were kept, so that a restart hides no change."""
 
@@ -221,14 +217,13 @@ class Parts:
         policies: Policies,
         plan: Sequence[Unload],
         permission: Permission,
-        shown_after_seconds: float | None = None,
+        sent: Collection[Sent],
+        unshown: FloatArray | None = None,
     ) -> Ledger:
         """What judges each move of a plan under these guardrails, to be advanced by those that are let through.
 
-        ``shown_after_seconds``: sent moves count until a report so much later shows them; None where ``scores`` do so.
+        ``unshown``: points of ``sent`` moves that ``scores`` do not show yet, float64 (B,).
         """
-        sent, known = self.sent(), permission.settled
-        later = unshown(scores, sent, snapshot, known, shown_after_seconds) if shown_after_seconds is not None else None
         return Ledger(
             snapshot,
             scores,
@@ -236,7 +231,7 @@ class Parts:
             self.guardrails,
             plan,
             sent=sent,
-            unshown=later,
+            unshown=unshown,
             permission=permission,
             ignored=self.ignored_bars,
             weights=self.weights,
@@ -249,19 +244,20 @@ class TurnResult:
 
     ``unloads`` is what this turn planned. ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` belong to
     plans handed over before it, or to its own where somebody waited for that. ``acts`` is False where plans are only
-    shown; with ``approval`` they wait for a person's. ``turn_memory`` is the memory before the turn.
-    ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
-    broker that the plan touches, once all of it has landed. ``slopes`` are those known of the brokers. ``number`` names
-    a turn that is recorded; 0: it is not. ``amended`` are corrected outcomes of moves that earlier turns reported,
-    ``served`` is whether clients are back, for moves that landed before. ``blocked`` is why a pair, by its ends, can
-    move nothing at present, and until when, ``canary`` what a canary holds of the plan. ``rest`` is what remains of the
-    plan after this turn's wave; ``gave_up`` is why the rest of an earlier one is not moved. ``capacity`` is how many
-    brokers are wanted, where that is followed. ``crowded`` are brokers with more than their share of a topic's
-    partitions, or a namespace's bundles. ``dear_kinds`` are Pulsar's own topics that make a move of a bundle dearer.
+    shown; with ``approval`` they wait for a person's. ``turn_memory`` is the memory before the turn. ``error`` is set
+    when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each broker that the plan
+    touches, once all of it has landed. ``number`` names a turn that is recorded; 0: it is not. ``amended`` are
+    corrected outcomes of moves that earlier turns reported, ``served`` is whether clients are back, for moves that
+    landed before. ``blocked`` is why a pair, by its ends, can move nothing at present, and until when, ``canary`` what
+    a canary holds of the plan. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is why the rest
+    of an earlier one is not moved. ``capacity`` is how many brokers are wanted, where that is followed. ``crowded`` are
+    brokers with more than their share of a topic's partitions, or a namespace's bundles. ``dear_kinds`` are Pulsar's
+    own topics that make a move of a bundle dearer.
     """
 
     sentence: str = ""
     observation: Observation | None = None
+    facts: Facts | None = None
     decision: Decision | None = None
     unloads: tuple[Unload, ...] = ()
     skips: tuple[Skip, ...] = ()
@@ -279,10 +275,7 @@ class TurnResult:
     wanted_hits: Hits = field(default_factory=Hits)
     counts: Mapping[str, int] = field(default_factory=dict)
     usage: tuple[Used, ...] = ()
-    averages: Averages | None = None
-    evidence: Evidence | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
-    slopes: Slopes | None = None
     number: int = 0
     amended: tuple[Outcome, ...] = ()
     served: tuple[tuple[Landing, ServiceResult], ...] = ()

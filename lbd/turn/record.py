@@ -121,8 +121,9 @@ def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
     """The JSON shape of a turn."""
     assert record.observation is not None
     assert record.decision is not None
-    snapshot, pairs = record.observation.snapshot, record.decision.facts.pairs
-    known = loads(snapshot.brokers.ids, record.slopes, {}) if record.slopes is not None else None
+    snapshot, pairs = record.observation.snapshot, record.decision.comparison.pairs
+    slopes = record.facts.slopes if record.facts is not None else None
+    known = loads(snapshot.brokers.ids, slopes, {}) if slopes is not None else None
     shape = TurnDocument(
         taken_at=snapshot.taken_at,
         cluster=record.observation.cluster,
@@ -148,16 +149,16 @@ def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
 
 def brokers(record: TurnResult) -> list[BrokerFacts]:
     """The facts about each broker; empty for a turn that observed nothing."""
-    if record.observation is None or record.decision is None:
+    if record.facts is None or record.decision is None:
         return []
-    snapshot, facts, evidence = record.observation.snapshot, record.decision.facts, record.evidence
+    snapshot, comparison, evidence = record.facts.snapshot, record.decision.comparison, record.facts.evidence
     used, table = percent(snapshot.brokers), snapshot.brokers
     listed = snapshot.rows.count(snapshot.rows.listed)
     return [
         BrokerFacts(
             id=broker,
-            score=number(facts.scores[at]),
-            binding=facts.binding[at],
+            score=number(comparison.scores[at]),
+            binding=comparison.binding[at],
             usage={
                 resource: number(used[at, column]) if table.limit[at, column] > 0 else None
                 for column, resource in enumerate(RESOURCES)
@@ -165,9 +166,9 @@ def brokers(record: TurnResult) -> list[BrokerFacts]:
             msg_rate=number(float(table.rates[at, MSG_IN]) + float(table.rates[at, MSG_OUT])),
             throughput=number(float(table.rates[at, BYTES_IN]) + float(table.rates[at, BYTES_OUT])),
             bundles=int(listed[at]),
-            to_settle=evidence.to_settle(at, broker) if evidence is not None else 0,
-            doubt=Reason.of(int(evidence.paired[at])).label if evidence is not None and evidence.paired[at] else None,
-            fresh=evidence is not None and bool(evidence.fresh[at]),
+            to_settle=evidence.to_settle(at, broker),
+            doubt=Reason.of(int(evidence.paired[at])).label if evidence.paired[at] else None,
+            fresh=bool(evidence.fresh[at]),
         )
         for at, broker in enumerate(table.ids)
     ]
@@ -193,7 +194,7 @@ def pair_statuses(record: TurnResult, *, before: bool = False) -> list[PairStatu
         return []
     return [
         _pair_status(record, pair, _hits_before(record, pair) if before else pair.hits)
-        for pair in record.decision.facts.pairs
+        for pair in record.decision.comparison.pairs
     ]
 
 
@@ -205,7 +206,7 @@ def _pair_status(record: TurnResult, pair: Pair, hits: Hits) -> PairStatus:
 
 def _hits_before(record: TurnResult, pair: Pair) -> Hits:
     """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
-    known = record.turn_memory.hits if record.turn_memory is not None else {}
+    known = record.facts.memory.hits if record.facts is not None else {}
     ends = (pair.source, pair.destination or pair.source, CLUSTER)
     both = [known.get(counter_key(end, pair.pool), Hits()) for end in ends]
     return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
@@ -233,7 +234,7 @@ def skips(record: TurnResult, *, everything: bool) -> Iterator[Skip]:
     assert record.observation is not None
     assert record.decision is not None
     snapshot, verdicts = record.observation.snapshot, record.decision.verdicts
-    sources = {pair.source for pair in record.decision.facts.pairs if pair.fired}
+    sources = {pair.source for pair in record.decision.comparison.pairs if pair.fired}
     for at, broker in enumerate(snapshot.brokers.ids):
         if everything or broker in sources:
             for bundle in snapshot.rows.bundle[snapshot.rows.of(at)].tolist():
@@ -273,7 +274,7 @@ def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
     assert record.observation is not None
     assert record.decision is not None
     snapshot, name = record.observation.snapshot, plan_id(record.unloads)
-    fired = {pair.source for pair in record.decision.facts.pairs if pair.fired}
+    fired = {pair.source for pair in record.decision.comparison.pairs if pair.fired}
     renewed = before is None or any(unload.source in fired for unload in record.unloads)
     moves = [
         derived(ProposedMove, _planned(unload), clients=_clients(snapshot, unload))
@@ -316,14 +317,14 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
     """The record of a turn for ``lbd explain``. ``at`` is when it ended, for a turn that observed nothing."""
     observation = record.observation
     candidates, rest = _candidates(record)
-    alone = {pair.ends for pair in record.decision.facts.pairs} if record.decision is not None else set()
+    alone = {pair.ends for pair in record.decision.comparison.pairs} if record.decision is not None else set()
     return TurnRecord(
         at=observation.snapshot.taken_at if observation is not None else at,
         sentence=record.sentence,
         verdict=verdict(record),
         acts=record.acts,
         hold=SkipLine("cluster", record.hold[0].label, record.hold[1]) if record.hold is not None else None,
-        brokers=[derived(BrokerRecord, broker) for broker in brokers(record)] if record.evidence is not None else [],
+        brokers=[derived(BrokerRecord, broker) for broker in brokers(record)],
         pairs=_pairs(record),
         unloads=[_planned(unload) for unload in record.unloads],
         expected=_expected(record),
@@ -349,7 +350,7 @@ def _pairs(record: TurnResult) -> list[PairRecord]:
     if record.decision is None:
         return []
     skipped = {skip.what for skip in record.decision.skips}
-    pairs = record.decision.facts.pairs
+    pairs = record.decision.comparison.pairs
     return [_pair_seen(pair, pair_skip(record, pair) if pair.ends in skipped else None) for pair in pairs]
 
 
@@ -370,16 +371,16 @@ def _pair_seen(pair: Pair, skip: Skip | None) -> PairRecord:
 
 def _candidates(record: TurnResult) -> tuple[list[CandidateLine], dict[str, dict[str, int]]]:
     """The largest bundles of each source that fired, and how many others there are of each reason."""
-    if record.decision is None or record.observation is None or record.averages is None:
+    if record.decision is None or record.observation is None or record.facts is None:
         return [], {}
     refused = {skip.what: skip for skip in record.skips}
-    sources = dict.fromkeys(pair.source for pair in record.decision.facts.pairs if pair.fired)
+    sources = dict.fromkeys(pair.source for pair in record.decision.comparison.pairs if pair.fired)
     named: list[CandidateLine] = []
     rest: dict[str, dict[str, int]] = {}
     position = record.observation.snapshot.brokers.index()
     for source in sources:
-        largest, others = _ordered(record, position[source], record.averages)
-        named += [_candidate(record, source, bundle, refused, record.averages) for bundle in largest]
+        largest, others = _ordered(record, position[source], record.facts.averages)
+        named += [_candidate(record, source, bundle, refused, record.facts.averages) for bundle in largest]
         codes = Counter(record.decision.verdicts[others].tolist())
         rest[source] = {Reason.of(code).label: count for code, count in codes.items() if code}
     return named, {source: counts for source, counts in rest.items() if counts}
@@ -427,9 +428,9 @@ def _skip_line(skip: Skip) -> SkipLine:
 
 def reported_bundles(record: TurnResult) -> ReportedBundles | None:
     """Who reports each bundle, and why it stayed; None if nothing was observed. Of two reports the later one counts."""
-    if record.observation is None or record.decision is None or record.averages is None:
+    if record.observation is None or record.decision is None or record.facts is None:
         return None
-    snapshot, short = record.observation.snapshot, record.averages.short
+    snapshot, short = record.observation.snapshot, record.facts.averages.short
     owner = np.zeros(len(snapshot.bundles), dtype=np.int32)
     owner[snapshot.rows.bundle] = snapshot.rows.owner()
     with np.errstate(all="ignore"):
@@ -443,16 +444,16 @@ def reported_bundles(record: TurnResult) -> ReportedBundles | None:
 
 def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRound | None:
     """The turn's round for history; None if it observed nothing. ``settings`` are its strategy's, as JSON."""
-    if record.observation is None or record.decision is None or record.evidence is None:
+    if record.observation is None or record.decision is None or record.facts is None:
         return None
-    snapshot, evidence = record.observation.snapshot.as_reported(), record.evidence
+    snapshot, evidence = record.observation.snapshot.as_reported(), record.facts.evidence
     used = percent(snapshot.brokers)
     return HistoryRound(
         snapshot,
         evidence.fresh,
         np.where(snapshot.brokers.limit > 0, used, np.nan),
-        record.decision.facts.scores,
-        record.decision.facts.binding,
+        record.decision.comparison.scores,
+        record.decision.comparison.binding,
         tuple(Reason.of(code).label if code else None for code in evidence.paired.tolist()),
         _decision(record, strategy, settings),
         (
@@ -502,7 +503,7 @@ def fewest(record: TurnResult) -> int:
     """
     if not record.unloads or record.observation is None or record.decision is None:
         return 0
-    snapshot, scores = record.observation.snapshot, np.nan_to_num(record.decision.facts.scores)
+    snapshot, scores = record.observation.snapshot, np.nan_to_num(record.decision.comparison.scores)
     moved = {unload.bundle for unload in record.unloads}
     sources, destinations = ({getattr(one, end) for one in record.unloads} for end in ("source", "destination"))
     peak, weights = 0.0, list[tuple[FloatArray, float]]()

@@ -79,13 +79,13 @@ class SplitView(Protocol):
 
 def split_round(record: TurnResult, attempted_at: Mapping[str, float], hour: int) -> SplitRound | None:
     """The facts of a turn with new numbers; None where it observed none, was held, or planned moves."""
-    observation, averages, evidence = record.observation, record.averages, record.evidence
+    facts = record.facts
     quiet = record.hold is None and record.error is None and not record.unloads and not record.unfinished
-    if observation is None or averages is None or evidence is None or not quiet or not evidence.fresh.any():
+    if facts is None or not quiet or not facts.evidence.fresh.any():
         return None
     unserved = frozenset(skip.what for skip in record.skips if skip.reason is Reason.NOT_SERVED)
-    usable = evidence.fresh & (evidence.paired == 0)
-    return SplitRound(observation.snapshot, averages, usable, attempted_at, hour, unserved)
+    usable = facts.evidence.fresh & (facts.evidence.paired == 0)
+    return SplitRound(facts.snapshot, facts.averages, usable, attempted_at, hour, unserved)
 
 
 def choose(cluster: SplitView, settings: Settings, facts: SplitRound) -> SplitChoice:

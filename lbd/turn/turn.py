@@ -15,7 +15,6 @@ import numpy as np
 
 from lbd.act.executor import touched_brokers
 from lbd.errors import LbdError, as_lbd_error
-from lbd.load.scoring import scores
 from lbd.model import CLUSTER, Permission, Skip, bundle_namespace, counter_broker, counter_key
 from lbd.permit import eligibility
 from lbd.permit import evidence as judging
@@ -25,14 +24,15 @@ from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles, outsi
 from lbd.permit.limits import permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
+from lbd.permit.predicted import unshown
 from lbd.permit.served import with_clients
 from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.reason import Reason
 from lbd.store.proposal import plan_id
-from lbd.turn.assess import assess, start_progress
+from lbd.turn.assess import assess, remembered
 from lbd.turn.canary import NOTHING_HELD, held_back
 from lbd.turn.holds import current_holds, data_skips, ignored, unreported
-from lbd.turn.parts import Hold, Parts, TurnResult
+from lbd.turn.parts import Parts, TurnResult
 from lbd.turn.verdict import sentence
 from lbd.turn.waves import LESS_ABOVE_POINTS, NextWave, Rest
 
@@ -40,13 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from lbd.act.executor import FinishedMoves
-    from lbd.model import Averages, Decision, Hits, Memory, Pair, Snapshot, Unload
+    from lbd.model import Decision, Hits, Memory, Pair, Snapshot, Unload
     from lbd.permit.budget import Budget, Used
-    from lbd.permit.evidence import Evidence
+    from lbd.permit.facts import Facts, Hold
     from lbd.permit.limits import Ledger, Permitted
     from lbd.permit.policies import Policies
-    from lbd.store.state import TurnMemory
-    from lbd.turn.assess import Assessment
+    from lbd.turn.assess import Look
     from lbd.turn.canary import CanaryHold
 
 
@@ -84,7 +83,7 @@ def memory_after(
     served = {unload.source for unload in permitted.unloads}
     capped = {unload.source for unload in decision.unloads if unload.bundle in kept_back} | canary.held.keys()
     capped -= served
-    fired = [pair for pair in decision.facts.pairs if pair.fired]
+    fired = [pair for pair in decision.comparison.pairs if pair.fired]
     moving = {pair.pool for pair in fired if pair.source in served}
     for pair in fired:
         if pair.source in capped:
@@ -114,22 +113,16 @@ NAMESPACES_A_TURN = 100
 """Namespaces whose groups are read in one turn, those of the widest pair first; further ones are not moved in it."""
 
 
-def decide(
-    parts: Parts,
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
-    policies: Policies,
-    turn_memory: TurnMemory,
-) -> tuple[Decision, Policies]:
+def decide(parts: Parts, facts: Facts, permission: Permission) -> tuple[Decision, Policies]:
     """The strategy's decision on what may move where, and the policies with the groups read for it.
 
     Deciding is pure, so asking twice costs nothing but time, and few namespaces need to be read. The memory is the same
     each time: a turn counts once. Where isolation policies are not known, neither are the pools: then no hit counts.
     """
-    trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
+    snapshot, policies = facts.snapshot, facts.policies
+    trips = Trips(facts.sent, facts.now, parts.guardrails)
     for _ in range(ROUNDS):
-        decision = parts.strategy(snapshot, averages, permission, turn_memory.memory)
+        decision = parts.strategy(snapshot, facts.averages, permission, facts.memory)
         low, policies = policies.low, _with_consents(parts, decision, policies)
         policies = _with_groups(parts, snapshot, decision, policies)
         back = {} if Reason.PING_PONG in parts.ignored_bars else sent_back(snapshot, decision, trips)
@@ -138,7 +131,7 @@ def decide(
             break
         costs = eligibility.dearer(permission.costs, snapshot, policies.low - low)
         permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong), costs=costs)
-    return (decision if policies.isolation.known else replace(decision, memory=turn_memory.memory)), policies
+    return (decision if policies.isolation.known else replace(decision, memory=facts.memory)), policies
 
 
 def _with_consents(parts: Parts, decision: Decision, policies: Policies) -> Policies:
@@ -244,23 +237,22 @@ def _unsettle(parts: Parts, finished: FinishedMoves) -> None:
 
 def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     _unsettle(parts, finished)
-    assessment = assess(parts, finished)
-    snapshot, observation, evidence = assessment.snapshot, assessment.observation, assessment.evidence
-    turn_memory, policies = assessment.turn_memory, assessment.policies
-    holds = tuple(current_holds(parts, observation, evidence, turn_memory, policies, finished.unfinished))
-    score = dict(zip(snapshot.brokers.ids, scores(snapshot.brokers, parts.weights).tolist(), strict=True))
+    now = assess(parts, finished)
+    facts, snapshot = now.facts, now.facts.snapshot
+    holds = tuple(current_holds(facts, parts.guardrails))
+    score = dict(zip(snapshot.brokers.ids, facts.scores.tolist(), strict=True))
     gave_up = parts.rest.contradiction(_hold(parts, holds), finished, snapshot, score) if parts.rest else ""
     rest = None if gave_up else parts.rest
     if rest is not None and (why := rest.waits(snapshot, score)):
         holds = (*holds, (Reason.MOVES_UNFINISHED, why))
     hold = _holding(parts, holds)
-    permission = _permission(parts, assessment, hold)
+    permission = _permission(parts, facts, hold)
     strategy = parts.strategy if rest is None or hold is not None else NextWave(parts.strategy, rest)
-    wave_parts = replace(parts, strategy=strategy)
-    decision, policies = decide(wave_parts, snapshot, assessment.averages, permission, policies, turn_memory)
-    canary = held_back(strategy, snapshot, assessment.averages, permission, turn_memory.memory)
-    known = (snapshot, decision.facts.scores, policies, decision.unloads, permission)
-    ledger = parts.ledger(*known, shown_after_seconds=observation.sample_interval_seconds)
+    decision, policies = decide(replace(parts, strategy=strategy), facts, permission)
+    canary = held_back(strategy, snapshot, facts.averages, permission, facts.memory)
+    unshown_points = unshown(facts.scores, facts.sent, snapshot, facts.evidence.settled, facts.sample_interval_seconds)
+    known = (snapshot, facts.scores, policies, decision.unloads, permission)
+    ledger = parts.ledger(*known, facts.sent, unshown_points)
     used = ledger.budget.usage()
     if rest is not None:
         cold = rest.has_room(snapshot, score)
@@ -273,39 +265,40 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads
     remaining = rest if hold is not None else _rest(parts, snapshot, decision, permitted, ledger, rest, used, cold)
-    memory = _memory(parts, assessment, permission, decision, permitted, canary, remaining)
+    memory = _memory(parts, facts, permission, decision, permitted, canary, remaining)
     homeless = eligibility.homeless(permission.pools, snapshot)
     nowhere = (Skip(name, Reason.ISOLATION_POLICY, why) for name, why in homeless.items())
-    _save(parts, assessment, decision, to_send, ledger, memory)
+    _save(parts, now, to_send, ledger, memory)
     parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, snapshot), ledger)
     return TurnResult(
-        observation=observation,
+        observation=now.observation,
+        facts=facts,
         decision=decision,
         unloads=permitted.unloads,
-        skips=_skips(
-            parts,
-            assessment,
-            holds,
-            (*decision.skips, *permitted.skips, *_kept(snapshot, policies, permitted), *nowhere),
+        skips=(
+            *data_skips(now.observation.missing, facts),
+            *unreported(facts),
+            *ignored(holds, parts.ignored_holds),
+            *decision.skips,
+            *permitted.skips,
+            *_kept(snapshot, policies, permitted),
+            *nowhere,
         ),
         hold=hold,
-        turn_memory=assessment.before,
+        turn_memory=now.before,
         strategy_name=parts.strategy_name,
         eager=parts.eager,
         assumed=parts.assumed,
         wanted_hits=parts.wanted_hits,
         counts=_counts(decision, permitted),
         usage=used if parts.approval else ledger.budget.usage(),
-        averages=assessment.averages,
-        evidence=evidence,
         expected=expected,
-        slopes=permission.slopes,
-        blocked=_blocked(parts, assessment, decision, ledger.budget, permission, canary),
+        blocked=_blocked(parts, facts, decision, ledger.budget, permission, canary),
         canary=canary,
         rest=remaining,
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
-        dear_kinds=dear_kinds(observation.system_topics, parts.topic_costs),
+        dear_kinds=dear_kinds(facts.system_topics, parts.topic_costs),
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
     )
 
@@ -342,20 +335,20 @@ def _rest(
 
 
 def _blocked(
-    parts: Parts, assessment: Assessment, decision: Decision, budget: Budget, permission: Permission, canary: CanaryHold
+    parts: Parts, facts: Facts, decision: Decision, budget: Budget, permission: Permission, canary: CanaryHold
 ) -> dict[str, Skip]:
     """Limits that keep pairs from moving anything, whatever else the pairs wait for, by their ends."""
-    attempted, changed = parts.attempted_at(), assessment.turn_memory.changed_at
+    attempted, changed = facts.attempted_at, facts.changed_at
     resting = {**attempted, **{name: max(at, attempted.get(name, at)) for name, at in changed.items()}}
-    known = (assessment.snapshot, permission.barred, budget, resting, parts.guardrails)
-    blocked = {skip.what: skip for pair in decision.facts.pairs if (skip := block(pair, *known)) is not None}
-    held = canary.blocks(decision.facts.pairs, {unload.source for unload in decision.unloads})
+    known = (facts.snapshot, permission.barred, budget, resting, parts.guardrails)
+    blocked = {skip.what: skip for pair in decision.comparison.pairs if (skip := block(pair, *known)) is not None}
+    held = canary.blocks(decision.comparison.pairs, {unload.source for unload in decision.unloads})
     return blocked | {skip.what: skip for skip in held}
 
 
 def _memory(
     parts: Parts,
-    assessment: Assessment,
+    facts: Facts,
     permission: Permission,
     decision: Decision,
     permitted: Permitted,
@@ -365,31 +358,20 @@ def _memory(
     """The strategy's memory after the turn; while a plan waits for approval, the memory as under a hold."""
     if parts.approval and permission.hold is None:
         held = replace(permission, hold=Reason.APPROVAL_REQUIRED)
-        return parts.strategy(assessment.snapshot, assessment.averages, held, assessment.turn_memory.memory).memory
-    return memory_after(assessment.before.memory, decision, permitted, canary, rest)
+        return parts.strategy(facts.snapshot, facts.averages, held, facts.memory).memory
+    return memory_after(facts.memory, decision, permitted, canary, rest)
 
 
-def _save(
-    parts: Parts,
-    assessment: Assessment,
-    decision: Decision,
-    plan: tuple[Unload, ...],
-    ledger: Ledger,
-    memory: Memory,
-) -> None:
-    """Save what the next turn needs, before anything is handed over."""
-    taken_at, expected = assessment.snapshot.taken_at, ledger.expected(plan)
+def _save(parts: Parts, now: Look, plan: tuple[Unload, ...], ledger: Ledger, memory: Memory) -> None:
+    """Save what the next turn needs before anything is handed over.
+
+    The brokers of the plan must settle, whatever happens to lbd meanwhile.
+    """
+    facts, touching = now.facts, plan if parts.actuator.acts else ()
     at_most = ledger.expected_at_most(plan, judging.ABOVE_EXPECTED_POINTS)
-    parts.store.save_averages(assessment.averages, taken_at)
-    turn_memory = start_progress(assessment.turn_memory, plan, assessment.snapshot, decision.facts.scores, expected)
-    touching = plan if parts.actuator.acts else ()
-    parts.store.save(_remembered(turn_memory.with_memory(memory), assessment.evidence, touching, at_most, taken_at))
-
-
-def _skips(parts: Parts, assessment: Assessment, holds: Iterable[Hold], planned: tuple[Skip, ...]) -> tuple[Skip, ...]:
-    """Everything considered and not moved, brokers first."""
-    data, silent = data_skips(assessment.observation, assessment.evidence), unreported(parts, assessment.snapshot)
-    return (*data, *silent, *ignored(parts, holds), *planned)
+    samples = judging.unsettle(facts.evidence.samples, touched_brokers(touching), expected=at_most)
+    parts.store.save_averages(facts.averages, facts.now)
+    parts.store.save(remembered(now, memory, samples, plan, ledger.expected(plan)))
 
 
 def _kept(snapshot: Snapshot, policies: Policies, permitted: Permitted) -> Iterator[Skip]:
@@ -415,16 +397,16 @@ _FOR_A_WHILE = (0, Reason.COOL_DOWN.code, Reason.CHANGED_HANDS.code)
 """Nothing bars such bundles, or for ``cool_down_minutes`` at most."""
 
 
-def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Permission:
-    snapshot, evidence, policies = assessment.snapshot, assessment.evidence, assessment.policies
-    trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
-    known = (snapshot, parts.attempted_at(), policies.isolation, parts.guardrails)
-    codes = barred(*known, changed_at=assessment.turn_memory.changed_at, tired=trips.tired)
-    dear = topic_costs(snapshot, dear_kinds(assessment.observation.system_topics, parts.topic_costs))
+def _permission(parts: Parts, facts: Facts, hold: Hold | None) -> Permission:
+    snapshot, evidence, policies = facts.snapshot, facts.evidence, facts.policies
+    trips = Trips(facts.sent, facts.now, parts.guardrails)
+    known = (snapshot, facts.attempted_at, policies.isolation, parts.guardrails)
+    codes = barred(*known, changed_at=facts.changed_at, tired=trips.tired)
+    dear = topic_costs(snapshot, dear_kinds(facts.system_topics, parts.topic_costs))
     if dear is not None:
         codes = dear.bar(codes)
-    points, able = scores(snapshot.brokers, parts.weights), np.isin(codes, _FOR_A_WHILE)
-    rest = trips.moved(snapshot, points, evidence.paired == 0, able) if parts.moved_rest else frozenset[str]()
+    able = np.isin(codes, _FOR_A_WHILE)
+    rest = trips.moved(snapshot, facts.scores, evidence.paired == 0, able) if parts.moved_rest else frozenset[str]()
     codes = bar_more(codes, snapshot, dict.fromkeys(rest, Reason.PING_PONG)) if rest else codes
     for reason in parts.ignored_bars:
         codes[codes == reason.code] = 0
@@ -443,32 +425,19 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
         hold=hold[0] if hold is not None else None,
         pools=pools,
         costs=eligibility.column(snapshot, parts.guardrails.move_costs, policies.low, dear and dear.movable),
-        slopes=parts.learn(snapshot.as_reported()),
+        slopes=facts.slopes,
         max_destination_score=parts.guardrails.max_destination_score,
         spread=parts.spread(snapshot, pools),
-        joined=_joined(assessment),
+        joined=_joined(facts),
     )
 
 
-def _joined(assessment: Assessment) -> frozenset[str]:
+def _joined(facts: Facts) -> frozenset[str]:
     """Brokers that joined lately and show their CPU of now; none after one left within the hour, as in a restart."""
-    snapshot, samples = assessment.snapshot, assessment.evidence.samples
-    since = snapshot.taken_at - judging.JOINED_SECONDS
-    live = snapshot.brokers.ids_where(snapshot.brokers.shows_live)
+    since, brokers = facts.now - judging.JOINED_SECONDS, facts.snapshot.brokers
+    live, samples = brokers.ids_where(brokers.shows_live), facts.evidence.samples
     joined = frozenset(broker for broker in live if samples[broker].joined_at > since)
-    return frozenset() if assessment.turn_memory.departures else joined
-
-
-def _remembered(
-    turn_memory: TurnMemory,
-    evidence: Evidence,
-    plan: tuple[Unload, ...],
-    at_most: Mapping[str, float],
-    taken_at: float,
-) -> TurnMemory:
-    """The memory before acting: the brokers of the plan must settle, whatever happens to lbd meanwhile."""
-    samples = judging.unsettle(evidence.samples, touched_brokers(plan), expected=at_most)
-    return msgspec.structs.replace(turn_memory, samples=samples, written_at=taken_at)
+    return frozenset() if facts.members.departures else joined
 
 
 def _counts(decision: Decision, permitted: Permitted) -> dict[str, int]:

@@ -47,7 +47,7 @@ def _slow_text(record: TurnResult) -> str:
 
 
 def _avoided(record: TurnResult) -> frozenset[str]:
-    return record.evidence.health.avoided if record.evidence is not None else frozenset()
+    return record.facts.evidence.health.avoided if record.facts is not None else frozenset()
 
 
 def _sentence(record: TurnResult) -> str:
@@ -87,12 +87,12 @@ def not_compared(record: TurnResult) -> dict[str, tuple[Reason, str]]:
 
     A verdict about some brokers says how many, and which were not compared; such a cluster is not called balanced.
     """
-    observation, evidence, decision = record.observation, record.evidence, record.decision
-    if observation is None or decision is None:
+    observation, facts, decision = record.observation, record.facts, record.decision
+    if observation is None or facts is None or decision is None:
         return {}
     left = {broker: (Reason.REPORT_MISSING, why) for broker, why in observation.missing.items()}
-    ids, compared = observation.snapshot.brokers.ids, decision.facts.compared
-    codes = [0] * len(ids) if evidence is None else evidence.paired.tolist()
+    ids, compared = facts.snapshot.brokers.ids, decision.comparison.compared
+    codes = facts.evidence.paired.tolist()
     for broker, code, counts in zip(ids, codes, [True] * len(ids) if compared is None else compared, strict=True):
         if code or not counts:
             left[broker] = (Reason.of(code) if code else Reason.SETTLING), ""
@@ -110,7 +110,7 @@ def _compared_text(record: TurnResult, detail: str) -> str:
 
 def _widest_first(record: TurnResult) -> list[Pair]:
     """The strategy's pairs of all pools, the largest difference first."""
-    pairs = record.decision.facts.pairs if record.decision is not None else ()
+    pairs = record.decision.comparison.pairs if record.decision is not None else ()
     return sorted(pairs, key=lambda pair: -pair.difference)
 
 
@@ -190,7 +190,7 @@ def _waves(record: TurnResult) -> str:
 
 def _plan(record: TurnResult) -> str:
     """The strategy's note on its plan as a whole, before limits; and the command that approves the plan."""
-    note = record.decision.facts.summary if record.decision is not None else ""
+    note = record.decision.comparison.summary if record.decision is not None else ""
     if not record.approval:
         return note and f" ({note})"
     name = plan_id(record.unloads)
@@ -285,7 +285,7 @@ def _numbers(record: TurnResult) -> Iterator[str]:
 
 def _calm_verdict(record: TurnResult, decision: Decision) -> Verdict | None:
     """No two brokers are too far apart, or none could be compared: policies may leave each its own pool."""
-    if decision.facts.pairs:
+    if decision.comparison.pairs:
         return None
     calm = next((skip for skip in decision.skips if skip.reason is Reason.BALANCED), None)
     few = next((skip for skip in decision.skips if skip.reason is Reason.TOO_FEW_BROKERS), None)
@@ -336,10 +336,10 @@ def samples_left(record: TurnResult, pair: Pair) -> int:
     if pair.hits.high:
         missing = min(missing, pair.wanted_hits.high - pair.hits.high)
     unsettled = 0
-    if record.observation is not None and record.evidence is not None:
+    if record.observation is not None and record.facts is not None:
         position = record.observation.snapshot.brokers.index()
         ends = {pair.source, pair.destination or pair.source} & position.keys()
-        unsettled = max(record.evidence.to_settle(position[end], end) for end in ends)
+        unsettled = max(record.facts.evidence.to_settle(position[end], end) for end in ends)
     return max(missing, 1) + max(unsettled - 1, 0)
 
 

@@ -85,7 +85,7 @@ def watch(
     state: WatchdogMemory, record: TurnResult, shedder: OwnShedder | None = None
 ) -> tuple[WatchdogMemory, tuple[Alarm, ...]]:
     """The memory after one more turn, and everything that is wrong now. A turn without observation changes nothing."""
-    if record.observation is None or record.decision is None or record.evidence is None:
+    if record.observation is None or record.decision is None or record.facts is None:
         return state, state.alarms
     snapshot = record.observation.snapshot
     now = snapshot.taken_at
@@ -114,7 +114,7 @@ def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder |
 def _wrong(record: TurnResult, observation: Observation) -> Iterator[tuple[Key, str]]:
     """Conditions that are wrong if they last, with their texts."""
     assert record.decision is not None
-    for pair in reversed(record.decision.facts.pairs):
+    for pair in reversed(record.decision.comparison.pairs):
         above = f"is {pair.difference:.1f} points above {pair.destination}"
         yield ("gap", pair.source), f"{pair.source} {above if pair.destination is not None else f'has {pair.why}'}"
     yield from _odd_reports(observation.snapshot)
@@ -151,8 +151,8 @@ def _begin(state: WatchdogMemory, record: TurnResult, key: Key, bundles: Mapping
     """Since when a condition holds. A gap begins anew when somebody has acted on it."""
     kind, broker = key
     if kind == "frozen":
-        assert record.evidence is not None
-        return record.evidence.samples[broker].fresh_at
+        assert record.facts is not None
+        return record.facts.evidence.samples[broker].fresh_at
     acted = kind in {"gap", "leader"} and (_moved(record, broker) or bundles[broker] < state.bundles.get(broker, 0))
     return now if acted else state.since.get(key, now)
 

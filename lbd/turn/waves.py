@@ -219,7 +219,7 @@ class NextWave:
         index = snapshot.positions_of({unload.bundle for unload in self.rest.unloads})
         sources = {unload.source for unload in self.rest.unloads} & set(snapshot.brokers.ids)
         reported = {broker: snapshot.reported_by(broker) for broker in sources}
-        scores, position = decision.facts.scores, snapshot.brokers.index()
+        scores, position = decision.comparison.scores, snapshot.brokers.index()
         score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
         unready = self.rest.unready(snapshot, score)
         at_limit = snapshot.brokers.ids_where(scores >= AT_LIMIT_POINTS)
@@ -241,7 +241,7 @@ class NextWave:
                 score[unload.source] -= points
                 unloads.append(unload)
                 verdicts[row] = Reason.MOVES.code
-        return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)
+        return Decision(tuple(unloads), tuple(skips), decision.memory, decision.comparison, verdicts)
 
     def _near_mean(self, unload: Unload, mean: float, at_limit: Collection[str], snapshot: Snapshot) -> Skip:
         """That a source so near the mean keeps its bundle, once that is sure.

@@ -19,7 +19,7 @@ from tests.store.test_calibration import SECOND, put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbd.turn.parts import Hold
+    from lbd.permit.facts import Hold
     from tests.fake_pulsar import FakePulsar
 
 

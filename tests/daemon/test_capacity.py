@@ -33,16 +33,15 @@ def turn_at(at: float, *cpu: float, drained: int | None = None) -> TurnResult:
     names = [f"{name}:80" for name in "abcdef"[: len(cpu)]]
     reports = {name: report(one, {}) for name, one in zip(names, cpu, strict=True)}
     found = record(reports)
-    assert found.observation is not None
-    assert found.evidence is not None
+    assert found.facts is not None
     paired = np.zeros(len(cpu), dtype=np.int8)
     if drained is not None:
         paired[drained] = Reason.DRAINED.code
     idle = np.zeros((len(cpu), 5))
     idle[:, 0] = 10.0
     known = Slopes(np.ones((len(cpu), 5)), np.zeros((len(cpu), 5)), background=idle)
-    seen = replace(found.observation, snapshot=replace(found.observation.snapshot, taken_at=at))
-    return replace(found, observation=seen, evidence=replace(found.evidence, paired=paired), slopes=known)
+    seen, evidence = replace(found.facts.snapshot, taken_at=at), replace(found.facts.evidence, paired=paired)
+    return replace(found, facts=replace(found.facts, snapshot=seen, evidence=evidence, slopes=known))
 
 
 def lived(keeper: PeakKeeper, since: float, hours: float, *cpu: float) -> CapacityReport:

@@ -132,7 +132,7 @@ class TestDrain:
         ended(lbd, asked(target))
         record = lbd.turn()
         assert record.decision is not None
-        assert not [pair for pair in record.decision.facts.pairs if target in {pair.source, pair.destination}]
+        assert not [pair for pair in record.decision.comparison.pairs if target in {pair.source, pair.destination}]
         cluster.forward(120)
         lbd.turn()
         bundle = owned(cluster, cluster.brokers[1])[0]

@@ -90,7 +90,7 @@ def test_an_alarm_is_a_warning_of_the_status(tmp_path: Path):
         wobble = minute * 0.01
         scene = two(80 + wobble, 20 + wobble) if minute < 20 else two(30 + wobble, 20 + wobble)
         told = record(scene, after_seconds=60.0 * minute, samples=samples, hold=(Reason.PAUSED, ""))
-        samples = dict(told.evidence.samples) if told.evidence is not None else {}
+        samples = dict(told.facts.evidence.samples) if told.facts is not None else {}
         number = keeper.keep(replace(told, sentence="No move."), 0.0).number
         seen.append((number, keeper.warnings))
     keeper.close()

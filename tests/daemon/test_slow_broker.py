@@ -213,5 +213,5 @@ def test_without_the_guardrail_and_under_observe_no_broker_is_checked(
     with fakes.run(cluster, tmp_path, monkeypatch, chosen.model_copy(update=changes)) as lbd:
         known = lbd.turns(4)
         assert not [one for one in cluster.requests if one.path.endswith("/health")]
-        assert known[-1].evidence is not None
-        assert not known[-1].evidence.health.records
+        assert known[-1].facts is not None
+        assert not known[-1].facts.evidence.health.records

@@ -98,8 +98,8 @@ def test_the_next_leader_lets_moved_bundles_rest(pulsar: FakePulsar, tmp_path: P
 
     assert moved
     assert {move.bundle for move in history(tmp_path / "two" / "state")} == moved
-    assert record.evidence is not None
-    assert not record.evidence.settled[: len(pulsar.ids)].all()
+    assert record.facts is not None
+    assert not record.facts.evidence.settled[: len(pulsar.ids)].all()
 
 
 def test_the_next_leader_holds_what_was_ordered_before_it(pulsar: FakePulsar, tmp_path: Path, topic: Topic):

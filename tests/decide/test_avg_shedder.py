@@ -237,7 +237,7 @@ class TestCounters:
     def test_a_broker_that_is_not_to_be_trusted_stays_out_of_pairing(self):
         """Without b2 the pair is b1 and b3."""
         paired = np.array([0, Reason.FIRST_SAMPLE.code, 0], dtype=np.int8)
-        pair = ask(three(), permit={"paired": paired}).facts.pairs[0]
+        pair = ask(three(), permit={"paired": paired}).comparison.pairs[0]
 
         assert ("b1:80", "b3:80") == (pair.source, pair.destination)
 
@@ -414,7 +414,7 @@ def test_a_source_at_the_end_of_its_cpu_does_not_tell_what_traffic_costs(live: b
     """It shows 100 points for what makes 120 elsewhere: by these the destination is filled to the average of 36.7."""
     busy = {"b1:80": broker(100, 20_000, 20), "b2:80": broker(60, 10_000), "b3:80": broker(60, 10_000)}
     seen = snapshot(busy | {f"b{at}:80": broker(0, 0) for at in (4, 5, 6)})
-    first = ask(seen, hit_count_high=1, live=live).facts.pairs[0]
+    first = ask(seen, hit_count_high=1, live=live).comparison.pairs[0]
 
     assert (first.source, first.wanted) == ("b1:80", pytest.approx(wanted, abs=1))
 
@@ -423,7 +423,7 @@ def test_the_absurd_traffic_of_another_broker_does_not_tell_what_traffic_costs()
     """Nor does it warn: that broker takes no part."""
     reports = {"b1:80": broker(80, 10_000, 11), "b2:80": broker(30, 1000), "b3:80": broker(50, 1e308)}
     doubted = {"paired": np.array([0, 0, Reason.IMPOSSIBLE_NUMBER.code], dtype=np.int8)}
-    first = ask(snapshot(reports), permit=doubted, hit_count_high=1, live=True).facts.pairs[0]
+    first = ask(snapshot(reports), permit=doubted, hit_count_high=1, live=True).comparison.pairs[0]
 
     assert (first.source, first.wanted) == ("b1:80", 9000)
 
@@ -438,7 +438,7 @@ def test_the_absurd_traffic_of_both_brokers_moves_nothing():
 def test_scores_less_than_a_point_apart_are_not_equal():
     """50.9 is above 50.1; the integer comparator of Pulsar before 4.0.8 ordered them by name."""
     seen = snapshot({"a:80": report(50.9), "b:80": report(50.1), "c:80": report(10), "d:80": report(11)})
-    pair = ask(seen).facts.pairs[0]
+    pair = ask(seen).comparison.pairs[0]
 
     assert ("a:80", "c:80") == (pair.source, pair.destination)
 
@@ -526,7 +526,7 @@ def test_invariants_of_every_decision(reports: dict[str, LoadReport], live: bool
 
     names = [unload.bundle for unload in decision.unloads]
     assert len(names) == len(set(names))
-    ends = {pair.source: pair.destination for pair in decision.facts.pairs}
+    ends = {pair.source: pair.destination for pair in decision.comparison.pairs}
     for unload in decision.unloads:
         assert unload.bundle in reports[unload.source].last_stats
         assert live or unload.destination in (unload.choices or (ends[unload.source],))
@@ -534,7 +534,7 @@ def test_invariants_of_every_decision(reports: dict[str, LoadReport], live: bool
     sources, destinations = ({move[end] for move in moves} for end in (0, 1))
     assert len(destinations) == len(moves)
     assert not sources & destinations
-    quiet = {pair.source for pair in decision.facts.pairs} - {unload.source for unload in decision.unloads}
+    quiet = {pair.source for pair in decision.comparison.pairs} - {unload.source for unload in decision.unloads}
     assert len(quiet) <= len(decision.skips)
     moved = [name for name, code in zip(seen.bundles, decision.verdicts, strict=True) if code == Reason.MOVES.code]
     assert sorted(names) == sorted(moved)
@@ -559,7 +559,7 @@ def test_a_planned_destination_is_not_replaced_by_a_broker_that_is_not_known(odd
     settled[seen.brokers.ids.index("new:80")] = False
     eager = {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1}
     decision = ask(seen, permit={"paired": paired, "settled": settled}, live=live, **eager)
-    planned = {pair.source: pair.destination for pair in decision.facts.pairs if pair.fired}
+    planned = {pair.source: pair.destination for pair in decision.comparison.pairs if pair.fired}
     moved = {(unload.destination, unload.choices) for unload in decision.unloads if unload.source == "hot3:80"}
 
     assert "full:80" == planned["hot3:80"]
@@ -588,5 +588,5 @@ def test_without_a_known_healthy_broker_the_planned_destination_stays():
 )
 def test_a_pair_that_fired_tells_how_much_was_wanted(changes: dict[str, Any], told: tuple[str, float, bool]):
     """In the measure that was chosen, whether or not it was enough; of others nothing was wanted."""
-    pair = ask(three(), **{"hit_count_high": 1, "min_unload_message_throughput": 1, **changes}).facts.pairs[0]
+    pair = ask(three(), **{"hit_count_high": 1, "min_unload_message_throughput": 1, **changes}).comparison.pairs[0]
     assert (pair.measure, pair.wanted, pair.fired) == told

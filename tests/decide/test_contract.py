@@ -140,7 +140,7 @@ def test_a_gap_moves_something(name: str):
     decision = ask(name, snapshot(found), **EAGER[name])
 
     assert {"broker-0:80"} <= {unload.source for unload in decision.unloads}
-    assert all(pair.fired for pair in decision.facts.pairs if pair.source == "broker-0:80")
+    assert all(pair.fired for pair in decision.comparison.pairs if pair.source == "broker-0:80")
 
 
 @NAMES

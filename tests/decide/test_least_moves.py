@@ -165,7 +165,7 @@ def test_a_pair_fires_where_one_of_its_ends_does_though_the_other_is_further_fro
     decision = plan(seen, slopes(1, 1, 1, 1), memory=Memory({"a:80": Hits(7, 0)}), hit_count_low=8, hit_count_high=2)
 
     assert "a:80" in {move.source for move in decision.unloads}
-    assert next((pair.ends, pair.hits.low) for pair in decision.facts.pairs if pair.fired) == ("a:80 -> d:80", 8)
+    assert next((pair.ends, pair.hits.low) for pair in decision.comparison.pairs if pair.fired) == ("a:80 -> d:80", 8)
     assert decision.skips == ()
 
 
@@ -262,8 +262,8 @@ def test_the_plan_tells_the_fewest_moves_and_what_is_estimated() -> None:
     seen = cluster(broker(80, [5] * 8), broker(20, [5, 5], 8))
 
     told = "3 planned, at least 3 needed for a highest score of 50.0 points and a lowest of 50.0"
-    assert plan(seen, slopes(1, 1)).facts.summary == told
-    assert plan(seen).facts.summary.endswith("points estimated as usage/traffic, slopes are not known yet")
+    assert plan(seen, slopes(1, 1)).comparison.summary == told
+    assert plan(seen).comparison.summary.endswith("points estimated as usage/traffic, slopes are not known yet")
 
 
 def test_unsettled_brokers_neither_give_nor_take() -> None:
@@ -296,7 +296,7 @@ def test_no_plan_makes_the_highest_broker_higher_or_needs_fewer_than_the_bound(
 
     assert points.max() <= seen.brokers.usage[:, 0].max() + 1e-4
     if decision.unloads:
-        planned, least = (int(word) for word in decision.facts.summary.replace(",", "").split() if word.isdigit())
+        planned, least = (int(word) for word in decision.comparison.summary.replace(",", "").split() if word.isdigit())
         assert least <= planned == len(decision.unloads)
 
 
@@ -478,7 +478,7 @@ def test_a_plan_tells_the_moves_that_it_makes() -> None:
     """What is too little to be worth it is neither among the moves nor in the peak that they lead to."""
     seen = of((80, [5] * 8), (58, [0.2] * 8), (20, [5, 5]), (30, [5, 5]))
     decision = plan(seen, slopes(1, 1, 1, 1, noise=4))
-    planned, least = (int(word) for word in decision.facts.summary.replace(",", "").split() if word.isdigit())
+    planned, least = (int(word) for word in decision.comparison.summary.replace(",", "").split() if word.isdigit())
 
     assert least <= planned == len(decision.unloads)
 
@@ -661,4 +661,4 @@ def test_how_far_apart_ends_are_is_told_of_what_the_plan_stands_on() -> None:
     usual[:, 0] = (74, 42)
     decision = plan(seen, replace(slopes(0.5, 0.5), usual=usual, samples=np.full(2, 5.0)))
 
-    assert decision.facts.pairs[0].difference == pytest.approx(32)
+    assert decision.comparison.pairs[0].difference == pytest.approx(32)

@@ -48,7 +48,7 @@ def test_pairs_are_formed_within_a_pool():
     found = pooled(two_pools(a=80, b=40, c=60, d=10))
 
     assert {("p", "a:80", "b:80"), ("", "c:80", "d:80")} == {
-        (pair.pool, pair.source, pair.destination) for pair in found.facts.pairs
+        (pair.pool, pair.source, pair.destination) for pair in found.comparison.pairs
     }
     assert {("a:80", "b:80"), ("c:80", "d:80")} == {(move.source, move.destination) for move in found.unloads}
 
@@ -120,8 +120,8 @@ def test_without_pools_nothing_changes():
 
     assert plain.unloads == found.unloads
     assert plain.verdicts.tolist() == found.verdicts.tolist()
-    assert [(pair.source, pair.destination) for pair in plain.facts.pairs] == [
-        (pair.source, pair.destination) for pair in found.facts.pairs
+    assert [(pair.source, pair.destination) for pair in plain.comparison.pairs] == [
+        (pair.source, pair.destination) for pair in found.comparison.pairs
     ]
 
 
@@ -161,6 +161,6 @@ def test_no_plan_ever_leaves_its_pool(policies: dict[str, Any], brokers: list[tu
     assert found.verdicts.dtype == np.int8
     moving = {(move.source, move.destination) for move in found.unloads}
     sources, destinations = ({move[end] for move in moving} for end in (0, 1))
-    assert sources <= {pair.source for pair in found.facts.pairs if pair.fired}
+    assert sources <= {pair.source for pair in found.comparison.pairs if pair.fired}
     assert len(destinations) == len(moving)
     assert not sources & destinations

@@ -50,7 +50,7 @@ def test_nothing_leaves_its_pool(name: str):
     ends = {(unload.source[0], unload.destination[0]) for unload in found.unloads if unload.destination}
     assert ("a", "b") in ends
     assert ends <= {("a", "b"), ("c", "d")}
-    assert {"p"} == {pair.pool for pair in found.facts.pairs if pair.source == "a:80"}
+    assert {"p"} == {pair.pool for pair in found.comparison.pairs if pair.source == "a:80"}
 
 
 @NAMES

@@ -18,8 +18,8 @@ NAME = "avg-shedder"
 
 def ends(decision: Decision) -> list[tuple[int, int]]:
     """The scores of each pair, the higher one first."""
-    score = dict(zip("abcdefgh", decision.facts.scores.round().astype(int).tolist(), strict=False))
-    return [(score[pair.source[0]], score[pair.destination[0]]) for pair in decision.facts.pairs]
+    score = dict(zip("abcdefgh", decision.comparison.scores.round().astype(int).tolist(), strict=False))
+    return [(score[pair.source[0]], score[pair.destination[0]]) for pair in decision.comparison.pairs]
 
 
 def test_outermost_brokers_are_paired():
@@ -57,11 +57,11 @@ def test_hits_are_counted_by_broker_and_not_by_pair():
     for first, second in ((81, 80), (80, 81)):
         found = ask(NAME, cluster(report(first), report(second), report(20)), memory, **settings)
         memory = found.memory
-        assert [False] == [pair.fired for pair in found.facts.pairs]
+        assert [False] == [pair.fired for pair in found.comparison.pairs]
     assert {"b:80": 1, "c:80": 2} == {broker: hits.low for broker, hits in memory.hits.items()}
     third = ask(NAME, cluster(report(80), report(81), report(20)), memory, **settings)
 
-    assert [("b:80", "c:80", True)] == [(pair.source, pair.destination, pair.fired) for pair in third.facts.pairs]
+    assert [("b:80", "c:80", True)] == [(pair.source, pair.destination, pair.fired) for pair in third.comparison.pairs]
 
 
 @pytest.mark.parametrize(("gap", "rounds"), [(20, 8), (45, 2)])
@@ -71,6 +71,6 @@ def test_a_wider_gap_wants_fewer_hits(gap: float, rounds: int):
     for _ in range(rounds):
         found = ask(NAME, cluster(report(10 + gap), report(10)), memory)
         memory = found.memory
-        fired += [pair.fired for pair in found.facts.pairs]
+        fired += [pair.fired for pair in found.comparison.pairs]
 
     assert [*[False] * (rounds - 1), True] == fired

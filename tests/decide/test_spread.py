@@ -175,7 +175,7 @@ def test_a_spread_changes_neither_whether_nor_how_much_moves(
 
     assert ends(found) == ends(plain)
     assert len({one.bundle for one in found.unloads}) == len(found.unloads)
-    assert (found.facts.pairs, found.memory, found.skips) == (plain.facts.pairs, plain.memory, plain.skips)
+    assert (found.comparison.pairs, found.memory, found.skips) == (plain.comparison.pairs, plain.memory, plain.skips)
     assert Counter(found.verdicts[found.verdicts == Reason.MOVES.code].tolist()) == Counter(
         plain.verdicts[plain.verdicts == Reason.MOVES.code].tolist()
     )

@@ -91,7 +91,7 @@ class TestPublishedNumbers:
         sizes = tuple(1e9 / MIB for _ in range(5))
         found = ask(NAME, cluster(broker(80, sizes), broker(40)))
 
-        (pair,) = found.facts.pairs
+        (pair,) = found.comparison.pairs
         assert pytest.approx(1.5e9, rel=1e-6) == pair.wanted
         assert "smoothed 80.0 points, average 60.0" == pair.why
 
@@ -133,7 +133,7 @@ class TestLive:
 
         assert memory.loads == found.memory.loads
         assert [Reason.NO_NEW_SAMPLE] == [skip.reason for skip in found.skips]
-        assert [False] == [pair.fired for pair in found.facts.pairs]
+        assert [False] == [pair.fired for pair in found.comparison.pairs]
 
     def test_a_broker_that_was_touched_waits(self):
         """Until its samples show the truth again."""

@@ -54,7 +54,7 @@ def test_no_strategy_touches_a_drained_broker(name: str, drained: str):
         decision = strategy(SEEN, builders.first_averages(SEEN), allowed, memory)
         memory = decision.memory
         assert not [one for one in decision.unloads if drained in {one.source, one.destination}]
-        assert not [pair for pair in decision.facts.pairs if drained in {pair.source, pair.destination}]
+        assert not [pair for pair in decision.comparison.pairs if drained in {pair.source, pair.destination}]
 
 
 def test_no_move_is_let_through_to_one():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbd.permit.evidence import departures, settled_at
+from lbd.permit.membership import departures, settled_at
 
 NOW = 1_800_000_000.0
 
@@ -38,4 +38,4 @@ def test_without_settling_there_is_no_wait():
 )
 def test_departures_of_the_last_hour(before: list[float], went: bool, wanted: list[float]):
     """Older ones, and those to come, are forgotten."""
-    assert departures(before, NOW, went=went) == wanted
+    assert departures(before, NOW, went=went) == tuple(wanted)

@@ -262,7 +262,7 @@ class TestEffect:
             decision = strategy(SEEN, builders.first_averages(SEEN), allowed, memory)
             memory = decision.memory
             assert D not in {one.destination for one in decision.unloads}
-            assert not [pair for pair in decision.facts.pairs if D in {pair.source, pair.destination}]
+            assert not [pair for pair in decision.comparison.pairs if D in {pair.source, pair.destination}]
 
     def test_no_limit_lets_a_move_to_it_through(self):
         """Whoever plans it: a turn, a drain, a fill or a person."""

@@ -106,7 +106,7 @@ def run(scenario: Scenario, seed: int, sick: float = 0.0) -> Named:
     settings = settled(scenario, Settings(), {})
     with patch.object(simulation, "simulated_parts", with_checks):
         for turned in simulation.Simulation(scenario, settings, seed, lambda: 0.0).turns():
-            evidence = turned.record.evidence
+            evidence = turned.record.facts.evidence
             assert evidence is not None
             turns += 1
             wrong += bool(evidence.health.slow.keys() - {checks.broker})

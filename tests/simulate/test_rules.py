@@ -179,7 +179,7 @@ class Watcher:
         reported = {snapshot.bundles[at]: 0 for at in snapshot.rows.bundle.tolist()}
         for at in snapshot.rows.bundle.tolist():
             reported[snapshot.bundles[at]] += 1
-        score = dict(zip(snapshot.brokers.ids, record.decision.facts.scores.tolist(), strict=True))
+        score = dict(zip(snapshot.brokers.ids, record.decision.comparison.scores.tolist(), strict=True))
         went_lately = seconds - self.went_at < evidence.REMEMBERED_SECONDS
         assert seconds - self.changed_at >= min(
             rails.membership_settle_seconds, inf if went_lately else evidence.JOIN_SETTLE_SECONDS

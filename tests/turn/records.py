@@ -11,6 +11,8 @@ from lbd.load.scoring import Weights
 from lbd.model import Hits, Memory
 from lbd.observe.observer import Observation
 from lbd.permit.evidence import judge
+from lbd.permit.facts import Facts
+from lbd.permit.membership import Membership
 from lbd.pulsar.admin import Leader
 from lbd.store.state import TurnMemory
 from lbd.turn.parts import TurnResult
@@ -59,7 +61,6 @@ def record(
         hold=hold,
         turn_memory=TurnMemory(samples=dict(samples or {}), hits=dict(hits or {})),
         wanted_hits=Hits(chosen.hit_count_low, chosen.hit_count_high),
-        averages=means,
-        evidence=evidence,
+        facts=Facts(seen, means, evidence, members=Membership(seen.brokers.ids), memory=Memory(hits or {})),
     )
     return replace(found, **changes)

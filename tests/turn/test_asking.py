@@ -10,11 +10,12 @@ import pytest
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.strategies import build
 from lbd.load.scoring import Weights
-from lbd.model import Hits, bundle_namespace
+from lbd.model import Hits, Memory, bundle_namespace
 from lbd.permit.budget import Sent
+from lbd.permit.evidence import judge
+from lbd.permit.facts import Facts
 from lbd.permit.policies import Groups, Isolation, Policies
 from lbd.permit.settings import Guardrails
-from lbd.store.state import TurnMemory
 from lbd.turn.turn import decide
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 
@@ -51,13 +52,13 @@ def decided(seen: Snapshot, isolation: Isolation | None = None, groups: Any = No
         strategy=strategy,
         groups=groups or (lambda names, _: Groups(frozenset(names))),
         consents=None,
-        sent=lambda: sent,
         guardrails=Guardrails(),
         ignored_bars=frozenset(),
     )
     policies = Policies(isolation or Isolation(), active=seen.brokers.ids)
-    kept = TurnMemory(hits={"a:80": Hits(3, 1)})
-    found, _ = decide(cast("Parts", parts), seen, first_averages(seen), permission(seen), policies, kept)
+    memory, evidence = Memory({"a:80": Hits(3, 1)}), judge({}, seen, Weights())
+    facts = Facts(seen, first_averages(seen), evidence, policies, memory=memory, sent=sent)
+    found, _ = decide(cast("Parts", parts), facts, permission(seen))
     return found, len(asked)
 
 

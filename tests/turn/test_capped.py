@@ -31,7 +31,7 @@ def fired() -> Decision:
     """The hot broker gives some of its bundles to the cold one, after eight samples."""
     found = record(two(), hits=BEFORE, settings={"high_threshold": 90}).decision
     assert found is not None
-    assert found.facts.pairs[0].fired
+    assert found.comparison.pairs[0].fired
     assert len(found.unloads) > 1
     assert HOT not in found.memory.hits
     return found
@@ -88,9 +88,9 @@ def test_counters_of_pools_are_kept_in_their_pool():
     """A broker has a set of its own in each."""
     before = {f"{HOT} in gold": Hits(7, 0), HOT: Hits(2, 0)}
     decision = fired()
-    pair = decision.facts.pairs[0]
+    pair = decision.comparison.pairs[0]
     pooled = type(pair)(**{**vars(pair), "pool": "gold"})
-    facts = type(decision.facts)(decision.facts.scores, decision.facts.binding, (pooled,))
+    facts = type(decision.comparison)(decision.comparison.scores, decision.comparison.binding, (pooled,))
     decision = Decision(decision.unloads, (), Memory({}), facts, decision.verdicts)
     assert memory_after(Memory(before), decision, answer(decision, Reason.TURN_UNLOADS)).hits == {
         f"{HOT} in gold": Hits(7, 0)

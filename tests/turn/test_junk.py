@@ -136,9 +136,9 @@ class Turns:
             return f"the turn ended: {record.error}"
         others = set(self.pulsar.ids) - {broker}
         assert record.observation is not None
-        assert record.evidence is not None
+        assert record.facts is not None
         asked = any(one.broker == broker for one in self.pulsar.asked(path))
-        ids, doubted = record.observation.snapshot.brokers.ids, record.evidence.paired.tolist()
+        ids, doubted = record.observation.snapshot.brokers.ids, record.facts.evidence.paired.tolist()
         compared = {one for one, doubt in zip(ids, doubted, strict=True) if not doubt}
         if others - compared:
             return f"{sorted(others - compared)} are not compared: {record.sentence}"
@@ -193,7 +193,7 @@ def turns(running: Turns) -> Turns:
     running.balancer.looking.admin.http.silences._silent.clear()
     for _ in range(5):
         record = running.turn()
-        if record.evidence is not None and not record.evidence.paired.any() and record.error is None:
+        if record.facts is not None and not record.facts.evidence.paired.any() and record.error is None:
             return running
     raise AssertionError(f"the brokers are not compared again: {record.sentence}")
 

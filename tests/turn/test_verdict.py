@@ -89,8 +89,8 @@ def test_a_pair_that_settles_waits_for_that_first():
     seen = two()
     before = {broker: Sample((0.0, 0.0, 0.0), -1.0, seen=9) for broker in seen}
     found = record(seen, samples=before, permitted={"settled": [False, False]})
-    assert found.evidence is not None
-    assert {sample.to_settle for sample in found.evidence.samples.values()} == {2}
+    assert found.facts is not None
+    assert {sample.to_settle for sample in found.facts.evidence.samples.values()} == {2}
     assert (verdict(found).kind, verdict(found).reason, verdict(found).samples) == ("waiting", "settling", 9)
 
 
@@ -240,9 +240,9 @@ def test_balance_among_those_that_are_seen():
 def test_balance_among_those_that_are_trusted():
     """So may one whose report is not to be trusted."""
     seen = {**two(30, 20), "frozen:8080": report(95)}
-    before = record(seen).evidence
+    before = record(seen).facts
     assert before is not None
-    samples = {"frozen:8080": before.samples["frozen:8080"]}
+    samples = {"frozen:8080": before.evidence.samples["frozen:8080"]}
     out = np.array([0, Reason.NO_NEW_SAMPLE.code, 0], dtype=np.int8)
     assert verdict(record(seen, after_seconds=301, samples=samples, permitted={"paired": out})).words == (
         "partial: 2 of 3 brokers are compared, largest difference 10.0 points, low threshold 15; "
@@ -257,8 +257,8 @@ def test_the_sentence_names_who_was_not_compared():
     ids = record(seen).observation.snapshot.brokers.ids  # type: ignore[union-attr]
     out[ids.index("joined:8080")] = Reason.FIRST_SAMPLE.code
     found = record(seen, permitted={"paired": out})
-    assert found.evidence is not None
-    found = replace(found, evidence=replace(found.evidence, paired=out))
+    assert found.facts is not None
+    found = replace(found, facts=replace(found.facts, evidence=replace(found.facts.evidence, paired=out)))
     compared = "2 of 3 brokers are compared, largest difference 0.2 points, low threshold 15"
     left = "not compared: joined:8080 (first-sample)"
     assert verdict(found).words == f"partial: {compared}; {left}"
@@ -271,6 +271,6 @@ def test_pools_of_one_broker_are_the_policies_doing():
     found = record(seen)
     assert found.decision is not None
     few = Skip("pool gold", Reason.TOO_FEW_BROKERS, "1 of 2 reports can be compared")
-    alone = replace(found.decision, skips=(few,), facts=replace(found.decision.facts, pairs=()))
+    alone = replace(found.decision, skips=(few,), comparison=replace(found.decision.comparison, pairs=()))
     judged = verdict(replace(found, decision=alone))
     assert judged.words == "not fixable by moving, isolation-policy: pool gold: 1 of 2 reports can be compared"

@@ -38,8 +38,8 @@ def alarms(scene: Scene, minutes: int, **changes: Any) -> dict[int, tuple[Alarm,
     for minute in range(minutes + 1):
         values = {key: value(minute) if callable(value) else value for key, value in changes.items()}
         seen = record(scene(minute), after_seconds=minute * MINUTE, samples=samples, **values)
-        assert seen.evidence is not None
-        samples = dict(seen.evidence.samples)
+        assert seen.facts is not None
+        samples = dict(seen.facts.evidence.samples)
         state, found[minute] = watch(state, seen)
     return found
 
@@ -156,9 +156,11 @@ class TestReports:
 
     def test_a_frozen_report_after_a_restart(self) -> None:
         """How long it stands still is kept: nobody waits anew."""
-        before = record(still()(0)).evidence
+        before = record(still()(0)).facts
         assert before is not None
-        _, found = watch(WatchdogMemory(), record(still()(7), after_seconds=7 * MINUTE, samples=before.samples))
+        _, found = watch(
+            WatchdogMemory(), record(still()(7), after_seconds=7 * MINUTE, samples=before.evidence.samples)
+        )
         assert [alarm.text.rpartition(", ")[2] for alarm in found] == ["for 7 min"]
 
     def test_a_frozen_report_that_moves_again(self) -> None:
