@@ -26,7 +26,6 @@ from lbd.reason import Group, Reason
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.turns import Turns, save_bundles
 from lbd.turn.record import history_round, reported_bundles, turn_record
-from lbd.turn.strategy_config import effective
 from lbd.turn.watchdog import OwnShedder, WatchdogMemory, watch
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class _Written:
 def _keep(writer: HistoryWriter, record: TurnResult, settings: Settings) -> None:
     """Under the settings that the turn was made with."""
     writer.settings = settings.history
-    one_round = history_round(record, settings.strategy, effective(settings).model_dump_json())
+    one_round = history_round(record, settings)
     if one_round is not None:
         writer.add(one_round)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lbd.config import strategy_section
+from lbd.documents import flat
 from lbd.learn.replay import Figures, as_recorded, gap_figures, pooled
 from lbd.learn.window import pack
 from lbd.store.history import Folder, day_rows
@@ -26,8 +27,29 @@ if TYPE_CHECKING:
     from lbd.load.scoring import Weights
     from lbd.store.calibration import ChangedSetting
 
-if TYPE_CHECKING:
-    DecidedRound = tuple[float, str | None, str | None]
+
+class DecidedBy(NamedTuple):
+    """What a round was decided by: the columns of ``decisions`` of these names."""
+
+    strategy: str | None
+    settings: str | None
+    all_settings: str | None
+
+    def has(self, changes: Sequence[ChangedSetting]) -> bool:
+        """Whether all proposed values were in force; a value that is not known was not."""
+        known = dict(flat(self._known()))
+        return all(change.key in known and known[change.key] == change.proposed for change in changes)
+
+    def _known(self) -> dict[str, Any]:
+        """Its settings as in lbd.yaml: only the strategy's in history of an older lbd, none of an imported recording
+        without a strategy.
+        """
+        if self.all_settings:
+            values: dict[str, Any] = json.loads(self.all_settings)
+            return values
+        if not self.strategy or not self.settings:
+            return {}
+        return {"strategy": self.strategy, strategy_section(self.strategy): json.loads(self.settings)}
 
 
 @dataclass(frozen=True)
@@ -48,8 +70,8 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
     for day in Folder(history).days("decisions"):
         rounds = day_rows(day, "decisions", after)
         times = [at.timestamp() for at in rounds["t"].to_pylist()]
-        decided = rounds["strategy"].to_pylist(), rounds["settings"].to_pylist()
-        before, since = since, taken_since(zip(times, *decided, strict=True), changes, since)
+        decided = map(DecidedBy, *(rounds[name].to_pylist() for name in DecidedBy._fields))
+        before, since = since, taken_since(zip(times, decided, strict=True), changes, since)
         if since != before:
             by_day = []
         if since is not None and rounds.num_rows:
@@ -58,34 +80,23 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
 
 
 def taken_since(
-    rounds: Iterable[tuple[float, str | None, str | None]],
+    rounds: Iterable[tuple[float, DecidedBy]],
     changes: Sequence[ChangedSetting],
     since: float | None = None,
 ) -> float | None:
     """Since when the proposed settings are in force, epoch seconds; None if they are not, in the last of the rounds.
 
-    ``rounds`` have a time, a strategy and its settings as JSON, in the order of time; ``since`` is the answer for the
-    rounds before them.
+    ``rounds`` are in the order of time; ``since`` is the answer for the rounds before them.
     """
-    known: dict[tuple[str | None, str | None], bool] = {}
-    for at, strategy, settings in rounds:
-        key = strategy, settings
-        if key not in known:
-            known[key] = _has(strategy, settings, changes)
-        if not known[key]:
+    taken: dict[DecidedBy, bool] = {}
+    for at, decided in rounds:
+        if decided not in taken:
+            taken[decided] = decided.has(changes)
+        if not taken[decided]:
             since = None
         elif since is None:
             since = at
     return since
-
-
-def _has(strategy: str | None, settings: str | None, changes: Sequence[ChangedSetting]) -> bool:
-    """Whether a round was decided with all proposed values; one of an imported recording was decided with none."""
-    if not strategy or not settings:
-        return False
-    values = {f"{strategy_section(strategy)}.{key}": value for key, value in json.loads(settings).items()}
-    values["strategy"] = strategy
-    return all(values.get(change.key) == change.proposed for change in changes)
 
 
 def _figures(rounds: pa.Table, history: Folder, day: str, weights: Weights) -> Figures:

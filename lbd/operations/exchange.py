@@ -103,6 +103,7 @@ def _decision(strategy: str, settings: str, file: Path) -> dict[str, object]:
         "turn": 0,
         "strategy": strategy,
         "settings": settings,
+        "all_settings": None,
         "sentence": f"imported from {file.name}",
         "verdict": "unknown",
         "hold": None,

@@ -74,6 +74,7 @@ COLUMNS: dict[str, dict[str, tuple[pa.DataType, str]]] = {
         "brokers": (pa.list_(_TEXT), "those with a report"),
         "strategy": (_TEXT, "that was asked"),
         "settings": (_TEXT, "of the strategy, as JSON"),
+        "all_settings": (_TEXT, "all that decide, as JSON like lbd.yaml; null: imported, or before there was this"),
         "sentence": (_TEXT, "what the turn said"),
         "verdict": (_TEXT, "balanced, partial, waiting, moving, blocked, held, not-fixable or unknown"),
         "hold": (_TEXT, "why nothing might fire; null: it might"),
@@ -109,6 +110,11 @@ COLUMNS: dict[str, dict[str, tuple[pa.DataType, str]]] = {
 """Columns of each table, by name: type and meaning."""
 
 TABLES = tuple(COLUMNS)
+
+ADDED = frozenset({"all_settings", "amended", "served", "reconnect_seconds"}) | {
+    f"{name}_{when}" for name in COUNTS for when in ("before", "after")
+}
+"""Columns that files of an older lbd of the same version lack. All their values are null there."""
 
 
 def schema(table: str) -> pa.Schema:

@@ -31,11 +31,13 @@ from lbd.store.turn_record import (
     Verdict,
 )
 from lbd.store.turns import ReportedBundles, named
+from lbd.turn.strategy_config import deciding, effective
 from lbd.turn.verdict import pair_skip, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lbd.config import Settings
     from lbd.model import Averages, Outcome, Pair, Snapshot, Unload
     from lbd.permit.served import ServiceResult
     from lbd.turn.parts import TurnResult
@@ -442,8 +444,8 @@ def reported_bundles(record: TurnResult) -> ReportedBundles | None:
 # --- the round of history
 
 
-def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRound | None:
-    """The turn's round for history; None if it observed nothing. ``settings`` are its strategy's, as JSON."""
+def history_round(record: TurnResult, settings: Settings) -> HistoryRound | None:
+    """The round for history of a turn that was made under these settings; None if it observed nothing."""
     if record.observation is None or record.decision is None or record.facts is None:
         return None
     snapshot, evidence = record.observation.snapshot.as_reported(), record.facts.evidence
@@ -455,7 +457,7 @@ def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRo
         record.decision.comparison.scores,
         record.decision.comparison.binding,
         tuple(Reason.of(code).label if code else None for code in evidence.paired.tolist()),
-        _decision(record, strategy, settings),
+        _decision(record, settings),
         (
             *(_move_row(record, outcome) for outcome in (*record.outcomes, *record.amended)),
             *(_move_row(record, replace(one.outcome, amended=True), service) for one, service in record.served),
@@ -478,11 +480,12 @@ def _move_row(record: TurnResult, outcome: Outcome, service: ServiceResult | Non
     return {**row, **fields}
 
 
-def _decision(record: TurnResult, strategy: str, settings: str) -> dict[str, object]:
+def _decision(record: TurnResult, settings: Settings) -> dict[str, object]:
     return {
         "turn": record.number,
-        "strategy": strategy,
-        "settings": settings,
+        "strategy": settings.strategy,
+        "settings": effective(settings).model_dump_json(),
+        "all_settings": msgspec.json.encode(deciding(settings)).decode(),
         "sentence": record.sentence,
         "verdict": verdict(record).kind,
         "hold": record.hold[0].label if record.hold is not None else None,

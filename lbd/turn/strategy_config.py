@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lbd.config import strategy_section
 from lbd.decide.shedder import StrategySettings
@@ -38,6 +38,28 @@ def effective(settings: Settings) -> StrategySettings:
     """The strategy's settings with the profile applied."""
     chosen = configured(settings)
     return chosen.stock() if settings.profile == "stock" else chosen
+
+
+DECIDING = (
+    "interval_seconds",
+    "profile",
+    "mode",
+    "strategy",
+    "placement",
+    "weights",
+    "load",
+    "in_broker_shedding",
+    "guardrails",
+    "spread",
+    "split",
+)
+"""Settings on which it depends what a turn moves or splits by itself, beside the section of its strategy."""
+
+
+def deciding(settings: Settings) -> dict[str, Any]:
+    """All settings that decide, by their keys in lbd.yaml; the strategy's with the profile applied."""
+    section = strategy_section(settings.strategy)
+    return {**settings.model_dump(mode="json", include=set(DECIDING)), section: effective(settings).model_dump()}
 
 
 def slope_learner(settings: Settings) -> Callable[[Snapshot], Slopes | None]:

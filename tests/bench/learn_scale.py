@@ -29,7 +29,6 @@ from lbd.simulate.scenario import Scenario, load
 from lbd.store.history import HistoryWriter
 from lbd.store.history_round import HistorySettings
 from lbd.turn.record import history_round
-from lbd.turn.strategy_config import effective
 
 if TYPE_CHECKING:
     from lbd.store.history_round import HistoryRound
@@ -56,7 +55,7 @@ def write(root: Path, days: float, bundles: int, seed: int = 1) -> None:
         one["bundles"] = round(share * bundles)
     random, writer = np.random.default_rng(seed), HistoryWriter(root, HistorySettings())
     for turned in Simulation(Scenario.model_validate(about), SETTINGS, seed, time.perf_counter).turns():
-        kept = history_round(turned.record, SETTINGS.strategy, effective(SETTINGS).model_dump_json())
+        kept = history_round(turned.record, SETTINGS)
         assert kept is not None
         writer.add(scattered(kept, random))
     writer.flush()

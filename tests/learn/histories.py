@@ -11,7 +11,6 @@ from lbd.simulate.run import Simulation
 from lbd.store.history import HistoryWriter
 from lbd.store.history_round import HistorySettings
 from lbd.turn.record import history_round
-from lbd.turn.strategy_config import effective
 from tests.load.histories import TRUE_SLOPE
 from tests.simulate.worlds import scenario
 
@@ -62,7 +61,7 @@ def simulated(
     found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed, time.perf_counter)
     writer = HistoryWriter(root, HistorySettings(), step)
     for turned in found.turns():
-        kept = history_round(turned.record, settings.strategy, effective(settings).model_dump_json())
+        kept = history_round(turned.record, settings)
         assert kept is not None
         writer.add(replace(kept, snapshot=tell(kept.snapshot)))
     writer.flush()

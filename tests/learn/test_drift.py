@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.config import STRATEGIES, Settings, strategy_section
 from lbd.errors import UsageError
-from lbd.learn.drift import measure, taken_since
+from lbd.learn.drift import DecidedBy, measure, taken_since
 from lbd.learn.replay import as_recorded, gap_figures
 from lbd.load.scoring import Weights
 from lbd.store.calibration import ChangedSetting
+from lbd.turn.strategy_config import DECIDING, deciding, effective
 from tests.disks import flip
 from tests.learn.histories import NEIGHBOUR, settled, simulated
 from tests.learn.windows import packed
@@ -21,14 +23,26 @@ if TYPE_CHECKING:
 
 LOW = ChangedSetting("avg_shedder.low_threshold", 15.0, 8.0)
 STRATEGY = ChangedSetting("strategy", "avg-shedder", "least-moves")
+MOVES = ChangedSetting("guardrails.max_unloads_per_turn", None, 2)
+NO_LIMIT = ChangedSetting("guardrails.max_unloads_per_turn", 2, None)
 SKEWED = {"load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b"]}]}
 
 
-def decided(strategy: str | None, low: float = 8.0) -> tuple[str | None, str | None]:
-    return strategy, json.dumps({"low_threshold": low, "hit_count_low": 8}) if strategy else None
+def decided(strategy: str, low: float = 8.0, **guardrails: Any) -> DecidedBy:
+    """By what a round was decided, as ``lbd run`` writes it."""
+    avg_shedder = {"low_threshold": low, "hit_count_low": 3}
+    settings = Settings.model_validate({"strategy": strategy, "avg_shedder": avg_shedder, "guardrails": guardrails})
+    own = effective(settings).model_dump_json()
+    return DecidedBy(strategy, own, json.dumps(deciding(settings)))
 
 
-OURS, BEFORE = decided("avg-shedder"), decided("avg-shedder", 15.0)
+def earlier(before: DecidedBy) -> DecidedBy:
+    """The same, written by an lbd that stored a strategy's settings only."""
+    return before._replace(all_settings=None)
+
+
+OURS, BEFORE, IMPORTED = decided("avg-shedder"), decided("avg-shedder", 15.0), DecidedBy(None, None, None)
+SLOW = decided("avg-shedder", max_unloads_per_turn=2)
 
 
 @pytest.mark.parametrize(
@@ -38,30 +52,53 @@ OURS, BEFORE = decided("avg-shedder"), decided("avg-shedder", 15.0)
         ([OURS, OURS], [LOW], 0),
         ([OURS, BEFORE, OURS], [LOW], 2),
         ([OURS, BEFORE], [LOW], None),
-        ([decided(None), OURS], [LOW], 1),
+        ([IMPORTED, OURS], [LOW], 1),
+        ([OURS, SLOW, SLOW], [MOVES], 1),
+        ([OURS, SLOW], [LOW, MOVES], 1),
+        ([SLOW, OURS], [NO_LIMIT], 1),
+        ([earlier(SLOW), SLOW], [MOVES], 1),
+        ([earlier(OURS)], [NO_LIMIT], None),
+        ([earlier(BEFORE), earlier(OURS)], [LOW], 1),
         ([OURS, decided("least-moves")], [STRATEGY], 1),
         ([OURS, decided("least-moves")], [LOW], None),
         ([], [LOW], None),
     ],
-    ids=["taken", "all along", "taken again", "taken back", "imported", "a strategy", "another one's", "no round"],
+    ids=[
+        "taken",
+        "all along",
+        "taken again",
+        "taken back",
+        "imported",
+        "a guardrail",
+        "both",
+        "a guardrail less",
+        "a guardrail not known before",
+        "no guardrail known",
+        "known before",
+        "a strategy",
+        "another one's",
+        "no round",
+    ],
 )
 def test_settings_are_in_force_since_the_last_round_without_them(
-    rounds: list[tuple[str | None, str | None]], changes: list[ChangedSetting], since: float | None
+    rounds: list[DecidedBy], changes: list[ChangedSetting], since: float | None
 ):
     """By what each round was decided with, until the newest one."""
-    assert taken_since(((at, *one) for at, one in enumerate(rounds)), changes) == since
+    assert taken_since(enumerate(rounds), changes) == since
 
 
 def test_a_day_may_end_before_they_are_taken_back():
     """The answer of the days before holds on."""
-    assert taken_since([(5, *OURS)], [LOW], since=2) == 2
-    assert taken_since([(5, *BEFORE)], [LOW], since=2) is None
+    assert taken_since([(5, OURS)], [LOW], since=2) == 2
+    assert taken_since([(5, BEFORE)], [LOW], since=2) is None
 
 
 def test_what_really_happened_is_measured(tmp_path: Path):
     """Moves that were made, and the gap of the brokers' own reports, in the figures of a calibration."""
-    made = simulated(tmp_path, settled(low_threshold=8.0, hit_count_low=3), hours=2, **SKEWED)
-    found = measure(tmp_path, [LOW], 0.0, Weights())
+    settings = settled(low_threshold=8.0, hit_count_low=3)
+    settings = Settings.model_validate({**settings.model_dump(), "guardrails": {"max_unloads_per_turn": 2}})
+    made = simulated(tmp_path, settings, hours=2, **SKEWED)
+    found = measure(tmp_path, [LOW, MOVES], 0.0, Weights())
 
     assert found is not None
     assert found.figures.days == pytest.approx(2 / 24, rel=0.05)
@@ -80,6 +117,14 @@ def test_settings_that_were_not_taken_have_no_drift(tmp_path: Path):
     assert measure(tmp_path, [LOW], 0.0, Weights()) is None
     assert measure(tmp_path, [taken], 9e9, Weights()) is None
     assert measure(tmp_path / "none", [taken], 0.0, Weights()) is None
+
+
+def test_every_setting_is_said_to_decide_or_not():
+    """A new one is kept with each round, or named here: a proposal that changes it could not be measured otherwise."""
+    others = {"pulsar", "approvers", "restore_on_stop", "drain", "capacity", "history", "state_dir", "api", "leader",
+              "notify", "log"}  # fmt: skip
+    assert others | set(DECIDING) == Settings.model_fields.keys() - set(map(strategy_section, STRATEGIES))
+    assert deciding(Settings()).keys() == {*DECIDING, "avg_shedder"}
 
 
 def test_history_that_cannot_be_read_is_named(tmp_path: Path):

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from lbd.config import Settings
 from lbd.daemon.status import served_line
 from lbd.model import Skip, bundle_namespace
 from lbd.operations.drain import ORDERED
@@ -265,7 +266,7 @@ def test_the_log_and_history_tell_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         first = running.until_tried()[0]
         rows: list[Mapping[str, object]] = []
         for _ in range(TURNS_UNTIL_DUE):
-            kept = history_round(running.turn(), "avg-shedder", "{}")
+            kept = history_round(running.turn(), Settings())
             rows += kept.moves if kept is not None else ()
             running.engine.proof.wait(10)
         (row,) = (one for one in rows if one["bundle"] == first.bundle and one["served"] is not None)

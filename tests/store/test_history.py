@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import random
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -33,7 +35,7 @@ from lbd.store.history import (
     utc_day,
 )
 from lbd.store.history_round import HistoryRound, HistorySettings
-from lbd.store.history_tables import COLUMNS, TABLES, VERSION
+from lbd.store.history_tables import ADDED, COLUMNS, TABLES, VERSION, schema
 from tests import disks
 from tests.builders import bundle, report, snapshot, stats
 from tests.disks import flip
@@ -58,8 +60,8 @@ MOVE = {
 def decision(**other: Any) -> dict[str, Any]:
     """A turn that planned nothing."""
     values = {
-        "turn": 7, "strategy": "avg-shedder", "settings": "{}", "sentence": "Balanced.", "verdict": "balanced",
-        "hold": None, "acts": True, "planned": 0, "skipped": "{}",
+        "turn": 7, "strategy": "avg-shedder", "settings": "{}", "all_settings": None, "sentence": "Balanced.",
+        "verdict": "balanced", "hold": None, "acts": True, "planned": 0, "skipped": "{}",
     }  # fmt: skip
     return {**values, **other}
 
@@ -262,6 +264,22 @@ class TestFiles:
         assert [row["t"].timestamp() - MIDNIGHT for row in rows(tmp_path, "decisions")] == [0, 1400, 86_400]
         assert [path.name for path in day.iterdir()] == ["day.parquet"]
         assert HistoryWriter(tmp_path, HistorySettings()).torn == 1
+
+    @pytest.mark.parametrize("table", TABLES)
+    def test_a_day_of_an_upgrade_is_packed_whole(self, tmp_path: Path, table: str) -> None:
+        """Files of the lbd before lack the columns that came later; one that lacks another column is damaged."""
+        kind, folder, times = schema(table), Folder(tmp_path), (MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 2)
+        tables = [pa.Table.from_pylist([{"t": datetime.fromtimestamp(at, UTC)}], kind) for at in times]
+        files = [folder.put(table, at, own.to_batches()) for at, own in zip(times, tables, strict=True)]
+        for path, lacking in zip(files, (ADDED.intersection(kind.names), {kind.names[1]}), strict=False):
+            pq.write_table(pq.ParquetFile(path).read().drop_columns(sorted(lacking)), path)
+        folder.pack(utc_day(MIDNIGHT + 86_400))
+
+        (day,) = folder.days(table)
+        (packed,) = day.iterdir()
+        assert pq.ParquetFile(packed).read().schema.equals(kind)
+        assert [row["t"].timestamp() for row in rows(tmp_path, table)] == [times[0], times[2]]
+        assert [path.name for path in (tmp_path / "torn").iterdir()] == [f"{table}-{files[1].name}"]
 
     @pytest.mark.parametrize("seed", range(20))
     def test_a_changed_byte_of_a_footer_is_no_trouble_of_the_disk(self, tmp_path: Path, seed: int) -> None:
