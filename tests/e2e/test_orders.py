@@ -37,7 +37,8 @@ ENDED_SECONDS = 60.0
 QUIET_SECONDS = 8.0
 """An lbd that obeyed an ended order would begin its next move within a second or two."""
 
-REFUSED = {3, 4}
+REFUSED = {3, 4, 5}
+"""Of an order at an lbd that is cut off: it cannot look, leads no more, or has no answer in time. A pause is taken."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ def _struck(pair: Pair, order: PersonsOrder, how: str, network: OwnNetwork) -> d
     following.communicate()
     assert order.stands(heir.state), f"the order is lost:\n{pair.last_lines()}"
     if how == "cut off":
-        refused = run(leader.command("pause", "--reason", "given where nobody leads"))
-        assert refused.returncode in REFUSED, refused
+        lost = run(leader.command("fill", pair.cluster.brokers[-1], "--apply", "--timeout", "20"))
+        assert lost.returncode in REFUSED, lost
 
     ended = run(heir.command(*order.end))
     assert ended.returncode == 0, ended
