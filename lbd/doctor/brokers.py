@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.doctor.findings import Check, broker_names, named
+from lbd.doctor.findings import ANSWER, Check, broker_names, named
 from lbd.doctor.survey import LIVE_CPU, OBSERVING, ROLES, SUPERUSER
 from lbd.errors import UsageError
 from lbd.load.scoring import scores
@@ -155,7 +155,14 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
     if not survey.versions:
         yield VERSIONS.unknown("no broker answered with its version", "see that the brokers answer their admin ports")
         return
-    yield _mixed(survey)
+    read = {broker: version for broker, version in survey.versions.items() if any(parse_version(version))}
+    if strange := survey.versions.keys() - read.keys():
+        texts = ", ".join(sorted({survey.versions[broker] for broker in strange}))
+        yield VERSIONS.unknown(
+            f"{broker_names(strange, survey.versions)} answered {texts}, which is no version", ANSWER
+        )
+    else:
+        yield _mixed(survey)
     if too_old := unsupported_versions(survey.versions):
         yield VERIFIED.problem(too_old, "upgrade to 3.0.3 or newer")
         return
@@ -165,7 +172,7 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
         message = f"{old}: lbd unloads there without one and has the destination take the bundle by a lookup"
         yield DESTINATIONS.warning(message, "upgrade to 3.0.3 or newer; until then some moves land elsewhere")
     else:
-        yield DESTINATIONS.ok_of_all("known to all brokers", survey.versions, survey.active, "the version")
+        yield DESTINATIONS.ok_of_all("known to all brokers", read, survey.active, "the version")
     by_range = _those(survey, keys_destinations_by_range)
     if runs(survey):
         yield AFFINITY.ok("none is kept: brokers hand bundles over themselves")
@@ -173,7 +180,7 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
         todo = "upgrade to 4.0.10, 4.2.1 or newer; lbd itself never has two moves of one range in flight"
         yield AFFINITY.warning(f"by range at {by_range}", todo)
     elif not old:
-        yield AFFINITY.ok_of_all("by full bundle name", survey.versions, survey.active, "the version")
+        yield AFFINITY.ok_of_all("by full bundle name", read, survey.active, "the version")
 
 
 def _mixed(survey: Survey) -> Finding:

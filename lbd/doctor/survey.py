@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 from lbd.errors import AdminError, ObserveError
 from lbd.operations.parts import PROPERTIES_A_TURN, PolicyReader, observing
 from lbd.permit.policies import Isolation, parse_isolation
-from lbd.pulsar.paths import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,8 +154,7 @@ def _meet(errors: _ErrorKeeper, admin: Admin, now: Callable[[], float], broker: 
     answer = errors(f"version of {broker}", partial(admin.version_and_date, broker))
     if answer is None:
         return _Met()
-    version = answer[0] if any(parse_version(answer[0])) else ""  # a text that is no version tells none
-    return _Met(version, _clock(answer[1], sent_at, now()))
+    return _Met(answer[0], _clock(answer[1], sent_at, now()))
 
 
 def _live_cpu(

@@ -73,16 +73,16 @@ def _serve(balancer: Engine) -> None:
 def _die_at(number: int, how: str) -> None:
     write, count = Database.write, [0]
 
-    def deadly(store: Database, statement: str, rows: Iterable[Sequence[object]]) -> None:
+    def deadly(store: Database, statement: str, rows: Iterable[Sequence[object]], *, durable: bool = True) -> None:
         count[0] += 1
         if count[0] != number:
-            write(store, statement, rows)
+            write(store, statement, rows, durable=durable)
             return
         if how == "half":
             store._connection.execute("BEGIN IMMEDIATE")
             store._connection.executemany(statement, rows)
         if how == "after":
-            write(store, statement, rows)
+            write(store, statement, rows, durable=durable)
         os.kill(os.getpid(), signal.SIGKILL)
 
     Database.write = deadly  # type: ignore[method-assign]
