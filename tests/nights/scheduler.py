@@ -46,7 +46,7 @@ TOO_MANY_STEPS = 200_000
 
 _real_lock = _thread.allocate_lock
 _real_start = _thread.start_new_thread
-_real_time, _real_monotonic = time.time, time.monotonic
+_real_time, _real_monotonic, _real_sleep = time.time, time.monotonic, time.sleep
 
 
 class DeadlockError(Exception):
@@ -101,6 +101,7 @@ class Scheduler:
         self.numbers = iter(range(sys.maxsize))
         self._over = _real_lock()
         self._idle: list[_Worker] = []
+        self.threads: set[int] = set()
         self._stopped: set[str] = set()
         self._still_steps = 0
         self.current: Task | None = None
@@ -202,6 +203,11 @@ class Scheduler:
             task.waits, task.wait_number = "", 0
             self._ready.append(task)
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether the thread that asks is one of a task."""
+        return _thread.get_ident() in self.threads
+
     def sleep(self, seconds: float) -> None:
         """Stand for so long."""
         self.wait("sleep", seconds)
@@ -218,6 +224,7 @@ class Scheduler:
         self._end(None)
 
     def _work(self, worker: _Worker) -> None:
+        self.threads.add(_thread.get_ident())
         while True:
             task, worker.task = worker.task, None
             assert task is not None
@@ -451,8 +458,11 @@ def _up() -> float:
 
 
 def _sleep(seconds: float) -> None:
-    """In place of ``time.sleep``."""
-    scheduler().sleep(seconds)
+    """In place of ``time.sleep``; a thread of this process from before the simulation, as py4j's, sleeps as ever."""
+    if scheduler().runs_here:
+        scheduler().sleep(seconds)
+    else:
+        _real_sleep(seconds)
 
 
 def _random_bytes(number: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import queue
 import threading
 import time
@@ -262,6 +263,26 @@ def test_an_error_that_leaves_a_thread_ends_the_simulation():
 
     with pytest.raises(TaskError, match="world/divides: ZeroDivisionError"):
         run(main)
+
+
+def test_a_thread_from_before_sleeps_as_ever():
+    """As of a library that another test of this process has started: it is no task, and moves no time."""
+    begins, ends = _thread.allocate_lock(), _thread.allocate_lock()
+    begins.acquire()
+    ends.acquire()
+
+    def outside() -> None:
+        begins.acquire()
+        time.sleep(0.001)
+        ends.release()
+
+    def main(running: Scheduler) -> None:
+        begins.release()
+        ends.acquire()
+        assert running.seconds == 0.0
+
+    _thread.start_new_thread(outside, ())
+    run(main)
 
 
 def test_a_loop_that_waits_for_nothing_is_told():
