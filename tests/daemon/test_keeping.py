@@ -13,13 +13,15 @@ from click.testing import CliRunner
 from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon.recorder import AGAIN_SECONDS, AlarmLog, Keeper
+from lbd.daemon.status import turn_line
+from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
 from lbd.store.database import STORE_NAME
 from lbd.store.history_round import HistorySettings
 from lbd.store.status import read_status
 from lbd.store.turns import KeptTurns
 from lbd.turn.watchdog import Alarm
-from tests.builders import state_begun
+from tests.builders import bundle, state_begun
 from tests.daemon.test_service import Daemon, eventually, running, settings_for
 from tests.turn.records import COLD, HOT, record, two
 
@@ -42,6 +44,21 @@ def lbd(daemon: Daemon, *words: str) -> str:
 def turn_lines(daemon: Daemon) -> list[dict[str, Any]]:
     """The lines of the log that tell of turns."""
     return [line for line in daemon.lines() if "turn" in line]
+
+
+def test_what_a_line_of_the_log_tells_of_a_turn():
+    """By names that a search relies on: what was decided and why, what came of it, and what the round cost."""
+    waiting = record(two(), hold=(Reason.PAUSED, "by ann"))
+    held = f"{HOT} -> {COLD}: paused: low hits 1/8, high hits 1/2"
+    decided = {"verdict": "blocked", "why": "paused", "hold": "paused", "planned": 0, "outcomes": [], "unfinished": 0}
+    assert turn_line(waiting) == decided | {"brokers": 2, "requests": 0, "seconds": 0.0, "skips": [held]}
+    move = Unload(bundle(1), HOT, COLD, 1.0, 1.0)
+    seen = record(two(), outcomes=(Outcome(move, Result.LANDED, COLD),), unfinished=(move,), unloads=(move, move))
+    found = turn_line(replace(seen, skips=(Skip(bundle(2), Reason.COOL_DOWN), Skip("a", Reason.NO_TRAFFIC, "none"))))
+    assert (found["planned"], found["unfinished"], found["skips"]) == (2, 1, ["a: no-traffic: none"])
+    assert found["outcomes"] == [f"{move.bundle} landed {COLD}"]
+    blind = turn_line(replace(seen, observation=None))
+    assert (blind["brokers"], blind["requests"], blind["seconds"]) == (None, None, None)
 
 
 def test_numbers_and_verdicts_are_told_everywhere_and_survive_kill_9(pulsar: FakePulsar, tmp_path: Path):

@@ -107,10 +107,11 @@ def test_a_proposal_that_another_one_replaced_can_be_applied_until_it_expires():
     assert last is not None
     first = plan_id(FIRST.unloads)
     for name in (first, last.id):
-        kept = found.find(name, TAKEN_AT + 599)
+        kept = found.find(name, TAKEN_AT + PLAN_SECONDS - 0.1)
         assert kept is not None
         assert kept.id == name
-    assert (found.find(first, TAKEN_AT + 601), found.find(last.id, TAKEN_AT + 601)) == (None, last)
+    over = TAKEN_AT + PLAN_SECONDS
+    assert (found.find(first, over), found.find(last.id, over)) == (None, last)
     assert after(FIRST, FEWER, replace(FEWER, unloads=()))[0].find(last.id, TAKEN_AT + 60) is None
 
 
@@ -130,7 +131,7 @@ CARRIED = replace(asked(60.0, settings={"hit_count_low": 9, "hit_count_high": 9}
         (asked(60.0, hold=(Reason.PAUSED, "by ann")), True, PLAN_SECONDS),
         (asked(60.0, hold=(Reason.NOT_LEADER, "b leads")), None, 0.0),
         (replace(FIRST, observation=None, decision=None, unloads=()), True, PLAN_SECONDS),
-        (asked(PLAN_SECONDS + 1, hold=(Reason.PAUSED, "by ann")), None, 0.0),
+        (asked(PLAN_SECONDS, hold=(Reason.PAUSED, "by ann")), None, 0.0),
     ],
     ids=["again", "no evidence", "others", "none", "balanced", "held", "not leader", "blind", "expired"],
 )
