@@ -21,7 +21,7 @@ from lbd.simulate.world import (
     LONGEST_HOURS,
     LONGEST_MINUTES,
     STEP_SECONDS,
-    Membership,
+    Lifetimes,
     Outage,
     Placement,
     Ramp,
@@ -241,7 +241,7 @@ class Scenario(_Part):
         brokers = tuple(broker for part in self.brokers for broker in part.ids())
         silences = tuple(self.silences(brokers))
         lives = np.array([part.lives for part in self.brokers for _ in part.ids()])
-        membership = Membership(lives[:, 0], lives[:, 1], tuple(self.outages(brokers)))
+        membership = Lifetimes(lives[:, 0], lives[:, 1], tuple(self.outages(brokers)))
         moments = {0.0, *(one.begin for one in silences), *(time for time in membership.times if time > 0)}
         for now in sorted(moments):
             silent = {one.broker for one in silences if one.begin <= now < one.end}

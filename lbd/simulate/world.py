@@ -172,7 +172,7 @@ class Members:
     leads: bool
 
 
-class Membership:
+class Lifetimes:
     """The members at any moment; ``times`` are the seconds at which something changes."""
 
     def __init__(self, joins_at: FloatArray, leaves_at: FloatArray, outages: Sequence[Outage] = ()) -> None:
@@ -319,9 +319,9 @@ class World:
     cpu_interval_seconds: int = MINUTE_SECONDS
 
     @cached_property
-    def membership(self) -> Membership:
+    def membership(self) -> Lifetimes:
         """Who is there when."""
-        return Membership(self.joins_at, self.leaves_at, self.outages)
+        return Lifetimes(self.joins_at, self.leaves_at, self.outages)
 
     @cached_property
     def names(self) -> NDArray[np.object_]:

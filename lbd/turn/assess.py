@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Assessment:
     """A round as observed, and its facts. ``before`` is what the last turn left, as far as it still holds."""
 
     observation: Observation
@@ -42,7 +42,7 @@ class Look:
     before: TurnMemory
 
 
-def look(parts: Parts, touched: Collection[str] = ()) -> Look:
+def look(parts: Parts, touched: Collection[str] = ()) -> Assessment:
     """Observe one round, and judge it by what is remembered; nothing is saved.
 
     ``touched`` are the brokers of moves since the last round. Raises :class:`~lbd.errors.LbdError` as observing and
@@ -79,7 +79,7 @@ def look(parts: Parts, touched: Collection[str] = ()) -> Look:
         system_topics=observation.system_topics,
         sample_interval_seconds=interval,
     )
-    return Look(replace(observation, snapshot=snapshot), facts, before)
+    return Assessment(replace(observation, snapshot=snapshot), facts, before)
 
 
 def _members(turn_memory: TurnMemory) -> Membership:
@@ -149,7 +149,7 @@ def _with_live_cpu(
 # --- what a turn adds: ownership changes of this round, and what came of earlier moves
 
 
-def assess(parts: Parts, finished: FinishedMoves) -> Look:
+def assess(parts: Parts, finished: FinishedMoves) -> Assessment:
     """The look of a turn. Raises as :func:`look` does."""
     now = look(parts, finished.touched)
     facts = replace(now.facts, unfinished=finished.unfinished)
@@ -199,7 +199,7 @@ def _settled_gap(snapshot: Snapshot, evidence: Evidence) -> Callable[[str, str],
 
 
 def remembered(
-    now: Look, memory: Memory, samples: dict[str, Sample], plan: tuple[Unload, ...], expected: Mapping[str, float]
+    now: Assessment, memory: Memory, samples: dict[str, Sample], plan: tuple[Unload, ...], expected: Mapping[str, float]
 ) -> TurnMemory:
     """What the next turn needs: the facts, and how far apart the brokers of ``plan`` are, and are ``expected`` to be.
 

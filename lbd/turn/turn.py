@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lbd.permit.facts import Facts, Hold
     from lbd.permit.limits import Ledger, Permitted
     from lbd.permit.policies import Policies
-    from lbd.turn.assess import Look
+    from lbd.turn.assess import Assessment
     from lbd.turn.canary import CanaryHold
 
 
@@ -362,7 +362,7 @@ def _memory(
     return memory_after(facts.memory, decision, permitted, canary, rest)
 
 
-def _save(parts: Parts, now: Look, plan: tuple[Unload, ...], ledger: Ledger, memory: Memory) -> None:
+def _save(parts: Parts, now: Assessment, plan: tuple[Unload, ...], ledger: Ledger, memory: Memory) -> None:
     """Save what the next turn needs before anything is handed over.
 
     The brokers of the plan must settle, whatever happens to lbd meanwhile.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lbd.simulate.cluster import snapshot, step
-from lbd.simulate.world import STEP_SECONDS, Membership, Outage
+from lbd.simulate.world import STEP_SECONDS, Lifetimes, Outage
 from tests.simulate.worlds import begun, later
 
 ALWAYS, NEVER = np.full(3, -inf), np.full(3, inf)
@@ -35,7 +35,7 @@ RESTARTED = Outage(1, 200, 230)
 )
 def test_who_is_there(outages: tuple[Outage, ...], seconds: float, present: str, listed: str, leader: str | None):
     """A crashed broker is listed, and leads, for a session time-out; the one that is up longest follows it."""
-    found = Membership(ALWAYS, NEVER, outages).at(seconds)
+    found = Lifetimes(ALWAYS, NEVER, outages).at(seconds)
     assert "".join(np.array(list("abc"))[found.present]) == present
     assert "".join(np.array(list("abc"))[found.listed]) == listed
     assert ("abc"[found.leader] if found.leads else None) == leader
@@ -43,7 +43,7 @@ def test_who_is_there(outages: tuple[Outage, ...], seconds: float, present: str,
 
 def test_joins_and_leaves():
     """From the moment of joining to the one before leaving."""
-    membership = Membership(np.array([-inf, 60.0]), np.array([120.0, inf]))
+    membership = Lifetimes(np.array([-inf, 60.0]), np.array([120.0, inf]))
     assert [membership.at(at).present.tolist() for at in (0, 59, 60, 119, 120)] == [
         [True, False],
         [True, False],
