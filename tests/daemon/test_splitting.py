@@ -177,10 +177,11 @@ class TestRule:
         """The journal cannot be written: nothing is asked for."""
         with engine(settings(pulsar, tmp_path)) as found:
             told = watched(found)
-            found._real.journal._store._connection.execute("PRAGMA query_only = ON")
+            refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON main.journal BEGIN SELECT 1 FROM nowhere; END"
+            found._real.journal._store._connection.execute(refuse)
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
-        assert any("store cannot be read or written" in str(one) for one in told)
+        assert any("store cannot be read or written" in str(one) for one in told), told
 
 
 class TestByHand:

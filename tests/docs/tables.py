@@ -111,7 +111,6 @@ CANNOT = {
 
 SHOWN = {
     "lbd demo: the real lbd": "tests/demo/test_picture.py::test_the_readme_shows_this_picture",
-    "pair                       ": "tests/test_docs.py::test_the_run_command_prints_what_the_readme_shows",
     "strategy              first round": "tests/test_docs.py::test_every_example_works",
     "EvenCountSettings: even_count.decide,": "tests/test_contributing.py::test_it_has_a_section",
     "observe ─► permit": "tests/docs/test_snippets.py::test_the_loop_names_packages",

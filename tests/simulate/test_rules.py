@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lbd.config import Settings
 from lbd.model import Result, bundle_namespace
-from lbd.permit import evidence
+from lbd.permit import evidence, membership
 from lbd.simulate.run import Simulation
 from lbd.simulate.scenario import settled
 from tests.simulate.worlds import scenario
@@ -180,9 +180,9 @@ class Watcher:
         for at in snapshot.rows.bundle.tolist():
             reported[snapshot.bundles[at]] += 1
         score = dict(zip(snapshot.brokers.ids, record.decision.comparison.scores.tolist(), strict=True))
-        went_lately = seconds - self.went_at < evidence.REMEMBERED_SECONDS
+        went_lately = seconds - self.went_at < membership.REMEMBERED_SECONDS
         assert seconds - self.changed_at >= min(
-            rails.membership_settle_seconds, inf if went_lately else evidence.JOIN_SETTLE_SECONDS
+            rails.membership_settle_seconds, inf if went_lately else membership.JOIN_SETTLE_SECONDS
         )
         assert len(record.unloads) <= max(10, len(snapshot.bundles) // 100)
         assert sum(one.throughput for one in record.unloads[1:]) <= 0.1 * snapshot.brokers.rates[:, 2:].sum() + 1
