@@ -116,13 +116,6 @@ class Database:
         _open[_key(path)] = store
         return store
 
-    @classmethod
-    def in_memory(cls) -> Self:
-        """An empty store that no file has."""
-        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        connection.executescript(SCHEMA)
-        return cls(Path(":memory:"), connection)
-
     @property
     def lost(self) -> str:
         """The file that is no longer the one that was opened, as text; empty while all are there."""
