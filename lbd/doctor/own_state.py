@@ -412,13 +412,14 @@ def check_secret_files(survey: Survey) -> Iterator[Finding]:
 def _tokens(settings: Settings) -> Iterator[Finding]:
     """Named tokens of which none may do what the API alone is asked for, as when limits are to be passed."""
     files = TokenFiles(settings.api.token_file, settings.api.tokens_file)
-    roles = {caller.role for caller in files.callers}
+    callers = files.callers
+    roles = {caller.role for caller in callers}
     if files.trouble:
         yield TOKENS.problem(files.trouble, "correct the file; lbd reads it again by itself")
     elif "administer" not in roles and settings.api.tokens_file is not None:
         words = f"none with the role administer, but {' and '.join(sorted(roles))}: nobody passes limits over the API"
         yield TOKENS.warning(words, "give one of them that role, if that is not what you want")
-    named_callers = {caller.name for caller in files.callers if caller.name and caller.role != "read"}
+    named_callers = {caller.name for caller in callers if caller.name and caller.role != "read"}
     if settings.mode == "approve" and settings.approvers > 1 and len(named_callers) < settings.approvers - 1:
         words = f"approvers={settings.approvers}, and {counted(len(named_callers), 'named token')} may apply a plan"
         yield TOKENS.warning(f"{words}: users of this machine must", "add named tokens to api.tokens_file")
@@ -442,11 +443,12 @@ def _files(settings: Settings) -> Iterator[tuple[str, Path]]:
 def _open(name: str, path: Path) -> Iterator[Finding]:
     """A group that may read is meant: the user that lbd runs as is in it."""
     try:
-        mode = path.stat().st_mode & 0o7777
+        status = path.stat()
     except OSError as error:
         why = error.strerror or type(error).__name__
         yield SECRETS.unknown(f"{name}: {path}: {why}", "put the file there, or run lbd doctor as a user who sees it")
         return
+    mode = status.st_mode & 0o7777
     todo = f"chmod 0640 {path}, with the group of the user that lbd runs as; then replace the secret"
     if mode & 0o022:
         who = "everybody" if mode & 0o002 else "its group"
@@ -456,7 +458,7 @@ def _open(name: str, path: Path) -> Iterator[Finding]:
     elif not os.access(path, os.R_OK):
         message = f"{name}: {path}: user {user_name(os.geteuid())} may not read it"
         yield SECRETS.unknown(message, "run lbd doctor as lbd's user; that one must be able to")
-    elif not path.stat().st_size:
+    elif not status.st_size:
         yield SECRETS.problem(f"{name}: {path} is empty", "put the secret there; lbd reads it again by itself")
 
 

@@ -106,12 +106,12 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
         with ThreadPoolExecutor(settings.pulsar.concurrency, thread_name_prefix="lbd-doctor") as pool:
             met = list(pool.map(partial(_meet, errors, admin, now), active or ()))
             runtime = observation.runtime if observation else _runtime(errors, admin, pool, active or [])
+            live = _live_cpu(errors, admin, now, pool, observation) if settings.asks_live_cpu else {}
         if observation is None:
             _try_alone(errors, admin, active or [])
         policies = errors("namespaceIsolationPolicies", admin.isolation_policies)
         if observation is not None and (namespace := _a_namespace(observation)):
             errors("antiAffinity", partial(admin.anti_affinity_group, namespace))
-        live = _live_cpu(errors, admin, now, observation) if observation is not None and settings.asks_live_cpu else {}
         return Survey(
             settings=settings,
             taken_at=taken_at,
@@ -158,18 +158,21 @@ def _meet(errors: _ErrorKeeper, admin: Admin, now: Callable[[], float], broker: 
 
 
 def _live_cpu(
-    errors: _ErrorKeeper, admin: Admin, now: Callable[[], float], observation: Observation
+    errors: _ErrorKeeper,
+    admin: Admin,
+    now: Callable[[], float],
+    pool: ThreadPoolExecutor,
+    observation: Observation | None,
 ) -> Mapping[str, float]:
-    """How many seconds each broker took to tell the CPU of its process, of those that did."""
+    """How many seconds each broker of the round took to tell the CPU of its process, of those that did."""
 
     def ask(broker: str) -> float | None:
         asked_at = now()
         told = errors(LIVE_CPU, partial(admin.process_cpu, broker))
         return None if told is None else now() - asked_at
 
-    brokers = observation.snapshot.brokers.ids
-    with ThreadPoolExecutor(4, thread_name_prefix="lbd-doctor") as pool:
-        return {one: took for one, took in zip(brokers, pool.map(ask, brokers), strict=True) if took is not None}
+    brokers = observation.snapshot.brokers.ids if observation is not None else ()
+    return {one: took for one, took in zip(brokers, pool.map(ask, brokers), strict=True) if took is not None}
 
 
 def _clock(date: str | None, sent_at: float, answered_at: float) -> ClockOffset | None:
