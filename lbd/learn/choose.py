@@ -203,8 +203,10 @@ SLACK_POINTS = 0.5
 """Gaps that differ by less are the same."""
 
 SLACK_SHARE = 0.2
-"""So much of a gap, mean and 95th percentile, may be given for fewer moves: waiting for 18 points instead of 15 costs
-eight waving regions a point of it, and saves two moves of five (docs/calibrate.md). A tenth ruled such settings out."""
+"""Share of a gap, mean and 95th percentile, that may be given for fewer moves.
+
+Waiting for 18 points instead of 15 costs eight waving regions a point and saves two moves of five
+(docs/results/calibrate.md). A tenth ruled such settings out."""
 
 GAIN = 0.05
 """A recommendation must cost less by this fraction in sum, on both parts of the time: a smaller gain is chance.
@@ -215,8 +217,10 @@ CLOSER = 0.1
 """Whoever moves more must leave brokers closer by this fraction, beyond :data:`SLACK_POINTS`."""
 
 WINDOWS_SHARE = 0.5
-"""In so many windows at least it may not cost more: who is better in sum only was lucky on a day. In every one is too
-much: what a day's moves are is mostly chance, and four of those five were worse on some day (docs/calibrate.md)."""
+"""Share of the windows in which better settings may not cost more: settings better only in sum had a lucky day.
+
+Every window would be too much: the moves of a day are mostly chance, and four of those five settings were worse on some
+day (docs/results/calibrate.md)."""
 
 FINALISTS = 3
 """So many that did best in one replay of each window are replayed again, on both parts of the time."""

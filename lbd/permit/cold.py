@@ -1,9 +1,10 @@
 """Brokers that have just started and carry next to nothing: what the first bundles do to them. Pure.
 
 The JVM of such a broker has compiled nothing of what serves clients. For about a minute its first load takes several
-times the CPU that it takes later: on real brokers of 0.4 core 92 points, where 24 were predicted (docs/comparison.md).
-So the first wave of a plan brings it one bundle. While it warms up further waves bring it one bundle each, and only as
-long as it stays far below the mean of the brokers; what remains waits until it has warmed up.
+times the CPU that it takes later: on real brokers of 0.4 core 92 points, where 24 were predicted
+(docs/results/comparison.md). So the first wave of a plan brings it one bundle. While it warms up further waves bring it
+one bundle each, and only as long as it stays far below the mean of the brokers; what remains waits until it has warmed
+up.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Scenario(_Part):
         ge=1,
         le=100,
         description="how many times its usual CPU traffic costs a broker that has carried none since its start; 6 on"
-        " 0.4 core (docs/comparison.md). It falls to 1 within a minute of traffic",
+        " 0.4 core (docs/results/comparison.md). It falls to 1 within a minute of traffic",
     )
     stats_interval_seconds: int = Field(
         60, ge=STEP_SECONDS, le=3600, multiple_of=STEP_SECONDS, description="statsUpdateFrequencyInSecs"

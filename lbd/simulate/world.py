@@ -251,7 +251,7 @@ def least_message_rate(candidates: BoolArray, rates: FloatArray, carried: FloatA
 
 STEP_SECONDS = 5
 WARM_UP_SECONDS = 60.0
-"""Of traffic: three real brokers of 0.4 core, one of which had just started (docs/comparison.md)."""
+"""Of traffic: three real brokers of 0.4 core, one of which had just started (docs/results/comparison.md)."""
 
 MINUTE_SECONDS = 60
 """Of the CPU sample (loadBalancerHostUsageCheckIntervalMinutes)."""

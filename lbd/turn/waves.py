@@ -52,7 +52,8 @@ PAUSE_SECONDS = 9.0
 """Two turns of 5 s, or one of 10 s: a source that gave closes topics and has clients go for so long."""
 
 WARM_UP_SECONDS = 120.0
-"""So long a cold broker may have more than predicted after a wave: with 0.4 core a minute (docs/comparison.md)."""
+"""Time in which a cold broker may exceed its prediction after a wave; 0.4 core takes a minute
+(docs/results/comparison.md)."""
 
 ROOM_POINTS = 15.0
 """So far below the mean of all brokers one that warms up takes one more bundle: it would stay below them even if that

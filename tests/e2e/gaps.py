@@ -98,7 +98,7 @@ def stood(moves: Iterable[Moved], gaps: Iterable[Gap], connected: Mapping[str, S
 
 def stuck(connected: Mapping[str, Sequence[Connected]]) -> list[tuple[str, str, float]]:
     """Producers and consumers that believe to be connected to another broker than most of their topic: a fault of the
-    C++ client (docs/comparison.md). Topic, name, and since when.
+    C++ client (docs/results/comparison.md). Topic, name, and since when.
     """
     found: list[tuple[str, str, float]] = []
     for topic, times in connected.items():

@@ -135,7 +135,7 @@ def test_by_reports_alone_the_rest_of_a_plan_takes_longer():
 
 JOINS_MINUTES = 4
 COLD_TIMES = 6
-"""As on three real brokers: of 24 points 14 were traffic, and it took 92 (docs/comparison.md)."""
+"""As on three real brokers: of 24 points 14 were traffic, and it took 92 (docs/results/comparison.md)."""
 
 
 def joins(cold_times: float) -> Scenario:
