@@ -473,7 +473,7 @@ def check_notify(settings: Settings, *, send: bool) -> Iterator[Finding]:
     """Whether its address can be used, and with ``send`` whether it takes a message. Nothing where there is none."""
     if settings.notify.url_file is None:
         if send:
-            yield NOTIFY.warning("notify.url_file is not set: nothing was sent", "set it; see docs/operating.md")
+            yield NOTIFY.warning("notify.url_file is not set: nothing was sent", "set it; see docs/notifications.md")
         return
     receiver = Receiver(settings.notify)
     try:

@@ -142,7 +142,7 @@ def test_bad_settings_end_it_for_good(machine: Machine):
 
 def test_calibration_runs_by_its_timer(machine: Machine):
     """The timer waits for Sunday; what it starts reads history without a network and writes a proposal of its own."""
-    for line in lines("docs/operating.md", "Weekly calibration", "## Several instances"):
+    for line in lines("docs/operating.md", "Weekly calibration", "## Approving plans"):
         machine.must(line)
     timers = machine.must("systemctl list-timers --no-pager")
     assert re.search(r" lbd-calibrate\.timer +lbd-calibrate\.service$", timers, re.MULTILINE)
