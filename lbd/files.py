@@ -22,7 +22,6 @@ import tokenize
 import zlib
 from collections import deque
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from zipfile import BadZipFile
 
@@ -32,6 +31,7 @@ from lbd.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 FRESH = ".new"
@@ -63,7 +63,8 @@ At: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=YEAR_10000)]
 
 Kind = TypeVar("Kind")
 
-_held: dict[Path, tuple[int, int]] = {}
+_held: dict[str, int] = {}
+"""Descriptors of the directories that this process holds, by their absolute paths."""
 _holding = threading.Lock()
 
 
@@ -78,9 +79,9 @@ def hold(path: Path) -> Iterator[int]:
     """
     with directory(path) as walked:
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=walked)
-    key = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow what is there now
+    key = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow what is there now
     with _holding:
-        before, _held[key] = _held.get(key), identity(descriptor)
+        before, _held[key] = _held.get(key), descriptor
     try:
         yield descriptor
     finally:
@@ -95,31 +96,45 @@ def hold(path: Path) -> Iterator[int]:
 @contextmanager
 def directory(path: Path) -> Iterator[int]:
     """A descriptor of a directory, for calls that take ``dir_fd``. Raises OSError."""
-    descriptor = _walked(Path(os.path.abspath(path)))  # noqa: PTH100 - see hold
+    descriptor = _walked(os.path.abspath(path))  # noqa: PTH100 - see hold
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _walked(path: Path) -> int:
-    walk = _Walk()
+def _walked(path: str) -> int:
+    walk, way = _begun(path)
     try:
-        for prefix in (*reversed(path.parents[:-1]), path):
-            walk.enter(prefix.name)
-            if prefix in _held:
-                walk.refuse_another(_held[prefix])
+        for name in way.split("/"):
+            walk.enter(name)
     except BaseException:
         os.close(walk.at)
         raise
     return walk.at
 
 
-class _Walk:
-    """From the root of the file system step by step, so that every link on the way is seen. ``at`` is a descriptor."""
+def _begun(path: str) -> tuple[_Walk, str]:
+    """A walk at the nearest held directory above the path, else at the root, and the rest of the way.
 
-    def __init__(self) -> None:
-        self.at = os.open("/", _WALK)
+    The links to a held directory were judged when it was first held. Raises OSError where another one has its name.
+    """
+    nearest = ""
+    with _holding:
+        for name, descriptor in _held.items():
+            if path == name or path.startswith(f"{name}/"):
+                if not os.path.samestat(os.stat(name), os.fstat(descriptor)):  # noqa: PTH116 - it is a text
+                    raise OSError(errno.ESTALE, REPLACED)
+                nearest = max(nearest, name, key=len)
+        start = os.dup(_held[nearest]) if nearest else os.open("/", _WALK)
+    return _Walk(start), path[len(nearest) :]
+
+
+class _Walk:
+    """From a directory step by step, so that every link on the way is seen. ``at`` is a descriptor."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
         self._links = 0
 
     def enter(self, name: str) -> None:
@@ -130,11 +145,6 @@ class _Walk:
             if target.startswith("/"):
                 self._go("/")
             pending.extendleft(reversed([part for part in target.split("/") if part not in {"", "."}]))
-
-    def refuse_another(self, wanted: tuple[int, int]) -> None:
-        """Raises OSError where this is not the directory that is held under its name."""
-        if identity(self.at) != wanted:
-            raise OSError(errno.ESTALE, REPLACED)
 
     def _step(self, name: str) -> str:
         """The target of the link of that name; empty where it is no link, and was entered."""

@@ -677,18 +677,24 @@ class Draining:
         """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
         try:
             self._write()
-            self._end_fill()
-            self._released_before_begun()
-            if self._job is not None or self.in_force() or self._fill_due() is not None:
-                current = tools()
-                self._job = self._job or self._due(current)
-                if self._job is not None:
-                    self._step(self._job, current)
+            if self._may_have_work():
+                self._end_fill()
+                self._released_before_begun()
+                if self._job is not None or self.in_force() or self._fill_due() is not None:
+                    current = tools()
+                    self._job = self._job or self._due(current)
+                    if self._job is not None:
+                        self._step(self._job, current)
             self._trouble["going on"] = ""
         except LbdError as error:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
             if self._job is not None:
                 self._cannot(self._job, error)
+
+    def _may_have_work(self) -> bool:
+        """Whether there is an order, a job, or somebody who waits for one; reads the orders at most once."""
+        last = self.works.fill
+        return self.busy or (last is not None and last.ended_at is None) or self._drains.ordered()
 
     def _cannot(self, job: Job, error: LbdError) -> None:
         """A broker that goes on telling nothing of itself does not keep the others from being balanced."""

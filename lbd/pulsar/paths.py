@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from ipaddress import ip_address
 from operator import xor
 from typing import TYPE_CHECKING, TypeAlias
@@ -43,6 +43,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _AUTHORITY = re.compile(r"([^\x00-\x20\x7f@\\/?#\[\]:%]+|\[[0-9a-fA-F.]*:[0-9a-fA-F:.]*\])(:[0-9]*)?")
 
 
+@lru_cache(maxsize=4096)
 def host_port(url_or_id: str) -> HostPort | None:
     """Host and port of a URL or of a broker id; None where it is no address, or has more to it.
 

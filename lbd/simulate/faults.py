@@ -171,6 +171,8 @@ class Faults:
 
     def take(self, fault: Fault, broker: str, path: str = "", method: str = "") -> Switch | None:
         """The switch that makes this fault happen now, counted as used; None when none does."""
+        if not self._switches:
+            return None
         with self._lock:
             switch = next((one for one in self._switches if one.fits(fault, broker, path, method)), None)
             if switch is not None and switch.times is not None:

@@ -236,10 +236,11 @@ class Night:
             self._at_unload.pop(0)(machine)
 
     def _step(self) -> None:
-        due = [happen for step, happen in self._at_step if step <= self._running.steps]
-        self._at_step = [planned for planned in self._at_step if planned[0] > self._running.steps]
-        for happen in due:
-            happen()
+        if self._at_step:
+            due = [happen for step, happen in self._at_step if step <= self._running.steps]
+            self._at_step = [planned for planned in self._at_step if planned[0] > self._running.steps]
+            for happen in due:
+                happen()
         self.observer.step()
 
     # -- faults

@@ -38,8 +38,9 @@ BEGINS_AT = 1_790_000_000.0
 UP_SECONDS = 100_000.0
 """How long the simulated machines are up by then."""
 
-SWITCHES = 0.2
-"""Share of free locks at which another task may run first."""
+SWITCHES = (0.2, 0.05, 0.01)
+"""Share of free locks at which another task may run first. A seed has one of them: some faults need many changes of the
+running task in a row, others a few at the right places of a long time."""
 
 TOO_MANY_STEPS = 200_000
 """So many steps in which no time passes are a loop that waits for nothing."""
@@ -95,6 +96,8 @@ class Scheduler:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(f"schedule {seed}")
+        self._switches = self._random.choice(SWITCHES)
+        self._locks_until_switch = 0
         self.chance = Random(f"names {seed}")
         self._ready: list[Task] = []
         self._timers: list[tuple[float, int, int, Task]] = []
@@ -180,11 +183,15 @@ class Scheduler:
 
     def pause(self, *, always: bool = False) -> None:
         """Let another task run first, if the seed says so."""
+        if not always and self._locks_until_switch > 0:
+            self._locks_until_switch -= 1
+            return
         me = self.current
         assert me is not None
-        if always or self._random.random() < SWITCHES:
-            self._ready.append(me)
-            self._switch(me)
+        if not always:
+            self._locks_until_switch = int(self._random.expovariate(self._switches))
+        self._ready.append(me)
+        self._switch(me)
 
     def wait(self, why: str, seconds: float | None = None) -> bool:
         """Stand until :meth:`wake`, or for so long: whether the task was woken."""
@@ -281,7 +288,7 @@ class Scheduler:
         while True:
             able = [task for task in self._ready if task.machine not in self._stopped] if self._stopped else self._ready
             if able:
-                chosen = able[self._random.randrange(len(able))]
+                chosen = able[0] if len(able) == 1 else able[int(self._random.random() * len(able))]
                 self._ready.remove(chosen)
                 return chosen
             if not self._timers:

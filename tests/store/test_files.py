@@ -262,16 +262,19 @@ class TestDirectories:
         with pytest.raises(OSError, match="Too many levels"):
             files.replace(tmp_path / "loop" / "file", b"")
 
-    @pytest.mark.parametrize("instead", [True, False], ids=["another one", "none"])
-    def test_a_directory_that_is_held_is_not_replaced(self, instead: bool, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("instead", ["directory", "link", ""])
+    def test_a_directory_that_is_held_is_not_replaced(self, instead: str, tmp_path: Path) -> None:
         """Nothing goes into the one that has its name now; when it is back, all is as before."""
         held = tmp_path / "held"
         held.mkdir()
         with files.hold(held):
             files.replace(held / "file", b"before")
             held.rename(tmp_path / "away")
-            if instead:
+            if instead == "directory":
                 held.mkdir()
+            elif instead:
+                (tmp_path / "other").mkdir()
+                held.symlink_to("other")
             for write in (
                 lambda: files.replace(held / "file", b"after"),
                 lambda: files.make_directory(held / "folder"),
@@ -281,8 +284,10 @@ class TestDirectories:
                 with pytest.raises(OSError, match="removed or replaced" if instead else "No such file"):
                     write()
             assert not instead or list(held.iterdir()) == []
-            if instead:
+            if instead == "directory":
                 held.rmdir()
+            elif instead:
+                held.unlink()
             (tmp_path / "away").rename(held)
             files.replace(held / "file", b"again")
         held.rename(tmp_path / "away")
