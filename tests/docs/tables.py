@@ -78,7 +78,7 @@ ELSEWHERE = {
 
 OUTLINED = {
     "docs/compare.md": ["lbd compare examples/moves.jsonl.gz --strategy avg-shedder --format json"],
-    "docs/runbook.md": ["lbd doctor --format json"],
+    "docs/doctor.md": ["lbd doctor --format json"],
     "docs/simulate.md": [
         "lbd simulate steady --hours 1 --format json",
         "lbd simulate steady --hours 1 --seeds 2 --format json",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
 
 VERSION = "4.0.8"
-TABLE = Path(__file__).parents[2] / "docs" / "agreement.md"
+TABLE = Path(__file__).parents[2] / "docs" / "results" / "agreement.md"
 COUNTED_WITHIN_SECONDS = 61.0
 NEWS = ("lastBundleGains", "lastBundleLosses")
 POLICY = {

@@ -367,10 +367,10 @@ def test_the_clock() -> None:
 
 
 def test_the_documents_example_runs() -> None:
-    """What docs/simulate.md shows is what works, and the leader that it kills owns nothing in the end."""
-    text = (Path(__file__).parents[2] / "docs" / "simulate.md").read_text()
+    """What docs/simulated-http.md shows is what works, and the leader that it kills owns nothing in the end."""
+    text = (Path(__file__).parents[2] / "docs" / "simulated-http.md").read_text()
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert example is not None
     names: dict[str, Any] = {}
-    exec(compile(example[1], "docs/simulate.md", "exec"), names)
+    exec(compile(example[1], "docs/simulated-http.md", "exec"), names)
     assert isinstance(names["pulsar"], FakePulsar)
