@@ -105,7 +105,8 @@ class Slopes:
     :class:`~lbd.load.estimate.Source`. ``usual``, (B, 5), is percent used on average of the latest samples
     (``load/samples.py``), NaN where there is none, and ``samples``, (B,), how many they are. ``effect``, (B, 2), is
     the slope of CPU by a broker's own moves, where no other source has it, and the standard deviation of that, infinite
-    without a move (``load/effects.py``). These six are None where they are not known.
+    without a move (``load/effects.py``). ``background_half_width``, (B, 5), is half of a background's 95 % interval.
+    These seven are None where they are not known.
     """
 
     slope: FloatArray
@@ -117,6 +118,7 @@ class Slopes:
     usual: FloatArray | None = None
     samples: FloatArray | None = None
     effect: FloatArray | None = None
+    background_half_width: FloatArray | None = None
 
 
 # --- nouns of a turn

@@ -41,6 +41,7 @@ from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
 from lbd.load.model_error import measure
 from lbd.load.samples import BrokerSamples, gather
+from lbd.load.unlike import points_of_neighbours, times_of_others
 from lbd.model import RESOURCES
 from lbd.store.history_tables import RATES
 from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
@@ -212,12 +213,6 @@ SHORT = (
     "again when there are {1} days"
 )
 
-UNLIKE = 0.25
-"""A broker whose slope differs by more than this fraction from the median is another kind of machine."""
-
-NEIGHBOUR_POINTS = 10.0
-"""Background above the median by more than this is a neighbour's."""
-
 
 @dataclass(frozen=True)
 class CalibrationRequest:
@@ -300,7 +295,7 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
         error=error,
         history=history,
         borrowed=borrowed,
-        remarks=tuple(_remarks(model)),
+        remarks=tuple(remarks(model)),
         shown=_replay_last_window(packed, windows, request.settings, model, by_name, choice.recommended),
         features=features(joined_scores(history.scores)),
     )
@@ -384,24 +379,27 @@ def _present(strategy: str | None, stored: str | None, settings: Settings) -> Tu
         return present
 
 
-def _remarks(model: LoadModel) -> list[str]:
-    """Sentences about brokers that are unlike the others, and about those whose CPU model is unknown."""
-    known = [at for at, sources in enumerate(model.sources) if sources[CPU] is Source.FITTED]
+def remarks(model: LoadModel) -> list[str]:
+    """Sentences about brokers that are unlike the others by more than the error of their fit, and about those whose CPU
+    model is unknown.
+    """
+    known, own = (
+        np.array([sources[CPU] in wanted for sources in model.sources], dtype=np.bool_)
+        for wanted in ({Source.FITTED, Source.CLASS, Source.POOLED}, {Source.FITTED})
+    )
+    slope, background = (np.where(known, values[:, CPU], np.nan) for values in (model.slope, model.background))
+    times = times_of_others(slope, model.half_width[:, CPU], own)
+    above = points_of_neighbours(background, model.background_half_width[:, CPU])
     remarks = [
-        f"{model.brokers[at]}: no sample shows how its CPU follows traffic, which hardly changed, or was seldom seen"
-        for at, sources in enumerate(model.sources)
-        if sources[CPU] is Source.UNKNOWN
+        f"{broker}: no sample shows how its CPU follows traffic, which hardly changed, or was seldom seen"
+        for broker, own in zip(model.brokers, model.sources, strict=True)
+        if own[CPU] is Source.UNKNOWN
     ]
-    if len(known) > 2:
-        slope, idle = np.median(model.slope[known, CPU]), np.median(model.background[known, CPU])
-        for at in known:
-            factor, above = model.slope[at, CPU] / slope, model.background[at, CPU] - idle
-            if abs(factor - 1) > UNLIKE:
-                remarks.append(f"{model.brokers[at]}: the same traffic takes {factor:.1f} times the CPU of the others")
-            if above > NEIGHBOUR_POINTS:
-                remarks.append(
-                    f"{model.brokers[at]}: {above:.0f} points of CPU above the others that no traffic explains"
-                )
+    for row, broker in enumerate(model.brokers):
+        if np.isfinite(times[row]):
+            remarks.append(f"{broker}: the same traffic takes {times[row]:.1f} times the CPU of the others")
+        if np.isfinite(above[row]):
+            remarks.append(f"{broker}: {above[row]:.0f} points of CPU above the others that no traffic explains")
     return remarks
 
 

@@ -222,7 +222,7 @@ def _twice(model: LoadModel, like: int) -> LoadModel:
     return replace(model, **values)
 
 
-_OF_MODEL = ("background", "slope", "half_width", "noise", "samples")
+_OF_MODEL = ("background", "slope", "half_width", "background_half_width", "noise", "samples")
 
 
 def _busier(window: Window, model: LoadModel, more: FloatArray) -> Window:

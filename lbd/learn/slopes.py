@@ -42,7 +42,10 @@ def with_borrowed(model: LoadModel) -> tuple[LoadModel, tuple[Borrowed, ...]]:
     own samples show none; and the brokers that this changed.
     """
     few = model.samples < HARDLY_SHARE * np.median(model.samples)
-    arrays = {name: getattr(model, name).copy() for name in ("slope", "half_width", "noise", "background")}
+    arrays = {
+        name: getattr(model, name).copy()
+        for name in ("slope", "half_width", "noise", "background", "background_half_width")
+    }
     sources = [list(own) for own in model.sources]
     changed = set()
     for column in DRIVEN:

@@ -54,15 +54,16 @@ class LoadModel:
 
     ``brokers`` are sorted. ``background`` is in percent of the limit; ``slope`` in percent for each byte/s (CPU: each
     message/s where ``measure`` is ``msg_rate``, in + out in both cases); ``half_width`` is half of the slope's 95 %
-    interval; ``noise`` the standard deviation of a sample in percent. All float64; of an unknown slope the last two
-    are infinite, and the background of a broker without a sample is NaN. ``sources`` has a :class:`Source` for each
-    slope, ``samples`` is int32 (B,), how many a broker's own fit had.
+    interval, ``background_half_width`` that of the background; ``noise`` the standard deviation of a sample in percent.
+    All float64; of an unknown slope these three are infinite, and the background of a broker without a sample is NaN.
+    ``sources`` has a :class:`Source` for each slope, ``samples`` is int32 (B,), how many a broker's own fit had.
     """
 
     brokers: tuple[str, ...]
     background: FloatArray
     slope: FloatArray
     half_width: FloatArray
+    background_half_width: FloatArray
     noise: FloatArray
     sources: tuple[tuple[Source, ...], ...]
     samples: IntArray
@@ -78,6 +79,7 @@ class LoadModel:
             background=self.background[rows],
             slope=self.slope[rows],
             half_width=self.half_width[rows],
+            background_half_width=self.background_half_width[rows],
             noise=self.noise[rows],
             sources=tuple(self.sources[row] for row in rows),
             samples=self.samples[rows],
@@ -107,7 +109,7 @@ def fixed_model(brokers: Sequence[str], background: FloatArray, slope: FloatArra
         for at in range(len(RESOURCES))
     )
     samples = np.zeros(size, dtype=np.int32)
-    return LoadModel(tuple(brokers), idle, slopes, columns, columns, (row,) * size, samples)
+    return LoadModel(tuple(brokers), idle, slopes, columns, columns, columns, (row,) * size, samples)
 
 
 def carried(rates: FloatArray, owner: IntArray, brokers: int) -> FloatArray:

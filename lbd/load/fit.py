@@ -220,6 +220,9 @@ OTHERS_SHARE = 0.25
 SATURATED_PERCENT = 98.0
 """At its limit a broker uses no more, however much it is given."""
 
+MEDIAN_WIDTH = 1.96 * (np.pi / 2) ** 0.5
+"""Standard errors of a mean on either side of the 95 % interval of a median."""
+
 RECENT_SAMPLES = 30
 """Half an hour, over which background is taken: neighbours come and go."""
 
@@ -264,13 +267,15 @@ def fit(samples: Mapping[str, BrokerSamples], settings: LoadSettings = NOTHING_K
         for row, (source, one) in enumerate(slopes):
             sources[row][column] = source
             lines[row, column] = (one.slope, one.half_width, one.noise)
-    slope = lines[:, :, 0]
+    slope, half_width, noise = np.moveaxis(lines, 2, 0)
+    background, error = _backgrounds(trusted, lines, measure)
     return LoadModel(
         brokers=brokers,
-        background=_backgrounds(trusted, slope, measure),
+        background=background,
         slope=slope,
-        half_width=lines[:, :, 1],
-        noise=lines[:, :, 2],
+        half_width=half_width,
+        background_half_width=error,
+        noise=noise,
         sources=tuple(tuple(row) for row in sources),
         samples=np.array([trusted[broker].at.size for broker in brokers], dtype=np.int32),
         measure=measure,
@@ -382,11 +387,19 @@ def _alike(own: SlopeFit, shared: SlopeFit) -> bool:
     return abs(own.slope - shared.slope) <= own.half_width / WIDTH + shared.half_width
 
 
-def _backgrounds(samples: Mapping[str, BrokerSamples], slope: FloatArray, measure: Measure) -> FloatArray:
-    """Median usage of the latest samples that traffic does not explain, (B, 5); NaN without a sample."""
-    backgrounds = np.full(slope.shape, np.nan)
+def _backgrounds(
+    samples: Mapping[str, BrokerSamples], lines: FloatArray, measure: Measure
+) -> tuple[FloatArray, FloatArray]:
+    """Median usage of the latest samples that traffic does not explain, (B, 5), NaN without a sample; and half of its
+    95 % interval, infinite without one: a slope that is wrong puts the same traffic to the wrong account.
+    """
+    backgrounds, half_widths = np.full(lines.shape[:2], np.nan), np.full(lines.shape[:2], np.inf)
     for row, own in enumerate(samples.values()):
-        unexplained = (own.used - slope[row] * driving(own.carried, measure))[-RECENT_SAMPLES:]
-        if len(unexplained):
-            backgrounds[row] = np.nan_to_num(np.median(unexplained, axis=0))
-    return backgrounds
+        slope, half_width, noise = lines[row].T
+        used, drives = own.used[-RECENT_SAMPLES:], driving(own.carried[-RECENT_SAMPLES:], measure)
+        if len(used):
+            backgrounds[row] = np.nan_to_num(np.median(used - slope * drives, axis=0))
+            traffic = np.median(drives, axis=0)
+            of_slope = np.multiply(half_width, traffic, out=np.zeros(traffic.size), where=traffic > 0)
+            half_widths[row] = np.hypot(of_slope, MEDIAN_WIDTH * noise / len(used) ** 0.5)
+    return backgrounds, half_widths

@@ -9,12 +9,13 @@ import numpy as np
 
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
+from lbd.load.unlike import points_of_neighbours, times_of_others
 from lbd.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lbd.model import Slopes
+    from lbd.model import FloatArray, Slopes
 
 
 State = Literal["known", "pooled", "unknown"]
@@ -32,12 +33,6 @@ HOW = {
     Source.CLASS.value: "learned from brokers with the same limits",
     Source.POOLED.value: "learned from the other brokers",
 }
-
-NEIGHBOUR_POINTS = 10.0
-"""Background above the others' median by more than this is a neighbour's: brokers alike are a few points apart."""
-
-UNLIKE = 0.25
-"""A slope that differs from the others' median by more than this fraction is that of another kind of machine."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,9 @@ def loads(brokers: Sequence[str], known: Slopes | None, capacity: Mapping[str, f
     slope = np.where(has_source, known.slope[:, CPU], np.nan)
     idle = np.where(has_source, known.background[:, CPU], np.nan)
     own = np.array([source == Source.FITTED.value for source in known.sources])
-    steep = np.where(own, slope * np.array([capacity.get(broker, 1.0) for broker in brokers]), np.nan)
+    size = np.array([capacity.get(broker, 1.0) for broker in brokers])
+    times = times_of_others(slope * size, _half_width(known.half_width, size.size) * size, own)
+    beside = points_of_neighbours(idle, _half_width(known.background_half_width, size.size))
     return [
         BrokerLoad(
             broker,
@@ -93,23 +90,16 @@ def loads(brokers: Sequence[str], known: Slopes | None, capacity: Mapping[str, f
             known.measure,
             _number(slope[at] * UNIT[known.measure]),
             _number(idle[at]),
-            _number(above if (above := idle[at] - _others(idle, at)) > NEIGHBOUR_POINTS else np.nan),
-            _number(times if abs((times := _times(steep, at)) - 1) > UNLIKE else np.nan),
+            _number(beside[at]),
+            _number(times[at]),
         )
         for at, (broker, source) in enumerate(zip(brokers, known.sources, strict=True))
     ]
 
 
-def _times(steep: np.ndarray[tuple[int], np.dtype[np.float64]], at: int) -> float:
-    others = _others(steep, at)
-    return float(steep[at] / others) if others > 0 else np.nan
-
-
-def _others(values: np.ndarray[tuple[int], np.dtype[np.float64]], at: int) -> float:
-    """Median of what is known of all others; NaN where nothing is."""
-    rest = np.delete(values, at)
-    rest = rest[np.isfinite(rest)]
-    return float(np.median(rest)) if rest.size else np.nan
+def _half_width(known: FloatArray | None, brokers: int) -> FloatArray:
+    """Of CPU, float64 (B,): infinite where nothing is known, so that nobody is called unlike."""
+    return np.full(brokers, np.inf) if known is None else known[:, CPU]
 
 
 def _number(value: float) -> float | None:

@@ -165,6 +165,7 @@ def slopes(
         measure=own.measure,
         half_width=_rows(known, own.half_width, np.inf),
         background=_rows(known, own.background, np.nan),
+        background_half_width=_rows(known, own.background_half_width, np.inf),
         sources=tuple(next(sources)[CPU].value if one else Source.UNKNOWN.value for one in known),
         usual=None if used is None else used[0],
         samples=None if used is None else used[1],

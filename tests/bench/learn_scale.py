@@ -1,10 +1,11 @@
 """How long ``lbd calibrate`` takes, and how much memory, on a history of so many days, bundles and candidates.
 
-    python -m tests.bench learn-scale [--days 7] [--bundles 2000] [--candidates 60] [--cores 2] [--keep DIR]
+    python -m tests.bench learn-scale [--days 7] [--brokers 20] [--bundles 2000] [--candidates 60] [--cores 2]
+        [--keep DIR]
 
-The history is twenty brokers of the month scenario under the default settings, a sample a minute; each bundle's rates
-are scattered by a twentieth from one minute to the next, so that a third of them is stored in each round. Memory is
-that of all processes together, by their proportional share, sampled each second.
+The history is that of brokers of the month scenario, each with its load there, under the default settings, a sample a
+minute; each bundle's rates are scattered by a twentieth from one minute to the next, so that a third of them is stored
+in each round. Memory is that of all processes together, by their proportional share, sampled each second.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 SETTINGS = Settings.model_validate({"interval_seconds": 60})
 SCATTER = 0.05
+BROKERS, BUNDLES = 20, 2000
+"""Of the scenario."""
+
 MIB = 1024 * 1024
 
 
@@ -46,13 +51,14 @@ def scattered(found: HistoryRound, random: np.random.Generator) -> HistoryRound:
     return replace(found, snapshot=replace(found.snapshot, rows=rows))
 
 
-def write(root: Path, days: float, bundles: int, seed: int = 1) -> None:
+def write(root: Path, days: float, brokers: int, bundles: int, seed: int = 1) -> None:
     """A history as the daemon would have kept it."""
     about: dict[str, Any] = load("month").model_dump(mode="json")
-    shares = [one["bundles"] / 2000 for one in about["load"]]
     about["hours"] = days * 24
-    for one, share in zip(about["load"], shares, strict=True):
-        one["bundles"] = round(share * bundles)
+    for namespace in about["load"]:
+        namespace["bundles"] = round(namespace["bundles"] / BUNDLES * bundles)
+        namespace["mib_per_second"] *= brokers / BROKERS
+    about["brokers"][0]["number"] = brokers
     random, writer = np.random.default_rng(seed), HistoryWriter(root, HistorySettings())
     for turned in Simulation(Scenario.model_validate(about), SETTINGS, seed, time.perf_counter).turns():
         kept = history_round(turned.record, SETTINGS)
@@ -63,10 +69,13 @@ def write(root: Path, days: float, bundles: int, seed: int = 1) -> None:
 
 @dataclass
 class Use:
-    """What a process and its children use: the most memory at one moment, in bytes, and processor seconds of each."""
+    """What a process and its children use: the most memory at one moment, in bytes, of all of them and of each kind
+    (``lbd``, ``java``, ``workers``), and processor seconds of each.
+    """
 
     process: int
     memory: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -78,8 +87,21 @@ class Use:
         """Look each second."""
         while not until.wait(1.0):
             family = _family(self.process)
-            self.memory = max(self.memory, sum(_share(one) for one in family))
+            shares = {process: _share(process) for process in family}
+            self.memory = max(self.memory, sum(shares.values()))
+            by_kind: Counter[str] = Counter()
+            for process, share in shares.items():
+                by_kind["lbd" if process == self.process else _kind(process)] += share
+            self.kinds |= {kind: max(share, self.kinds.get(kind, 0)) for kind, share in by_kind.items()}
             self.seconds |= {one: max(_seconds(one), self.seconds.get(one, 0.0)) for one in family}
+
+
+def _kind(process: int) -> str:
+    """Spark's Java, or one of its Python workers."""
+    try:
+        return "java" if Path(f"/proc/{process}/comm").read_text().strip() == "java" else "workers"
+    except OSError:
+        return "workers"
 
 
 def _seconds(process: int) -> float:
@@ -149,7 +171,8 @@ def main() -> None:
     """Make a history, run the command on it, and print one line of a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench learn-scale", description=__doc__)
     parser.add_argument("--days", type=float, default=7)
-    parser.add_argument("--bundles", type=int, default=2000)
+    parser.add_argument("--brokers", type=int, default=BROKERS)
+    parser.add_argument("--bundles", type=int, default=BUNDLES)
     parser.add_argument("--candidates", type=int, default=60)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where the history is, or is to be, kept")
@@ -157,16 +180,17 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         root = asked.keep or Path(folder) / "history"
         if not (root / "v1").is_dir():
-            write(root, asked.days, asked.bundles)
+            write(root, asked.days, asked.brokers, asked.bundles)
         size = sum(path.stat().st_size for path in root.glob("v1/*/*/*.parquet"))
         stages, use = calibrate(root, Path(folder) / "out", asked.candidates, asked.cores)
     for one in stages:
         print(f"{one.took:8.1f} s, {one.used:8.1f} s of processors: {one.name}")
-    print("| days | bundles | candidates | history | time | processor time | memory |")
-    print("|---|---|---|---|---|---|---|")
+    kinds = ", ".join(f"{kind} {memory / MIB:,.0f}" for kind, memory in sorted(use.kinds.items()))
+    print("| days | brokers | bundles | candidates | history | time | processor time | memory, MiB | each at most |")
+    print("|---|---|---|---|---|---|---|---|---|")
     print(
-        f"| {asked.days:g} | {asked.bundles:,} | {asked.candidates} | {size / MIB:.0f} MiB "
-        f"| {sum(one.took for one in stages):.0f} s | {use.total:.0f} s | {use.memory / MIB:,.0f} MiB |"
+        f"| {asked.days:g} | {asked.brokers} | {asked.bundles:,} | {asked.candidates} | {size / MIB:.0f} MiB "
+        f"| {sum(one.took for one in stages):.0f} s | {use.total:.0f} s | {use.memory / MIB:,.0f} | {kinds} |"
     )
 
 
