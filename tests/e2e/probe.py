@@ -8,7 +8,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tests.e2e import settings
+from tests.e2e import locks, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,21 +49,31 @@ def get(cluster: Cluster, index: int, path: str) -> Any:
 
 
 def owned(cluster: Cluster, index: int) -> set[str]:
-    """The bundles one broker says it owns, without its heartbeat and SLA bundles."""
-    bundles = get(cluster, index, f"/admin/v2/brokers/{settings.CLUSTER}/{cluster.brokers[index]}/ownedNamespaces")
-    return {bundle for bundle in bundles if not _OWN_BUNDLE.match(bundle)}
+    """The bundles one broker owns, without its heartbeat and SLA bundles."""
+    broker = cluster.brokers[index]
+    return {bundle for bundle, claimants in owners(cluster).items() if broker in claimants}
 
 
 def owners(cluster: Cluster, prefix: str = "") -> dict[str, set[str]]:
-    """Every owned bundle (of names with this prefix) and the brokers that claim it; more than one is a fault."""
-    found: dict[str, set[str]] = defaultdict(set)
+    """The running brokers that claim each bundle (of names with this prefix); more than one is a fault."""
     running = _running(cluster)
-    with ThreadPoolExecutor(len(running) or 1) as pool:
-        for index, bundles in zip(running, pool.map(lambda each: owned(cluster, each), running), strict=True):
-            for bundle in bundles:
-                if bundle.startswith(prefix):
-                    found[bundle].add(cluster.brokers[index])
+    if cluster.spec.load_manager == "extensible":
+        with ThreadPoolExecutor(len(running) or 1) as pool:
+            claims = list(zip(running, pool.map(lambda each: _claimed(cluster, each), running), strict=True))
+        pairs = [(bundle, cluster.brokers[index]) for index, bundles in claims for bundle in bundles]
+    else:
+        alive = {cluster.brokers[index] for index in running}
+        pairs = [(bundle, broker) for bundle, broker in locks.held().items() if broker in alive]
+    found: dict[str, set[str]] = defaultdict(set)
+    for bundle, broker in pairs:
+        if bundle.startswith(prefix) and not _OWN_BUNDLE.match(bundle):
+            found[bundle].add(broker)
     return dict(found)
+
+
+def _claimed(cluster: Cluster, index: int) -> list[str]:
+    """What one broker of the extensible manager says it owns; one of the modular manager can hang for good by this."""
+    return list(get(cluster, index, f"/admin/v2/brokers/{settings.CLUSTER}/{cluster.brokers[index]}/ownedNamespaces"))
 
 
 def load_reports(cluster: Cluster) -> dict[str, Any]:

@@ -76,16 +76,18 @@ def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> 
     tell(f"| {cluster.spec} | {len(outcomes)} moved after {took:.0f} s | {turn['summary']} |")
 
     # Without a core to spare a client's lookup may come before lbd's, and the leader then chooses
-    # (docs/decisions/0002-nudge.md): of 20 moves off a warm one 1. It must be told, and be the exception.
-    wanted = {one["bundle"]: one["destination"] for one in turn["unloads"]}
-    told = {
-        one["bundle"]: "landed" if one["owner"] == wanted[one["bundle"]] else "landed-elsewhere" for one in outcomes
-    }
-    assert {one["bundle"]: one["result"] for one in outcomes} == told
-    assert told.keys() == wanted.keys()
-    assert list(told.values()).count("landed") >= len(told) - 1
-    assert {one["source"] for one in turn["unloads"]} == {hot}
-    assert hot not in {one["owner"] for one in outcomes}
+    # (docs/decisions/0002-nudge.md): of 20 moves off a warm one 1. A throttled source may keep a bundle, too.
+    # Either must be named as what it is, and be the exception.
+    wanted = {move["bundle"]: move["destination"] for move in turn["unloads"]}
+    where_wanted = [outcome for outcome in outcomes if outcome["owner"] == wanted[outcome["bundle"]]]
+    others = [outcome for outcome in outcomes if outcome not in where_wanted]
+    assert len(outcomes) == len(wanted)
+    assert {outcome["result"] for outcome in where_wanted} == {"landed"}
+    assert len(others) <= 1, others
+    assert [other["result"] for other in others] == [
+        "failed" if other["owner"] == hot else "landed-elsewhere" for other in others
+    ]
+    assert {move["source"] for move in turn["unloads"]} == {hot}
     assert balancer.false_outcomes == []
     assert result.lost == 0
     return len(outcomes)

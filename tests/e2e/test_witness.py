@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import journals
-from tests.e2e import journal
+from tests.e2e import journal, locks
 from tests.e2e.cluster import Cluster
 from tests.e2e.figures import summary
 from tests.e2e.kills import REQUESTS_WHILE_DEAD, schedule
@@ -17,7 +17,7 @@ from tests.e2e.meters import Meters
 from tests.e2e.settings import Spec
 from tests.e2e.skew import FEW_CARRY_MOST, Scenario
 from tests.e2e.soak import Growth, Size
-from tests.e2e.witness import Witness, contradictions, locks
+from tests.e2e.witness import Witness, contradictions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,9 +101,9 @@ Connections dump:
 
 def test_who_holds_the_lock_of_a_bundle_owns_it():
     """The broker of the session that keeps both, wherever in it either stands; an answer that is none tells nothing."""
-    found = {bundle: broker for bundle, broker in locks(DUMP).items() if bundle.startswith("e2e/")}
+    found = {bundle: broker for bundle, broker in locks.holders(DUMP).items() if bundle.startswith("e2e/")}
     assert found == {BUNDLE: B, "e2e/n/0x80000000_0xffffffff": A}
-    assert locks("") == locks("dump is not executed because it is not in the whitelist.") == {}
+    assert locks.holders("") == locks.holders("dump is not executed because it is not in the whitelist.") == {}
 
 
 def test_moves_of_one_turn_are_a_batch():

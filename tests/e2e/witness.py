@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import socket
 import threading
 import time
 from collections import defaultdict
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import requests
 
-from tests.e2e import settings
+from tests.e2e import locks, settings
 from tests.e2e.journal import Move
 
 if TYPE_CHECKING:
@@ -26,15 +24,12 @@ BEFORE_SECONDS, AFTER_SECONDS = 1.0, 3.0
 
 PROVEN = ("landed", "landed-elsewhere")
 
-_LOCK = re.compile(r"^\s*/namespace/(.+/0x\w+)$", re.MULTILINE)
-_BROKER = re.compile(r"^\s*/loadbalance/brokers/(\S+)$", re.MULTILINE)
-
 
 class Witness:
-    """Asks all the time who owns what: ZooKeeper, in which a broker holds a lock for each of its bundles.
+    """Asks all the time who owns what: ZooKeeper for its locks, as brokers that are asked can hang.
 
-    Not the brokers: one that is asked for all it owns while it takes bundles over can hang for good. Those of the
-    extensible manager hold no locks, and cannot; each is asked from a thread of its own, so a dead one holds nobody up.
+    Those of the extensible manager hold no locks, and cannot; each is asked from a thread of its own, so a dead one
+    holds nobody up.
     """
 
     def __init__(self, cluster: Cluster, every_seconds: float = 0.4) -> None:
@@ -79,7 +74,7 @@ class Witness:
     def _watch_locks(self) -> None:
         previous = 0.0
         while not self._done.wait(self._every):
-            asked, held, answered = time.time(), locks(_dump()), time.time()
+            asked, held, answered = time.time(), _held(), time.time()
             for bundle, broker in held.items():
                 _stay(self._stays[bundle, broker], previous, asked, answered)
             previous = answered
@@ -98,23 +93,11 @@ class Witness:
                 previous = answered
 
 
-def locks(dump: str) -> dict[str, str]:
-    """The broker that holds the lock of each bundle, by ZooKeeper's list of sessions and what each of them keeps."""
-    found: dict[str, str] = {}
-    for session in dump.split("\n0x"):
-        for broker in _BROKER.findall(session):
-            found |= dict.fromkeys(_LOCK.findall(session), broker)
-    return found
-
-
-def _dump() -> str:
-    """ZooKeeper's answer to ``dump``; nothing where there is none, as while it restarts."""
+def _held() -> dict[str, str]:
     try:
-        with socket.create_connection(("127.0.0.1", settings.ZOOKEEPER_PORT), ASK_TIMEOUT_SECONDS) as connection:
-            connection.sendall(b"dump")
-            return b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
-    except OSError:
-        return ""
+        return locks.held(ASK_TIMEOUT_SECONDS)
+    except OSError:  # it restarts: nothing was seen
+        return {}
 
 
 def _ask(session: requests.Session, url: str) -> list[str]:
