@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.doctor.findings import ANSWER, Check, broker_names, named
+from lbd.doctor.findings import ANSWER, Check, broker_names, named, of_all
 from lbd.doctor.survey import LIVE_CPU, OBSERVING, ROLES, SUPERUSER
 from lbd.errors import UsageError
 from lbd.load.scoring import scores
@@ -31,7 +31,7 @@ from lbd.pulsar.paths import (
 )
 from lbd.reason import Reason
 from lbd.store.state import StateDir
-from lbd.store.status import running
+from lbd.store.status import read_status, running
 from lbd.text import NAMED, counted, first_clauses
 from lbd.turn.strategy_config import configured
 
@@ -166,7 +166,7 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
     if too_old := unsupported_versions(survey.versions):
         yield VERIFIED.problem(too_old, "upgrade to 3.0.3 or newer")
         return
-    yield _verified(survey)
+    yield from of_all([_verified(survey)], read, survey.active, "the version")
     old = _those(survey, lambda version: not knows_destinations(version))
     if old:
         message = f"{old}: lbd unloads there without one and has the destination take the bundle by a lookup"
@@ -259,16 +259,20 @@ def check_configuration(survey: Survey) -> Iterator[Finding]:
         )
         yield CONFIGURATION.unknown(message, "see rights and answers")
     if survey.runtime:
-        yield _manager(survey)
-        yield _shedding(survey)
-        yield from _balancer(survey)
-        if not runs(survey):
-            yield _strategy(survey)
-            yield _evenly(survey)
-        yield from check_extensible(survey)
-        yield _splitting(survey)
-        yield from _intervals(survey)
-        yield _timeout(survey)
+        yield from of_all(_settings(survey), survey.runtime, survey.active, "the configuration")
+
+
+def _settings(survey: Survey) -> Iterator[Finding]:
+    yield _manager(survey)
+    yield _shedding(survey)
+    yield from _balancer(survey)
+    if not runs(survey):
+        yield _strategy(survey)
+        yield _evenly(survey)
+    yield from check_extensible(survey)
+    yield _splitting(survey)
+    yield from _intervals(survey)
+    yield _timeout(survey)
 
 
 def _with(survey: Survey, key: str, value: str) -> list[str]:
@@ -326,7 +330,9 @@ def _strategy(survey: Survey) -> Finding:
         return _replaced(survey, f"{broker_names(lost, survey.runtime)}: this version checks the wrong key", todo)
     if half:
         return _half(survey, half)
-    names = ", ".join(sorted(used)) or "no strategy is known"
+    if not used:
+        return STRATEGY.unknown(f"no broker names a strategy by {SHEDS_WITH} or {PLACES_WITH}", ANSWER)
+    names = ", ".join(sorted(used))
     return STRATEGY.ok("named by both keys" if "AvgShedder" in used else f"not used by the brokers ({names})")
 
 
@@ -540,9 +546,11 @@ def check_overrides(survey: Survey) -> Iterator[Finding]:
         yield OVERRIDES.unknown(
             f"{counted(len(stored), 'override')} of balancing, and no broker's values", "see rights"
         )
+    elif not stored:
+        yield OVERRIDES.ok("none")
     elif not wrong and not late:
         taken = f"{counted(len(stored), 'override')} of balancing, taken by {counted(len(survey.runtime), 'broker')}"
-        yield OVERRIDES.ok(taken if stored else "none")
+        yield OVERRIDES.ok_of_all(taken, survey.runtime, survey.active, "the configuration")
 
 
 def _not_taken(survey: Survey, key: str, value: str) -> str:
@@ -707,7 +715,7 @@ def check_rights(survey: Survey) -> Iterator[Finding]:
             todo = f"make {who} a superuser of the brokers, and compare pulsar.oauth2.audience with what they want"
         yield RIGHTS.problem(f"refused with 401 or 403: {refusals}", todo)
     elif survey.observation is not None:
-        yield RIGHTS.ok(f"every read is allowed, also those that want a {SUPERUSER}, as an unload does")
+        yield _allowed(survey, survey.observation)
     if survey.observation is None:
         todo = "mend that first: leader, reports, machines and traffic were not checked"
         yield ROUND.problem(str(survey.failed[OBSERVING]), todo if survey.answered else TURN_TO)
@@ -716,6 +724,18 @@ def check_rights(survey: Survey) -> Iterator[Finding]:
     for call, error in survey.failed.items():
         if call not in reported:
             yield ANSWERS.warning(f"{call}: {error}", "see that the broker answers, and run lbd doctor again")
+
+
+def _allowed(survey: Survey, observation: Observation) -> Finding:
+    unanswered = {
+        *survey.failed,
+        *(f"load-report of {broker}" for broker in observation.missing),
+        *(f"configuration/runtime of {broker}" for broker in survey.active if broker not in survey.runtime),
+        *(f"version of {one}" for one in survey.active if not any(parse_version(survey.versions.get(one, "")))),
+    }
+    if unanswered:
+        return RIGHTS.unknown(f"{named(unanswered)} got no answer that can be used; no other read is refused", ANSWER)
+    return RIGHTS.ok(f"every read is allowed, also those that want a {SUPERUSER}, as an unload does")
 
 
 def _by_role(calls: Iterable[str]) -> dict[str, list[str]]:
@@ -748,11 +768,12 @@ def check_samples(survey: Survey, observation: Observation) -> Iterator[Finding]
         yield STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
         return
     try:
-        memory, pid = StateDir(directory).load(), running(directory)
+        memory = StateDir(directory).load()
+        turns = running(directory) is not None and not read_status(directory).late(survey.taken_at)
     except UsageError as error:
         yield STANDING.problem(str(error), "mend or remove that file")
         return
-    yield _compared(observation, memory, running_now=pid is not None)
+    yield _compared(observation, memory, running_now=turns)
 
 
 def _compared(observation: Observation, memory: TurnMemory, *, running_now: bool) -> Finding:

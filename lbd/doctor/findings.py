@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lbd.text import first_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
+    from collections.abc import Collection, Iterable, Iterator
 
 ANSWER = "see answers, and that each broker answers its admin port"
+
+NOT_CHECKED = "not checked: "
 
 Level = Literal["ok", "warning", "problem"]
 
@@ -43,11 +44,8 @@ class Check:
         return Finding("ok", self.name, observed, self.why, "")
 
     def ok_of_all(self, observed: str, answered: Collection[str], everybody: Collection[str], of: str) -> Finding:
-        """It works on each broker; ``unknown`` while any of ``everybody`` has not told ``of`` what it is judged by."""
-        silent = [broker for broker in everybody if broker not in answered]
-        if not silent:
-            return self.ok(observed)
-        return self.unknown(f"{of} of {broker_names(silent, everybody)}; of the others: {observed}", ANSWER)
+        """It works on each broker that is there, see :func:`of_all`."""
+        return next(of_all([self.ok(observed)], answered, everybody, of))
 
     def warning(self, observed: str, todo: str) -> Finding:
         """It works, and could be better."""
@@ -59,7 +57,21 @@ class Check:
 
     def unknown(self, because: str, todo: str) -> Finding:
         """The check could not be made; that is never passed over in silence."""
-        return Finding("warning", self.name, f"not checked: {because}", self.why, todo)
+        return Finding("warning", self.name, f"{NOT_CHECKED}{because}", self.why, todo)
+
+
+def of_all(
+    found: Iterable[Finding], answered: Collection[str], everybody: Collection[str], of: str
+) -> Iterator[Finding]:
+    """The findings, of which none is ok while any of ``everybody`` has not given ``of``, by which they are judged."""
+    silent = [broker for broker in everybody if broker not in answered]
+    because = f"{of} of {broker_names(silent, everybody) if everybody else 'any broker'}"
+    for finding in found:
+        if finding.level == "ok" and (silent or not everybody):
+            seen = f"{NOT_CHECKED}{because}; of the others: {finding.seen}"
+            yield replace(finding, level="warning", seen=seen, todo=ANSWER)
+        else:
+            yield finding
 
 
 def named(things: Collection[str]) -> str:

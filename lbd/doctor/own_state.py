@@ -13,7 +13,7 @@ from lbd.clock import moment
 from lbd.config import strategy_section
 from lbd.daemon.election import KEPT_SECONDS, OWN_NAME
 from lbd.decide.avg_shedder import AvgShedderSettings
-from lbd.doctor.findings import Check, broker_names, named
+from lbd.doctor.findings import Check, broker_names, named, of_all
 from lbd.errors import AdminError, LbdError, UsageError
 from lbd.files import owner, user_name
 from lbd.load.summary import known_text
@@ -221,7 +221,8 @@ def check_state_dir(survey: Survey) -> Iterator[Finding]:
     yield _directory(directory)
     yield from _guarded(RUNNING, _running(directory, survey.taken_at))
     yield from _guarded(DRAINED, drains(directory, survey.taken_at, survey.active))
-    yield from _guarded(TAKE_OVER, _taken_over(directory, survey.runtime))
+    taken = of_all(_taken_over(directory, survey.runtime), survey.runtime, survey.active, "the configuration")
+    yield from _guarded(TAKE_OVER, taken)
     if survey.observation is not None:
         yield from _guarded(LOST, _lost(directory, survey.observation.active, survey.taken_at))
 
@@ -276,6 +277,9 @@ def _directory(path: Path) -> Finding:
         return DIRECTORY.problem(
             f"{message}, {where}: no move can be noted, so none is made", "let lbd's user write it"
         )
+    if not os.access(path, os.W_OK):
+        message = f"{message}; user {user_name(os.geteuid())} may not write it"
+        return DIRECTORY.unknown(message, "run lbd doctor as lbd's user; that one must be able to")
     if free < FEW_FREE_BYTES:
         return DIRECTORY.warning(message, "make room")
     return DIRECTORY.ok(message)
@@ -368,8 +372,6 @@ def _taken_over(directory: Path, runtime: Mapping[str, Mapping[str, str]]) -> It
     if note.phase == "taken" and shedding:
         words = f"{message}; on again at {broker_names(shedding, runtime)}"
         yield TAKE_OVER.warning(words, "the next turn of lbd run turns it off; else see who sets it")
-    elif note.phase == "taken" and not runtime:
-        yield TAKE_OVER.unknown(f"{message}; no broker says whether that is so", "see configuration")
     elif note.phase == "taken":
         yield TAKE_OVER.ok(f"{message}; lbd release gives it back")
     else:
@@ -401,9 +403,9 @@ SECRETS = Check(
 def check_secret_files(survey: Survey) -> Iterator[Finding]:
     """Each file of the settings that holds a token, a password or a private key."""
     files = dict(_files(survey.settings))
-    findings = [finding for name, path in files.items() for finding in _open(name, path)]
-    yield from findings
-    if not findings:
+    findings = {name: found for name, path in files.items() if (found := _open(name, path)) is not None}
+    yield from findings.values()
+    if not findings.keys() & {"api.token_file", "api.tokens_file"}:
         yield from _tokens(survey.settings)
     if files and not findings:
         yield SECRETS.ok(f"{', '.join(files)}: there, and nobody else may read or write")
@@ -440,26 +442,30 @@ def _files(settings: Settings) -> Iterator[tuple[str, Path]]:
     yield from ((name, path) for name, path in named.items() if path is not None)
 
 
-def _open(name: str, path: Path) -> Iterator[Finding]:
-    """A group that may read is meant: the user that lbd runs as is in it."""
+def _open(name: str, path: Path) -> Finding | None:
+    """What is wrong with the file; a group that may read is meant: the user that lbd runs as is in it."""
     try:
         status = path.stat()
+        is_file = stat.S_ISREG(status.st_mode)
+        empty = is_file and os.access(path, os.R_OK) and not path.read_bytes().strip()
     except OSError as error:
         why = error.strerror or type(error).__name__
-        yield SECRETS.unknown(f"{name}: {path}: {why}", "put the file there, or run lbd doctor as a user who sees it")
-        return
+        todo = "put the file there, or run lbd doctor as a user who sees it"
+        return SECRETS.unknown(f"{name}: {path}: {why}", todo)
     mode = status.st_mode & 0o7777
     todo = f"chmod 0640 {path}, with the group of the user that lbd runs as; then replace the secret"
+    if empty or not is_file:
+        message = f"{name}: {path} is {'empty' if is_file else 'no file'}"
+        return SECRETS.problem(message, "put the secret there; lbd reads it again by itself")
     if mode & 0o022:
         who = "everybody" if mode & 0o002 else "its group"
-        yield SECRETS.problem(f"{name}: {path}: {who} may write it (mode {mode:04o})", todo)
-    elif mode & 0o004:
-        yield SECRETS.warning(f"{name}: {path}: everybody may read it (mode {mode:04o})", todo)
-    elif not os.access(path, os.R_OK):
+        return SECRETS.problem(f"{name}: {path}: {who} may write it (mode {mode:04o})", todo)
+    if mode & 0o004:
+        return SECRETS.warning(f"{name}: {path}: everybody may read it (mode {mode:04o})", todo)
+    if not os.access(path, os.R_OK):
         message = f"{name}: {path}: user {user_name(os.geteuid())} may not read it"
-        yield SECRETS.unknown(message, "run lbd doctor as lbd's user; that one must be able to")
-    elif not status.st_size:
-        yield SECRETS.problem(f"{name}: {path} is empty", "put the secret there; lbd reads it again by itself")
+        return SECRETS.unknown(message, "run lbd doctor as lbd's user; that one must be able to")
+    return None
 
 
 TOKENS = Check("api-tokens", "who has no token with the role orders nothing over lbd's API")

@@ -112,15 +112,18 @@ HEALTHY = {
 }
 
 UNANSWERED = {
-    "brokers/version": {"versions", "named-destinations", "destination-key"},
-    "configuration/runtime": {"configuration"},
-    "configuration/values": {"dynamic-values"},
-    "broker-stats/load-report": {"reports"},
-    "broker-stats/mbeans": {"live-cpu"},
-    "namespaceIsolationPolicies": {"isolation-policies"},
+    "brokers/version": {"rights", "versions", "verified-versions", "named-destinations", "destination-key"},
+    "configuration/runtime": {
+        *("rights", "configuration", "load-manager", "in-broker-shedding", "avg-shedder", "distribute-evenly"),
+        *("auto-split", "sample-intervals", "unload-timeout", "requests"),
+    },
+    "configuration/values": {"rights", "dynamic-values"},
+    "broker-stats/load-report": {"rights", "reports"},
+    "broker-stats/mbeans": {"rights", "live-cpu"},
+    "namespaceIsolationPolicies": {"rights", "isolation-policies"},
     "antiAffinity": {"answers"},
-    "brokers/leaderBroker": {"leader"},
-    "admin/v2/brokers/": {"observation"},
+    "brokers/leaderBroker": {"rights", "leader"},
+    "admin/v2/brokers/": {"rights", "observation"},
 }
 """For each path that the doctor asks, what it cannot call ok where that is not answered."""
 
@@ -536,7 +539,7 @@ def test_what_is_wrong_with_the_cluster(
         (version("4.2.1"), "destination-key"),
         (version("2.11.4"), "destination-key"),
         (version("3.3.6"), "cpu-source"),
-        *[(version(one), "verified-versions") for one in ("2.11.0", "3.2.4", "4.0.14", "4.2.6", "5.0.1", "nightly")],
+        *[(version(one), "verified-versions") for one in ("2.11.0", "3.2.4", "4.0.14", "4.2.6", "5.0.1")],
         (ahead(3), "clocks"),
         (runtime(**FULL), "avg-shedder"),
         (both(version("3.0.8"), runtime(**FULL, **ONCE)), "avg-shedder"),

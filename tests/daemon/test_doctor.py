@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ def test_minimums_block_exactly_when_no_pair_passes_them(rates: list[int], share
 )
 def test_a_stored_value_that_is_taken(stored: str, runs: str, taken: bool):
     """Java prints what it read in its own way."""
-    seen = survey({}, runtime={"a:8080": {"minUnloadMessage": runs}}, dynamic={"minUnloadMessage": stored})
+    runtime = {"a:8080": {"minUnloadMessage": runs}}
+    seen = survey({}, active=("a:8080",), runtime=runtime, dynamic={"minUnloadMessage": stored})
     assert [one.level for one in brokers.check_overrides(seen)] == ["ok" if taken else "warning"]
 
 
@@ -195,6 +197,7 @@ def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: 
     ("text", "settings", "check", "level", "seen"),
     [
         ("", {}, "secret-files", "problem", "tokens is empty"),
+        (" \n", {}, "secret-files", "problem", "tokens is empty"),
         ("ann operate 0123456789abcdef", {}, "api-tokens", "warning", "none with the role administer, but operate"),
         ("ann owner 0123456789abcdef", {}, "api-tokens", "problem", "the second word is no role"),
         (
@@ -221,6 +224,33 @@ def test_named_tokens(tmp_path: Path, text: str, settings: dict[str, Any], check
     chosen = Settings.model_validate({"api": {"tokens_file": path}, "state_dir": NOWHERE, **settings})
     found = [one for one in own_state.check_secret_files(survey({}, settings=chosen)) if one.check == check]
     assert [one for one in found if one.level == level and seen in one.seen], found
+
+
+def test_a_directory_in_the_place_of_a_secret(tmp_path: Path):
+    """Kubernetes and Docker make one where the file that is to be mounted is not there."""
+    chosen = Settings.model_validate({"pulsar": {"token_file": tmp_path}, "state_dir": NOWHERE})
+    (found,) = own_state.check_secret_files(survey({}, settings=chosen))
+    assert (found.level, found.seen) == ("problem", f"pulsar.token_file: {tmp_path} is no file")
+
+
+def test_a_token_that_others_may_read_hides_no_finding_on_the_tokens_of_the_api(tmp_path: Path):
+    """Each file is looked at, whatever is wrong with another."""
+    broker_token, tokens = tmp_path / "token", tmp_path / "tokens"
+    broker_token.touch(0o644)
+    broker_token.write_text("a secret of its own")
+    tokens.touch(0o600)
+    tokens.write_text("ann operate 0123456789abcdef")
+    values = {"pulsar": {"token_file": broker_token}, "api": {"tokens_file": tokens}, "state_dir": NOWHERE}
+    found = own_state.check_secret_files(survey({}, settings=Settings.model_validate(values)))
+    assert [(one.check, one.level) for one in found] == [("secret-files", "warning"), ("api-tokens", "warning")]
+
+
+def test_a_state_directory_that_this_user_may_not_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As one that root made; root itself may write all, so the kernel's answer is given here."""
+    monkeypatch.setattr(own_state.os, "access", lambda _, mode: not mode & os.W_OK)
+    chosen = Settings.model_validate({"state_dir": tmp_path})
+    found = next(one for one in own_state.check_state_dir(survey({}, settings=chosen)) if one.check == "state-dir")
+    assert (found.level, "may not write it" in found.seen) == ("warning", True), found
 
 
 def test_a_refused_access_token_names_its_issuer():
