@@ -1,4 +1,4 @@
-"""Each request that lbd sends, once on each version: docs/compatibility.md says what brokers answer."""
+"""Each request that lbd sends, once on each version: docs/results/requests.md says what brokers answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.pulsar.leader_topic import EARLIEST
 from tests.e2e import placing, settings
 from tests.e2e.landing import admin_of
-from tests.pulsar.test_compatibility import PAGE
+from tests.pulsar.test_compatibility import REQUESTS
 
 if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def answers() -> dict[tuple[str, str], set[int]]:
     """The statuses of the page's table, by method and path."""
-    rows = re.findall(r"^\| (\w+) \| `([^`]+)` \|[^|]*\| ([\d, ]+) \|", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (\w+) \| `([^`]+)` \|[^|]*\| ([\d, ]+) \|", REQUESTS.read_text(), re.MULTILINE)
     return {(method, path): {int(status) for status in told.split(",")} for method, path, told in rows}
 
 
