@@ -318,7 +318,7 @@ def put(path: Path, value: object, *, durable: bool = True) -> None:
 def growing(path: Path, *, append: bool = True) -> int:
     """A descriptor of a file that grows, made unless it is there; with ``append`` every write goes to its end.
 
-    Raises OSError.
+    A new one may be read by all, whatever the umask. Raises OSError.
     """
     flags = os.O_RDWR | _ADDED | (os.O_APPEND if append else 0)
     with directory(path.parent) as folder:
@@ -337,6 +337,7 @@ def _created_or_opened(name: str, flags: int, folder: int) -> int:
         descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=folder)
     except FileExistsError:
         return os.open(name, flags, dir_fd=folder)
+    os.fchmod(descriptor, FILE_MODE)
     _give(descriptor, os.fstat(folder))
     return descriptor
 

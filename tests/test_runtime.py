@@ -64,7 +64,6 @@ SLEEPING = {
     "lbd.daemon.take_over": "hands the pause between two looks to an ActClock",
     "lbd.operations.split": "hands the pause between two looks to an ActClock",
     "lbd.pulsar.http": "as long as a busy broker asks (Retry-After)",
-    "lbd.store.orders": "another process holds the lock of the orders",
     "lbd.store.state": "another process holds the lock of the state directory",
 }
 """The only modules of a daemon that sleep."""
@@ -79,7 +78,6 @@ STILL_READING = {
     *("lbd.notify.sender", "lbd.operations.drain", "lbd.operations.dry", "lbd.operations.parts"),
     *("lbd.operations.place", "lbd.operations.requests", "lbd.operations.split", "lbd.pulsar.broker_health"),
     *("lbd.pulsar.client", "lbd.pulsar.http", "lbd.pulsar.oauth2", "lbd.store.control", "lbd.store.drains"),
-    *("lbd.store.orders",),
 }
 """Modules of a daemon that read the time themselves, and should be given a clock: this list only becomes shorter."""
 

@@ -316,7 +316,7 @@ def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None
 
 
 def _release(settings: Settings, broker: str, reason: str, form: str, client: Client | None) -> int:
-    """End the drain or the fill: in the lbd that takes orders, else in the file, whether an lbd runs or not."""
+    """End the drain or the fill: in the lbd that takes orders, else in the store, whether an lbd runs or not."""
     from lbd.api.shapes import Released  # noqa: PLC0415 - usage errors need no API
 
     now = time.time()

@@ -44,7 +44,7 @@ def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
 
 
 def orders_client(settings: Settings, api_url: str | None) -> Client | None:
-    """The lbd that a pause, a resume or a release goes to; None where the command changes the file of orders itself.
+    """The lbd that a pause, a resume or a release goes to; None where the command changes the orders itself.
 
     Where several lbds share their orders, an lbd that runs takes them itself, as only the leader may.
     """

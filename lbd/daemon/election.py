@@ -434,9 +434,7 @@ def open_role(settings: Settings, state: StateDir, timebase: Timebase) -> tuple[
     """
     now, boot = timebase.now, timebase.boot
     if settings.mode == "observe" or not settings.leader.enabled:
-        return Journal(state.store, now, state_lost=lambda: state.lost, boot=boot), Alone(
-            Orders(settings.state_dir, now)
-        )
+        return Journal(state.store, now, state_lost=lambda: state.lost, boot=boot), Alone(Orders(settings.state_dir))
     journal = SharedJournal(state.store, now, state_lost=lambda: state.lost, boot=boot)
     return journal, leadership(settings, journal, now)
 

@@ -1,6 +1,6 @@
 """A rollout: brokers are restarted one after the other, each drained before. A sequence of drains, on disk.
 
-The order and how far it is are one file (``store/rollouts.py``), written before each step that it allows: whoever goes
+The order and how far it is are one order (``store/rollouts.py``), written before each step that it allows: whoever goes
 on after a kill, this lbd or another one, takes the same step again, and each step may be taken twice. lbd restarts no
 broker; a person, a controller or the command line does, and lbd sees it by the start time in the broker's report.
 """

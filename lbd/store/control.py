@@ -1,6 +1,6 @@
 """Orders of people: the typed commands that a running lbd executes, and the pause, which survives a restart.
 
-Orders that must survive a restart stand in one file (``store/orders.py``): the pause, drains and rollouts. The command
+Orders that must survive a restart are in the store (``store/orders.py``): the pause, drains and rollouts. The command
 on the same machine writes the pause itself, and the API for others. All other commands reach the running lbd over the
 API, on the same machine through the socket in the state directory; it holds them in memory
 (``operations/requests.py``).
@@ -20,7 +20,7 @@ from lbd.files import At
 from lbd.model import Result
 from lbd.split.plan import Algorithm
 from lbd.store.order import PAUSE, Body, Order, OrderList
-from lbd.store.orders import Orders, body_of, value_of
+from lbd.store.orders import Orders, UnreadableOrdersError, body_of, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -198,7 +198,7 @@ class RequestResult(msgspec.Struct, frozen=True):
 class Pause(msgspec.Struct, frozen=True):
     """lbd observes and counts, and moves nothing. Times are epoch seconds; ``until`` None: until ``lbd resume``.
 
-    ``since`` is 0 (unknown) where the file of orders cannot be read.
+    ``since`` is 0 (unknown) where the orders cannot be read.
     """
 
     since: At
@@ -210,9 +210,9 @@ class Pause(msgspec.Struct, frozen=True):
 class Control:
     """The pause of a state directory, and when a person last resumed lbd.
 
-    ``orders`` are those of a running lbd; without them the file is changed as for one that is alone. Every method
-    raises :class:`UsageError` where a file cannot be read or written, and :class:`RefusedError` where only another lbd
-    may change it.
+    ``orders`` are those of a running lbd; without them they are changed as for one that is alone. Every method
+    raises :class:`UsageError` where the store cannot be used, and :class:`RefusedError` where only another lbd may
+    change them.
     """
 
     def __init__(self, state_dir: Path, orders: Orders | None = None) -> None:
@@ -255,13 +255,13 @@ class Control:
         pause = self._read_pause()
         try:
             self._orders.read()
-        except UsageError:
+        except UnreadableOrdersError:
             self._orders.reset()
         self._orders.change(lambda orders: orders.end(PAUSE, now, result))
         return pause
 
     def paused(self, now: float) -> Pause | None:
-        """The pause in force. When in doubt lbd does not move: a file that cannot be read is a pause without end."""
+        """The pause in force. When in doubt lbd does not move: orders that cannot be read are a pause without end."""
         pause = self._read_pause()
         return None if pause is None or (pause.until is not None and pause.until <= now) else pause
 
@@ -269,14 +269,7 @@ class Control:
         try:
             return value_of(self._orders.read().of(PAUSE), Pause)
         except UsageError as error:
-            return Pause(_modified_at(self._orders.path), None, str(error), "unknown")
-
-
-def _modified_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+            return Pause(0.0, None, str(error), "unknown")
 
 
 def new_id() -> tuple[str, float]:

@@ -1,5 +1,7 @@
 """The store: one SQLite file in the state directory, written by the holder of that directory and read by anybody.
 
+Commands write orders of people there, too, beside whoever holds the directory.
+
 Each write is a transaction: a kill or a power cut leaves all of it or nothing. It is on disk when the call returns
 (``synchronous=FULL``), unless the caller can do without: a power cut then loses the last of these writes, and none that
 came before a durable one. The write-ahead log lets others read at any time without holding up a write.
@@ -28,16 +30,16 @@ from urllib.parse import quote
 import msgspec
 
 from lbd.errors import UsageError
-from lbd.files import REPLACED, STARTS_AGAIN, directory, read, refused, sync
+from lbd.files import REPLACED, STARTS_AGAIN, directory, growing, read, refused, sync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 Kind = TypeVar("Kind")
 
 STORE_NAME, LOCK = "lbd.db", "lock"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x6C62644A
 """``lbdJ`` in the header of the file: another program's database is not taken for lbd's."""
 
@@ -68,20 +70,20 @@ move or split (empty for a leader's note), and its bundle.
 
 ``turns``: a kept turn a row (``turns.py``), with the ``last`` of the quiet turns that it stands for, and its time.
 
-``state``: whatever has one value at a time, by its name, such as the owners of bundles."""
+``state``: whatever has one value at a time, by its name, such as the orders of people."""
 
 BUSY_SECONDS = 5.0
 """How long a write waits for another one: a backup, or a person's ``sqlite3``, may hold the file for a moment."""
 
 OF_BEFORE = (
     *("journal.jsonl", "memory.json", "averages.npz", "load.npz", "capacity.json", "drains.json"),
-    *("take-over.json", "turns"),
+    *("take-over.json", "turns", "control"),
 )
 """What an lbd kept that had files of its own for each."""
 
 LOST = (
-    "cool-downs, budgets and open moves of before are not known, and nothing is moved; stop lbd and put the journal "
-    "back, or accept the loss with lbd run --new-journal"
+    "cool-downs, budgets, open moves and orders of before are not known, and nothing is moved; stop lbd and put the "
+    "journal back, or accept the loss with lbd run --new-journal"
 )
 
 
@@ -90,20 +92,23 @@ class Database:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
-        self._lock, self._durable = threading.RLock(), True
+        self._lock, self._durable, self._closed = threading.RLock(), True, False
         self._files = {name: identity for name in _names(path) if (identity := _identity(path.parent, name))}
 
     @classmethod
     def open(cls, path: Path, *, anew: bool = False) -> Self:
-        """Open the store to write, made where none was ever made, or ``anew``; only the holder of the directory may.
+        """Open the store to write, made where none was ever made, or ``anew``. Anybody may read it, whatever the umask.
 
         Raises :class:`UsageError` where it cannot be opened, is gone, damaged, or of another schema.
         """
         with _told(path), _as_owner(path.parent):
+            refuse_older(path.parent)
             refuse_other_than_files(path)
             is_new = not path.exists()
             if not anew and (gone := missing(path)):
                 raise UsageError(gone)
+            if is_new:
+                os.close(growing(path))
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             try:
                 _prepare(connection, path)
@@ -129,13 +134,20 @@ class Database:
 
         Raises :class:`UsageError`, and nothing has changed then.
         """
+        with self._transaction(durable=durable):
+            self._connection.executemany(statement, rows)
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = True) -> Iterator[None]:
+        """Nobody else writes meanwhile; what is raised within undoes all of it."""
         with _told(self._path), self._lock:
+            self._refuse_closed()
             if durable is not self._durable:
                 self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._durable = durable
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
-                self._connection.executemany(statement, rows)
+                yield
                 self._connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -144,7 +156,19 @@ class Database:
 
     def put(self, values: Mapping[str, bytes | memoryview], *, durable: bool = True) -> None:
         """Replace values of ``state``, all of them or none. Raises as :meth:`write`."""
-        self.write("INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)", list(values.items()), durable=durable)
+        self.write(_PUT, list(values.items()), durable=durable)
+
+    def change(self, name: str, edit: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace a value of ``state`` by what ``edit`` makes of it, in one transaction: nobody changes it in between.
+
+        On disk when this returns. ``edit`` must be quick, as every other write waits for it; what it raises ends the
+        change. Raises as :meth:`write`.
+        """
+        with self._transaction():
+            before = self.value(name)
+            after = edit(before)
+            if after is not None and after != before:
+                self._connection.execute(_PUT, (name, after))
 
     def remove(self, name: str) -> None:
         """Remove a value of ``state``, on disk when this returns. Raises as :meth:`write`."""
@@ -157,7 +181,13 @@ class Database:
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a query answers. Raises :class:`UsageError`."""
         with _told(self._path), self._lock:
+            self._refuse_closed()
             return self._connection.execute(statement, values).fetchall()
+
+    def _refuse_closed(self) -> None:
+        """A thread may be late with a look at what stands here: that is no damage."""
+        if self._closed:
+            raise UsageError(f"{self._path}: store is closed, as this lbd ends")
 
     @property
     def damage(self) -> str:
@@ -170,10 +200,13 @@ class Database:
         if _open.get(_key(self._path)) is self:
             del _open[_key(self._path)]
         with self._lock:
+            self._closed = True
             with suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA journal_mode = DELETE")
             self._connection.close()
 
+
+_PUT = "INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)"
 
 _open: dict[Path, Database] = {}
 """The stores that this process writes to, as files are opened once: SQLite's locks do not hold one thread off another,
@@ -231,6 +264,8 @@ def _connected_to_read(path: Path) -> sqlite3.Connection:
 
 def value(path: Path, name: str) -> bytes | None:
     """A value of ``state``, read beside whoever writes; None where there is none. Raises :class:`UsageError`."""
+    if (opened := _open.get(_key(path))) is not None:
+        return opened.value(name)
     with reading(path) as store:
         return store.value(name) if store is not None else None
 
@@ -436,6 +471,9 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY and path.exists():
+            number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+            raise refused(path, OSError(number, os.strerror(number)), "written") from error
         raise UsageError(f"{path}: store cannot be read or written: {error}") from error
     except sqlite3.DatabaseError as error:
         raise UsageError(

@@ -140,9 +140,9 @@ class Works(msgspec.Struct, frozen=True):
 
 
 class Drains:
-    """The drains of a state directory. Every method raises :class:`UsageError` for files that cannot be used.
+    """The drains of a state directory. Every method raises :class:`UsageError` where the store cannot be used.
 
-    ``orders`` are those of a running lbd; without them the file is changed as for one that is alone. What changes an
+    ``orders`` are those of a running lbd; without them they are changed as for one that is alone. What changes an
     order raises :class:`RefusedError` where only another lbd may.
     """
 
@@ -228,7 +228,7 @@ class Drains:
     def all(self) -> list[Drain]:
         """All orders, those that have expired among them. In doubt a broker is drained: an order may be damaged.
 
-        Of a file that cannot be read nothing is known: it is a pause, too, and nothing moves.
+        Of orders that cannot be read nothing is known: they are a pause, too, and nothing moves.
         """
         try:
             orders = self._orders.read()

@@ -6,7 +6,7 @@ orders, as the end of a rollout with its drains, is one step.
 
 Where several lbds share a cluster, the leader publishes the whole list with each change, under a number that grows.
 ``born`` is the number of the first list that had an order. So a list says of every order that was born up to its number
-whether it is in force: one that is not in it has ended, however long ago, and no older file or line brings it back.
+whether it is in force: one that is not in it has ended, however long ago, and no older store or line brings it back.
 Ids of orders that ended are kept, too, the last :data:`ENDS`: of one that no list had, no number says anything.
 """
 
@@ -102,9 +102,13 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
         return msgspec.structs.replace(self, orders={**self.orders, order.id: amended})
 
     def end(self, key: str, time: float, result: Body | None = None) -> OrderList:
-        """End the order of a key; ``result`` is what a person may ask for later."""
+        """End the order of a key; ``result`` is what a person may ask for later, also where a clock was set back."""
         over = {order.id: time for order in self.orders.values() if order.key == key}
-        results = self.results if result is None else {**self.results, key: OrderEnd(time, result)}
+        results = self.results
+        if result is not None:
+            last = results.get(key)
+            after_last = 0.0 if last is None else math.nextafter(last.time, math.inf)
+            results = {**results, key: OrderEnd(max(time, after_last), result)}
         orders = {name: order for name, order in self.orders.items() if name not in over}
         return msgspec.structs.replace(self, orders=orders, ended=_latest({**self.ended, **over}), results=results)
 
@@ -151,7 +155,7 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
 def next_number(orders: OrderList, now: float) -> int:
     """The number of the next list: milliseconds since the epoch, and above the last whatever the clock shows.
 
-    By the clock, so that the numbers of a cluster whose topic was lost go on above those that old files have.
+    By the clock, so that the numbers of a cluster whose topic was lost go on above those that old stores have.
     """
     return max(orders.number + 1, int(now * 1000))
 

@@ -1,33 +1,30 @@
-"""``control/orders.json``: the orders in force, in one file that every change replaces as a whole.
+"""The orders in force, as one value of the store (``store/database.py``) that every change replaces as a whole.
 
-A change reads the file, makes the next list of it, and writes that, under a lock that processes of this machine share.
-So nobody writes back what was read before somebody else's change: a change names what it read, and is refused or made
-anew where that has moved on. Nothing asks the network under the lock but the leader, which publishes there.
+A change is made of what stands there, in one transaction: nobody writes back what was read before somebody else's
+change. It names what it read, and is refused or made anew where that has moved on. Nothing asks the network within the
+transaction: what the leader publishes it publishes before that (``store/shared.py``).
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from lbd.errors import RefusedError, UsageError
-from lbd.files import as_usage_error, decoded, growing, make_directory, put, require_directory
+from lbd.files import require_directory
+from lbd.store.database import STORE_NAME, value, writing
 from lbd.store.order import FORMAT, PAUSE, Body, Order, OrderList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-LOCKED_WITHIN_SECONDS, LOCK_PAUSE_SECONDS = 30.0, 0.01
-"""A leader that holds the lock waits for the topic; whoever was stopped with it, as by Ctrl-Z, keeps it for ever."""
+ORDERS = "orders"
+"""Their name in the store."""
 
 ONLY_THE_LEADER = "only the leader takes orders"
-REMOVES = "lbd resume removes it, with the drains, the fill and the rollout in it"
+REMOVES = "lbd resume removes them: the pause, the drains, the fill and the rollout"
 
 Kind = TypeVar("Kind")
 
@@ -36,27 +33,44 @@ class _OrdersFormat(msgspec.Struct):
     format: int = FORMAT
 
 
+class UnreadableOrdersError(UsageError):
+    """What stands in the store is no list of orders that this lbd reads: in doubt a pause, until a person resumes."""
+
+
 class Orders:
-    """The orders of a state directory. Every method raises :class:`UsageError` where the file cannot be used.
+    """The orders of a state directory. Every method raises :class:`UsageError` where the store cannot be used.
 
     ``shared``: several lbds have them, and what the leader published only the leader may change (``store/shared.py``).
     """
 
-    def __init__(self, state_dir: Path, now: Callable[[], float] = time.time, *, shared: bool = False) -> None:
-        self.state_dir, self.path = state_dir, state_dir / "control" / "orders.json"
-        self._now, self._shared = now, shared
+    def __init__(self, state_dir: Path, *, shared: bool = False) -> None:
+        self.state_dir, self._path = state_dir, state_dir / STORE_NAME
+        self._shared = shared
+        self._decoded: tuple[bytes | None, OrderList] = None, OrderList({})
 
     def read(self) -> OrderList:
-        """The orders in force, those that have expired among them; none without a file."""
+        """The orders in force, those that have expired among them; none where none was ever given."""
+        return self._decode(value(self._path, ORDERS))
+
+    def _decode(self, content: bytes | None) -> OrderList:
+        """What stands in the store. It is looked at several times a second, and seldom another than before."""
+        before, orders = self._decoded
+        if content != before:
+            orders = self._order_list(content)
+            self._decoded = content, orders
+        return orders
+
+    def _order_list(self, content: bytes | None) -> OrderList:
+        if content is None:
+            return OrderList({})
         try:
-            header = decoded(self.path, _OrdersFormat)
-            orders = decoded(self.path, OrderList) if header is None or header.format <= FORMAT else None
-        except UsageError as error:
-            raise UsageError(f"{error}; {REMOVES}") from error
-        if header is not None and orders is None:
-            newer = f"format {header.format} is of a newer lbd, this one reads {FORMAT}"
-            raise UsageError(f"{self.path}: {newer}; {REMOVES}")
-        return orders or OrderList({})
+            header = msgspec.json.decode(content, type=_OrdersFormat)
+            if header.format <= FORMAT:
+                return msgspec.json.decode(content, type=OrderList)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise UnreadableOrdersError(f"{self._path}: the orders cannot be read: {error}; {REMOVES}") from error
+        newer = f"format {header.format} is of a newer lbd, this one reads {FORMAT}"
+        raise UnreadableOrdersError(f"{self._path}: the orders cannot be read: {newer}; {REMOVES}")
 
     def change(self, edit: Callable[[OrderList], OrderList]) -> OrderList:
         """Replace the orders by what ``edit`` makes of them; returns the new ones.
@@ -65,34 +79,44 @@ class Orders:
         is another lbd's to make, or that could not be published.
         """
         before = self.read()
-        if not self._publishes and edit(before) == before:
+        if edit(before) == before:
             return before
-        with self._locked():
-            before = self.read()
-            after = self._commit(before, edit(before))
-            if after != before:
-                put(self.path, after)
-        return after
-
-    @property
-    def _publishes(self) -> bool:
-        """Whether each answer is published before it is given, also that there was nothing to change."""
-        return False
+        return self._write(lambda orders: self._permitted(orders, edit(orders)))
 
     def refuse_beside_a_leader(self) -> None:
         """Raises :class:`~lbd.errors.NotLeaderError` where another lbd leads: the one rule for orders of every kind."""
 
     def reset(self) -> None:
-        """Replace a file that cannot be read: what was in it is no order any more."""
-        with self._locked():
-            put(self.path, self._readable())
+        """Replace orders that cannot be read: they are no orders any more."""
 
-    def _readable(self) -> OrderList:
-        """What is known without the file."""
-        return OrderList({})
+        def known(content: bytes | None) -> bytes | None:
+            try:
+                self._decode(content)
+            except UnreadableOrdersError:
+                return msgspec.json.encode(self._decode(None))
+            return content
 
-    def _commit(self, before: OrderList, after: OrderList) -> OrderList:
-        """The list to be written. Raises :class:`RefusedError`."""
+        self._change(known)
+
+    def _write(self, edit: Callable[[OrderList], OrderList]) -> OrderList:
+        """Replace what stands in the store, on disk when this returns; returns that."""
+        after = OrderList({})
+
+        def edited(content: bytes | None) -> bytes:
+            nonlocal after
+            after = edit(self._decode(content))
+            return msgspec.json.encode(after)
+
+        self._change(edited)
+        return after
+
+    def _change(self, edit: Callable[[bytes | None], bytes | None]) -> None:
+        require_directory(self.state_dir)
+        with writing(self._path) as store:
+            store.change(ORDERS, edit)
+
+    def _permitted(self, before: OrderList, after: OrderList) -> OrderList:
+        """The list that a process may write that does not lead. Raises :class:`RefusedError`."""
         if not self._shared:
             return after
         fresh = {order.key for name, order in after.orders.items() if name not in before.orders}
@@ -106,33 +130,9 @@ class Orders:
         """Who may change what was published."""
         return f"several lbds share their orders (leader.enabled), and none runs here: {ONLY_THE_LEADER}"
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        require_directory(self.state_dir)
-        with as_usage_error(self.path):
-            make_directory(self.path.parent)
-            descriptor = growing(self.path.with_name("lock"))
-        try:
-            deadline = time.monotonic() + LOCKED_WITHIN_SECONDS
-            while not _lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise UsageError(f"{self.path}: another command has held its lock for {LOCKED_WITHIN_SECONDS:g} s")
-                time.sleep(LOCK_PAUSE_SECONDS)
-            yield
-        finally:
-            os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
 
 def body_of(value: msgspec.Struct) -> Body:
-    """An order as it stands in the list. Raises :class:`UsageError` for text that no file can have."""
+    """An order as it stands in the list. Raises :class:`UsageError` for text that no store can have."""
     try:
         body: Body = msgspec.json.decode(msgspec.json.encode(value))
     except UnicodeEncodeError as error:

@@ -76,9 +76,9 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rollouts:
-    """The rollout of a state directory. Every method raises :class:`UsageError` for a file or an order without use.
+    """The rollout of a state directory. Every method raises :class:`UsageError` for a store or an order without use.
 
-    ``orders`` are those of a running lbd; without them the file is changed as for one that is alone. What changes an
+    ``orders`` are those of a running lbd; without them they are changed as for one that is alone. What changes an
     order raises :class:`RefusedError` where only another lbd may.
     """
 

@@ -1,7 +1,7 @@
 """Orders and journal that several lbds share, through the topic that only the leader may write.
 
 The leader publishes the list of all orders in force (``store/order.py``) before a change of it counts, so an answer
-to a person is true wherever the next leader runs. The others merge each list with what their files have: one of them
+to a person is true wherever the next leader runs. The others merge each list with what their stores have: one of them
 may have been away for weeks. An order that was given while none of them led is published by the lbd that has it, once
 it leads.
 
@@ -12,13 +12,15 @@ others append what they read there, so that each knows cool-downs, budgets and o
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager, suppress
+from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from lbd.clock import boot_seconds
-from lbd.errors import LbdError, NotLeaderError, RefusedError, UsageError
-from lbd.files import At, put
+from lbd.errors import LbdError, NotLeaderError, RefusedError
+from lbd.files import At
 from lbd.foreign import printable_json
 from lbd.model import Unload
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
@@ -35,16 +37,20 @@ from lbd.store.journal_lines import (
     encoded,
 )
 from lbd.store.order import DRAIN, FILL, FORMAT, Order, OrderList, next_number
-from lbd.store.orders import Orders
+from lbd.store.orders import Orders, UnreadableOrdersError
 from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from lbd.clock import Moment
     from lbd.model import Outcome
     from lbd.split.plan import Cut, CutOutcome
+
+
+PUBLISHED_WITHIN_SECONDS = 30.0
+"""How long a change waits for the one before it, which waits for the topic."""
 
 
 class SharedOrders(Orders):
@@ -53,32 +59,44 @@ class SharedOrders(Orders):
     A change is published before it is written, and refused where this lbd does not lead. ``elsewhere`` is the refusal
     that names who does; None while nobody is known to: then a pause may be given here, which this lbd publishes once it
     leads. That there is nothing to change is published as well: an lbd that leads no more may not know of it yet.
+
+    Only the leader changes what is published, and publishes one list after the other. So what was given beside it while
+    a list was on its way is merged with that, and published next.
     """
 
     def __init__(self, state_dir: Path, now: Callable[[], float]) -> None:
         """As :class:`Orders`; nobody leads yet."""
-        super().__init__(state_dir, now, shared=True)
+        super().__init__(state_dir, shared=True)
+        self._now = now
         self._topic = OrderList({})
+        self._merged = OrderList({}), self._topic, OrderList({})
+        self._publishing, self._merging = threading.Lock(), threading.Lock()
         self._publish: Callable[[bytes], None] | None = None
         self.elsewhere: Callable[[], NotLeaderError | None] = lambda: None
 
-    def read(self) -> OrderList:
-        """As :meth:`Orders.read`, with what the topic has: a file that was lost has ended nothing."""
-        return super().read().merge(self._topic)
+    def _decode(self, content: bytes | None) -> OrderList:
+        """As :meth:`Orders._decode`, with what the topic has: a store that was lost has ended nothing."""
+        here, topic = super()._decode(content), self._topic
+        of_here, of_topic, merged = self._merged
+        if here is not of_here or topic is not of_topic:
+            merged = here.merge(topic)
+            self._merged = here, topic, merged
+        return merged
 
     def take(self, lists: Iterable[OrderList]) -> list[str]:
         """Merge lists of the topic, in any order; returns what has changed here as texts."""
-        topic = self._topic
-        for orders in lists:
-            topic = topic.merge(orders)
-        if topic == self._topic:
+        before = self._readable()
+        if not self._merge(lists):
             return []
-        with self._locked():
-            before = self._readable()
-            self._topic = topic
-            after = self._readable()
-            self._keep(after)
-        return _changes(before, after)
+        self._keep()
+        return _changes(before, self._readable())
+
+    def _merge(self, lists: Iterable[OrderList]) -> bool:
+        """Whether the topic has anything new."""
+        with self._merging:
+            topic = reduce(OrderList.merge, lists, self._topic)
+            is_new, self._topic = topic != self._topic, topic
+        return is_new
 
     def lead(self, publish: Callable[[bytes], None]) -> None:
         """Publish all orders, and each change from now on, with ``publish``, which returns when a line is stored.
@@ -93,60 +111,67 @@ class SharedOrders(Orders):
         self._publish = None
 
     def publish(self, *, everything: bool = False) -> None:
-        """Publish what was given here before this lbd led; ``everything``: for lbds that are new, and lost files."""
-        if not everything and all(order.born for order in self._readable().orders.values()):
-            return
-        with self._locked():
-            before = self._readable()
-            self._keep(self._commit(before, before))
+        """Publish what was given here before this lbd led; ``everything``: for lbds that are new, and lost stores."""
+        if everything or not all(order.born for order in self._readable().orders.values()):
+            with self._next_line():
+                before = self._readable()
+                self._send(before, before)
 
     def change(self, edit: Callable[[OrderList], OrderList]) -> OrderList:
         """As :meth:`Orders.change`; refused also where there is nothing to change, as who leads may know better."""
         self.refuse_beside_a_leader()
-        return super().change(edit)
+        if self._publish is None:
+            return super().change(edit)
+        with self._next_line():
+            before = self.read()
+            self._send(before, edit(before))
+        return self.read()
 
     def refuse_beside_a_leader(self) -> None:
         """As :meth:`Orders.refuse_beside_a_leader`, as far as is known here."""
         if self._publish is None and (refusal := self.elsewhere()) is not None:
             raise refusal
 
-    @property
-    def _publishes(self) -> bool:
-        return self._publish is not None
+    @contextmanager
+    def _next_line(self) -> Iterator[None]:
+        """One list is published after the other. Raises :class:`RefusedError` where one takes too long."""
+        if not self._publishing.acquire(timeout=PUBLISHED_WITHIN_SECONDS):
+            raise RefusedError("another change of the orders is still being published; try again")
+        try:
+            yield
+        finally:
+            self._publishing.release()
 
-    def _commit(self, before: OrderList, after: OrderList) -> OrderList:
+    def _send(self, before: OrderList, after: OrderList) -> None:
+        """Publish the next list, then keep it."""
         publish = self._publish
         if publish is None:
             self.refuse_beside_a_leader()
-            return super()._commit(before, after)
+            raise RefusedError(self._refusal)
         now = self._now()
         after = after.published(next_number(before, now), now)
         try:
             publish(msgspec.json.encode(after))
         except LbdError as error:
             raise RefusedError(f"the change could not be published to the other lbds, and may hold: {error}") from error
-        self._topic = after
-        return after
+        self._merge([after])
+        self._keep()
 
     @property
     def _refusal(self) -> str:
         return "no lbd leads now, so none moves anything; try again"
 
     def _readable(self) -> OrderList:
-        """What the file has, where it can be read, and the topic."""
+        """What the store has, where it can be read, and the topic."""
         try:
             return self.read()
-        except UsageError:
+        except UnreadableOrdersError:
             return self._topic
 
-    def _keep(self, orders: OrderList) -> None:
-        """Write the orders, but never over a file that cannot be read: that is a pause until a person resumes."""
-        try:
-            known = super().read()
-        except UsageError:
-            return
-        if known != orders:
-            put(self.path, orders)
+    def _keep(self) -> None:
+        """Write what the topic has, but never over orders that cannot be read: those are a pause, which stays."""
+        with suppress(UnreadableOrdersError):
+            self._write(lambda orders: orders)
 
 
 def _changes(before: OrderList, after: OrderList) -> list[str]:

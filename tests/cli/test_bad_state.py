@@ -19,6 +19,7 @@ from lbd.pulsar.override_note import TakeOverNote
 from lbd.store.control import Control, Pause
 from lbd.store.database import STORE_NAME, reading, value
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
+from lbd.store.orders import ORDERS
 from lbd.store.state import MEMORY
 from lbd.store.take_over_note import TAKE_OVER, KeptTakeOver
 from tests import fake_pulsar
@@ -185,11 +186,11 @@ def order(key: str, body: bytes) -> bytes:
     [
         (MEMORY, NESTED[0]),
         (MEMORY, NESTED[1]),
-        ("control/orders.json", order("pause", b'{"since": 0, "until": 1e15, "reason": "", "by": "ann"}')),
-        ("control/orders.json", order("pause", b'{"since": 1e15, "until": null, "reason": "", "by": "ann"}')),
-        ("control/orders.json", order("drain a", b'{"broker": "a", "since": -1e15, "until": 1e300, "by": "ann"}')),
-        ("control/orders.json", order("rollout", b'{"id": "r"}')),
-        ("control/orders.json", b'{"orders": {}, "number": -1, "ended": {"a": 1e300}}'),
+        (ORDERS, order("pause", b'{"since": 0, "until": 1e15, "reason": "", "by": "ann"}')),
+        (ORDERS, order("pause", b'{"since": 1e15, "until": null, "reason": "", "by": "ann"}')),
+        (ORDERS, order("drain a", b'{"broker": "a", "since": -1e15, "until": 1e300, "by": "ann"}')),
+        (ORDERS, order("rollout", b'{"id": "r"}')),
+        (ORDERS, b'{"orders": {}, "number": -1, "ended": {"a": 1e300}}'),
         (TAKE_OVER, b'{"cluster": "c", "phase": "taken", "before": null, "ran": {}, "at": 1e15, "asked_at": 0}'),
     ],
     ids=[
@@ -206,8 +207,5 @@ def order(key: str, body: bytes) -> bytes:
 def test_what_was_a_bug(command: list[str], name: str, content: bytes, pulsar: FakePulsar, whole: Path, tmp_path: Path):
     """Found by hand."""
     shutil.copytree(whole, tmp_path / "state")
-    if name in {MEMORY, TAKE_OVER}:
-        put_value(tmp_path / "state", name, content)
-    else:
-        (tmp_path / "state" / name).write_bytes(content)
+    put_value(tmp_path / "state", name, content)
     run(command, tmp_path / "state", pulsar)

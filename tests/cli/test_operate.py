@@ -34,13 +34,16 @@ from lbd.model import Result as Ended
 from lbd.permit.budget import LastHour
 from lbd.permit.served import ServiceResult
 from lbd.store.control import Control, Pause, RequestResult, UnloadRequest
+from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drain, Drains
 from lbd.store.journal import Journal
+from lbd.store.orders import ORDERS
 from lbd.store.shared import SharedOrders
 from lbd.store.state import StateDir
 from lbd.store.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
 from lbd.store.turn_record import Verdict
 from lbd.text import duration_text, local, zoned
+from tests.builders import put_value
 from tests.cli.conftest import lbd
 from tests.disks import small_disk
 
@@ -269,9 +272,8 @@ class TestStatus:
     def test_junk_is_told_in_one_line(self, content: bytes) -> None:
         """Exit 0, 2 or 3, whatever stands in the files."""
         with tempfile.TemporaryDirectory() as name, StateDir(Path(name)).locked():
-            (Path(name) / "control").mkdir()
-            for path in ("status.json", "control/orders.json"):
-                (Path(name) / path).write_bytes(content)
+            (Path(name) / "status.json").write_bytes(content)
+            put_value(Path(name), ORDERS, content)
             found = CliRunner().invoke(main, ["status"], env={"LBD_STATE_DIR": name}, catch_exceptions=False)
             assert found.exit_code in {0, 2, 3}
             assert len(found.stderr.splitlines()) == (found.exit_code != 0)
@@ -402,10 +404,10 @@ class TestResume:
     def test_junk_is_cleared(self, daemon: Path) -> None:
         """What counted as a pause counts no more."""
         Control(daemon).pause(Pause(1.0, None, "", "bob"))
-        (daemon / "control" / "orders.json").write_bytes(b"\xff")
+        put_value(daemon, ORDERS, b"\xff")
         found = lbd("resume")
         assert found.exit_code == 0
-        assert "orders.json: cannot be read" in found.stdout
+        assert "the orders cannot be read" in found.stdout
         assert Control(daemon).paused(time.time()) is None
 
     def test_json_without_a_daemon(self, tmp_path: Path) -> None:
@@ -588,7 +590,7 @@ class TestUnload:
         found = lbd("unload", *arguments, "--apply")
         assert found.exit_code == 2
         assert words in found.stderr
-        assert not (daemon / "control").exists()
+        assert value(daemon / STORE_NAME, ORDERS) is None
 
 
 @pytest.fixture

@@ -20,10 +20,12 @@ from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.faults import Fault, Reply, Switch
 from lbd.simulate.scenario import load
-from lbd.store import orders
 from lbd.store.control import Control, Pause, RolloutRequest
+from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drains, Work
+from lbd.store.orders import ORDERS, Orders
 from lbd.store.rollouts import Rollout, Rollouts
+from tests.builders import put_value
 from tests.simulate import fakes
 from tests.simulate.worlds import begun
 
@@ -475,12 +477,13 @@ class TestHandedOver:
     ):
         """lbd is gone right before or after each write of its orders, once; the next process goes on."""
         died = set[bytes]()
-        put = orders.put
+        write = Orders._write
 
         class KilledError(BaseException):
             """As kill -9: nothing that follows is done."""
 
-        def deadly(path: Path, found: OrderList) -> None:
+        def deadly(orders: Orders, edit: Callable[[OrderList], OrderList]) -> OrderList:
+            found = edit(orders.read())
             state = found.of("rollout")
             body = {} if state is None else state.body
             facts = [body.get(name) for name in ("phase", "broker", "begun", "gone_at", "tries")]
@@ -488,11 +491,12 @@ class TestHandedOver:
             kill = step not in died
             died.add(step)
             if not kill or how == "after":
-                put(path, found)
+                found = write(orders, edit)
             if kill:
                 raise KilledError
+            return found
 
-        monkeypatch.setattr(orders, "put", deadly)
+        monkeypatch.setattr(Orders, "_write", deadly)
         restarted: list[str] = []
         names = cluster.brokers[:3]
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
@@ -551,11 +555,11 @@ class TestHandedOver:
         assert again is not None
         assert (again.phase, again.gone_at) == ("restart", None)
 
-    def test_a_file_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
+    def test_one_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
         """With what to do; lbd goes on balancing, and restarts nothing."""
         begin(lbd, asked())
-        path = tmp_path / "control" / "orders.json"
-        path.write_bytes(path.read_bytes().replace(b'"phase":"drain"', b'"phase":"dance"'))
+        content = value(tmp_path / STORE_NAME, ORDERS) or b""
+        put_value(tmp_path, ORDERS, content.replace(b'"phase":"drain"', b'"phase":"dance"'))
         lbd.turn()
         lbd.engine.go_on()
         assert "lbd rollout --stop ends it" in lbd.engine.rolling.trouble
@@ -568,10 +572,9 @@ class TestHandedOver:
         """Fields of a later version are passed over."""
         rollouts = Rollouts(tmp_path)
         rollouts.begin(rollout())
-        path = tmp_path / "control" / "orders.json"
-        orders = msgspec.json.decode(path.read_bytes())
+        orders = msgspec.json.decode(value(tmp_path / STORE_NAME, ORDERS) or b"")
         orders["orders"][rollout().id]["body"]["later"] = 1
-        path.write_bytes(msgspec.json.encode({**orders, "later": 1}))
+        put_value(tmp_path, ORDERS, msgspec.json.encode({**orders, "later": 1}))
         assert rollouts.under_way() == rollout()
         rollouts.end(rollout(ended_at=1.0, sentence="Over."), 1.0)
         assert (rollouts.under_way(), (rollouts.last() or rollout()).summary) == (None, "Over.")

@@ -164,7 +164,7 @@ class TestLostJournal:
         with engine(settings(pulsar, tmp_path), new_journal=True) as found:
             assert found.journal.sent == before != ()
 
-    @pytest.mark.parametrize("names", [[], ["lock"], ["control/orders.json"], ["history/v1"], ["token"]])
+    @pytest.mark.parametrize("names", [[], ["lock"], ["history/v1"], ["token"]])
     def test_a_directory_without_a_past(self, names: list[str], pulsar: FakePulsar, tmp_path: Path) -> None:
         """A pause, an import of history or a lock may come before the first journal."""
         for name in names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,12 @@ from hypothesis import strategies as st
 
 from lbd.errors import UsageError
 from lbd.store.control import Control, Pause
+from lbd.store.database import STORE_NAME
+from lbd.store.drains import Drain, Drains
+from lbd.store.orders import ORDERS
 from lbd.store.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, read_status, running
 from lbd.store.status import write_status as write
+from tests.builders import put_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,21 +120,6 @@ class TestPause:
         assert control.resume() == a_pause(NOW + 1)
         assert control.resume() is None
 
-    def test_a_pause_that_was_ended_stays_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Also after a power cut: the file without it, and its name, are on disk when its end is told."""
-        synced: list[str] = []
-        control = Control(tmp_path)
-        control.pause(a_pause())
-        fsync = os.fsync
-
-        def noted(descriptor: int) -> None:
-            synced.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
-            fsync(descriptor)
-
-        monkeypatch.setattr(os, "fsync", noted)
-        control.resume()
-        assert synced == ["file", "folder"]
-
     @pytest.mark.parametrize(
         "content",
         [b"", b"{", b"null", b"[]", b"\xff\xfe\x00", b"{}", b'{"since": "now"}', b"[" * 200_000, b'{"until": 1}'],
@@ -141,23 +129,48 @@ class TestPause:
         """When in doubt lbd does not move, and says why; resuming clears it."""
         control = Control(tmp_path)
         control.pause(a_pause())
-        (tmp_path / "control" / "orders.json").write_bytes(content)
+        put_value(tmp_path, ORDERS, content)
         found = control.paused(NOW + 1e9)
         assert found is not None
         assert found.until is None
-        assert "orders.json: cannot be read" in found.reason
+        assert "the orders cannot be read" in found.reason
         assert "\n" not in found.reason
         assert control.resume() is not None
         assert control.paused(NOW) is None
 
-    def test_a_directory_in_its_place(self, tmp_path: Path) -> None:
-        """Is junk as well, and cannot be removed as a file: told in one line."""
-        (tmp_path / "control" / "orders.json").mkdir(parents=True)
-        assert Control(tmp_path).paused(NOW) is not None
-        for steer in (Control(tmp_path).resume, lambda: Control(tmp_path).pause(a_pause())):
-            with pytest.raises(UsageError, match=r"orders.json: cannot be (read|written)"):
-                steer()
-        assert names(tmp_path / "control") == ["lock", "orders.json"]
+    @pytest.mark.parametrize("how", ["a folder", "no database", "of an older lbd", "lost"])
+    def test_no_store_to_read(self, how: str, tmp_path: Path) -> None:
+        """When in doubt nothing moves; nothing is written over it, and what is in the way is told in one line."""
+        path = tmp_path / STORE_NAME
+        if how == "a folder":
+            path.mkdir()
+        elif how == "no database":
+            path.write_bytes(b"junk" * 1000)
+        elif how == "of an older lbd":
+            (tmp_path / "control").mkdir()
+        else:
+            (tmp_path / "lock").write_text("1\n")
+        left = names(tmp_path)
+        assert (Control(tmp_path).paused(NOW) is not None) is (how != "lost")
+        for steer in (Control(tmp_path).go_on, lambda now: Control(tmp_path).pause(a_pause(now))):
+            with pytest.raises(UsageError) as told:
+                steer(NOW)
+            assert str(told.value).startswith(f"{tmp_path}")
+            assert "\n" not in str(told.value)
+        assert names(tmp_path) == left
+
+    def test_a_look_that_fails_ends_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever resumes while the store cannot be read is told so; the drains that it holds go on."""
+        Drains(tmp_path).begin(Drain("a:80", NOW, None, "ann"))
+
+        def locked(*_: object) -> bytes:
+            raise UsageError("database is locked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("lbd.store.orders.value", locked)
+            with pytest.raises(UsageError, match="database is locked"):
+                Control(tmp_path).go_on(NOW)
+        assert [drain.broker for drain in Drains(tmp_path).all()] == ["a:80"]
 
     def test_everyone_may_read(self, tmp_path: Path) -> None:
         """Whatever the umask of whoever paused."""
@@ -167,10 +180,8 @@ class TestPause:
             write(tmp_path, a_status())
         finally:
             os.umask(before)
-        files = [path for path in tmp_path.rglob("*.json") if path.is_file()]
-        assert {path.name for path in files} == {"orders.json", "status.json"}
-        assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
-        assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()} == {0o755}
+        assert names(tmp_path) == [STORE_NAME, "status.json"]
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
 
 
 class TestStatus:
@@ -323,7 +334,7 @@ class TestOtherUsers:
         """In one line."""
         Control(folder).pause(a_pause())
         told = self._as_nobody(folder, "Control(folder).resume()")
-        assert told.startswith(f"{folder}/control/orders.json: cannot be written: Permission denied; this is user ")
+        assert told.startswith(f"{folder}/{STORE_NAME}: cannot be written: Permission denied; this is user ")
         assert told.endswith("do it as root")
         (folder / "lock").touch(0o600)
         assert "lock: cannot be read: Permission denied" in self._as_nobody(folder, "running(folder)")
@@ -332,7 +343,7 @@ class TestOtherUsers:
         """A pause by root before the daemon's first start must not lock the daemon's user out."""
         os.chown(folder, NOBODY, NOBODY)
         Control(folder).pause(a_pause())
-        assert {path.stat().st_uid for path in folder.rglob("*") if path.is_dir()} == {NOBODY}
+        assert {path.stat().st_uid for path in folder.rglob("*")} == {NOBODY}
         assert self._as_nobody(folder, "Control(folder).resume().by") == "alice"
 
 
@@ -360,8 +371,8 @@ def test_junk_raises_nothing_but_usage_errors(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         control = Control(folder)
-        (folder / "control").mkdir()
-        for path in ("control/orders.json", "status.json", "lock"):
+        put_value(folder, ORDERS, content)
+        for path in ("status.json", "lock"):
             (folder / path).write_bytes(content)
         pause = control.paused(NOW)
         assert pause is None or isinstance(pause, Pause)

@@ -28,6 +28,7 @@ from lbd.load.samples import BrokerSamples
 from lbd.model import Averages, Outcome, Result, Unload
 from lbd.store import database
 from lbd.store.capacity import load_peaks, save_peaks
+from lbd.store.control import Control, Pause
 from lbd.store.database import SCHEMA_VERSION, STORE_NAME, Database, reading
 from lbd.store.drains import Drains, Work, Works
 from lbd.store.journal import Journal, read
@@ -65,6 +66,7 @@ class Everything:
             "moves": lambda number: moved(self._journal, number),
             "turns": self._keep_turn,
             "samples": lambda number: save_samples(folder, {"a:80": a_sample(number)}),
+            "orders": lambda number: Control(folder).pause(Pause(number, None, "", "ann")),
             "drains": lambda number: Drains(folder).save(Works(fill=msgspec.structs.replace(FILL, total=number))),
             "peaks": lambda number: save_peaks(folder, Peaks((Peak(0, number, 1.0, {}, 1, 85.0),))),
             "counters": lambda number: StateDir(folder).save(
@@ -105,6 +107,7 @@ LAST: dict[str, Callable[[Path], float]] = {
     "moves": lambda folder: len(history(folder)),
     "turns": lambda folder: max((turn.at for turn in KeptTurns(folder)), default=0),
     "samples": lambda folder: sum(own.at.max() for own in load_samples(folder, 1000).values()),
+    "orders": lambda folder: pause.since if (pause := Control(folder).paused(1000)) else 0,
     "drains": lambda folder: fill.total if (fill := Drains(folder).works().fill) else 0,
     "peaks": lambda folder: max((peak.at for peak in load_peaks(folder).hours), default=0),
     "counters": lambda folder: StateDir(folder).load().written_at,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +14,10 @@ import pytest
 from lbd.errors import RefusedError, UsageError
 from lbd.load.estimate import Carried
 from lbd.store.control import Control
+from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import WORKS, Drain, Drains, Work, Works, drains_in_force
+from lbd.store.journal import Journal
+from lbd.store.orders import ORDERS
 from lbd.store.rollouts import Rollout, Rollouts
 from tests.builders import put_value
 
@@ -53,8 +60,8 @@ def test_an_order_that_cannot_be_read_is_a_drain(tmp_path: Path):
     """When in doubt nothing goes to that broker; a release ends it."""
     drains = Drains(tmp_path)
     drains.begin(DRAIN)
-    path = tmp_path / "control" / "orders.json"
-    path.write_bytes(path.read_bytes().replace(b'"since":100.0', b'"since":-1e15'))
+    content = value(tmp_path / STORE_NAME, ORDERS) or b""
+    put_value(tmp_path, ORDERS, content.replace(b'"since":100.0', b'"since":-1e15'))
     found = drains.in_force(1e9)["b-1:8080"]
     assert (found.since, found.until, found.by) == (0.0, None, "unknown")
     assert "lbd drain --release ends it" in found.reason
@@ -62,13 +69,13 @@ def test_an_order_that_cannot_be_read_is_a_drain(tmp_path: Path):
     assert drains.in_force(1e9) == {}
 
 
-def test_a_file_that_cannot_be_read_is_a_pause(tmp_path: Path):
-    """Nothing is known of drains; no order is written over it, and what is said names who ends that."""
+def test_orders_that_cannot_be_read_are_a_pause(tmp_path: Path):
+    """Nothing is known of drains; no order is written over them, and what is said names who ends that."""
     drains = Drains(tmp_path)
     drains.begin(DRAIN)
-    (tmp_path / "control" / "orders.json").write_text("{")
+    put_value(tmp_path, ORDERS, b"{")
     assert drains.all() == []
-    with pytest.raises(UsageError, match="lbd resume removes it, with the drains, the fill and the rollout in it"):
+    with pytest.raises(UsageError, match="lbd resume removes them: the pause, the drains, the fill and the rollout"):
         drains.begin(DRAIN)
     assert Control(tmp_path).paused(1e9) is not None
     Control(tmp_path).resume()
@@ -78,11 +85,33 @@ def test_a_file_that_cannot_be_read_is_a_pause(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["../../x:1", "b" * 300])
 def test_names_of_brokers_are_no_paths(name: str, tmp_path: Path):
-    """Whatever a broker is called, its order stays in the one file."""
+    """Whatever a broker is called, its order stays in the store."""
     drains = Drains(tmp_path)
     drains.begin(Drain(name, 1.0, None, "ann"))
     assert list(drains.in_force(2.0)) == [name]
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["lock", "orders.json"]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [STORE_NAME]
+
+
+BESIDE = """
+import sys
+from pathlib import Path
+from lbd.store.drains import Drain, Drains
+print("goes", flush=True)
+for number in range(12):
+    Drains(Path(sys.argv[1])).begin(Drain(f"a{number}:80", 1.0, None, "ann"))
+"""
+
+
+def test_no_change_is_lost_between_processes(tmp_path: Path):
+    """A running lbd has the store open, and commands write orders beside it."""
+    with closing(Journal(tmp_path / STORE_NAME, lambda: 1.0)):
+        with subprocess.Popen([sys.executable, "-c", BESIDE, str(tmp_path)], stdout=subprocess.PIPE) as command:
+            assert command.stdout is not None
+            command.stdout.readline()
+            for number in range(12):
+                Drains(tmp_path).begin(Drain(f"b{number}:80", 1.0, None, "ann"))
+        assert command.returncode == 0
+        assert Counter(drain.broker[0] for drain in Drains(tmp_path).all()) == {"a": 12, "b": 12}
 
 
 def test_what_was_read_before_a_release_is_not_written_back(tmp_path: Path):

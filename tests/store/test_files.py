@@ -91,15 +91,15 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "lbd.db by drains": lambda state: Drains(state).save(Works()),
     "lock": lock,
     "status.json": lambda state: write_status(state, a_status()),
-    "control/orders.json": lambda state: Control(state).pause(Pause(NOW, None, "", "me")),
-    "control/lock": lambda state: Drains(state).begin(Drain("b:80", NOW, None, "me")),
+    "lbd.db by a pause": lambda state: Control(state).pause(Pause(NOW, None, "", "me")),
+    "lbd.db by a drain": lambda state: Drains(state).begin(Drain("b:80", NOW, None, "me")),
     "history/v1/decisions/day=2027-01-15/part-1800000000000.parquet": lambda state: Folder(state / "history").put(
         "decisions", NOW, schema("decisions").empty_table().to_batches()
     ),
 }
 """Every file that lbd keeps below a state directory, and who writes it."""
 
-GROWING = {"lbd.db", "lock", "control/lock"}
+GROWING = {"lbd.db", "lock"}
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "lbd.db of drains": lambda state: drains_in_force(state, NOW),
     "lock": running,
     "status.json": read_status,
-    "control/orders.json": lambda state: Control(state).paused(NOW),
+    "lbd.db of orders": lambda state: Control(state).paused(NOW),
     "history/v1/decisions/day=2027-01-15/a.parquet": lambda state: Folder(state / "history").pack("2027-01-16"),
 }
 

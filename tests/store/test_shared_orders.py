@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,13 @@ from msgspec.structs import replace
 
 from lbd.errors import LbdError, NotLeaderError, ObserveError, RefusedError, UsageError
 from lbd.store.control import Control, Pause
+from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drain, Drains, Fill
 from lbd.store.order import OrderList
-from lbd.store.orders import Orders
+from lbd.store.orders import ORDERS, Orders
 from lbd.store.rollouts import Rollout, Rollouts
 from lbd.store.shared import NewerOrders, SharedOrders, decoded
+from tests.builders import put_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,12 +82,6 @@ class Lbd:
         """What it obeys."""
         in_force = list(self.drains.in_force(self.now).values())
         return self.control.paused(self.now), in_force, self.rollouts.under_way()
-
-
-@pytest.fixture(autouse=True)
-def _no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut is tried elsewhere (test_control.py)."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture
@@ -178,6 +173,37 @@ def test_what_could_not_be_published_is_no_answer(one: Lbd, two: Lbd, *, publish
         assert here.stands[0] == (PAUSE if publishes else None)
 
 
+def test_a_pause_that_is_given_while_a_list_is_on_its_way_is_kept(one: Lbd, two: Lbd):
+    """By a command on the leader's machine: it is published next, and so are all changes before it."""
+
+    def slow(line: bytes) -> None:
+        Control(one.folder, Orders(one.folder, shared=True)).pause(PAUSE)
+        one.orders._publish = one.topic.append
+        one.topic.append(line)
+
+    one.lead()
+    one.orders._publish = slow
+    one.drains.begin(DRAIN)
+    assert one.stands == (PAUSE, [DRAIN], None)
+    one.orders.publish()
+    two.follow()
+    assert two.stands == (PAUSE, [DRAIN], None)
+    one.control.resume()
+    two.follow()
+    assert one.stands == two.stands == (None, [DRAIN], None)
+
+
+def test_the_last_result_is_the_last_whatever_the_clock_shows(one: Lbd, two: Lbd):
+    """A clock was set back between two times that a person resumed lbd."""
+    one.lead()
+    one.control.go_on(NOW)
+    one.control.pause(PAUSE)
+    one.orders.change(lambda orders: orders.end("pause", NOW - 7200, {"by": "the second"}))
+    two.follow()
+    for here in (one, two):
+        assert here.orders.read().results["pause"].body == {"by": "the second"}
+
+
 def fenced(_: bytes) -> None:
     """The topic lets this lbd write no more."""
     raise ObserveError("fenced")
@@ -259,14 +285,15 @@ class TestComingBack:
 
     @pytest.mark.parametrize("topic_forgets", [False, True])
     def test_a_backup_of_last_week(self, one: Lbd, two: Lbd, *, topic_forgets: bool):
-        """What its file says is older than what the topic says, whatever the clocks show."""
+        """What its store says is older than what the topic says, whatever the clocks show."""
         one.lead()
         one.control.pause(PAUSE)
-        backup = one.orders.path.read_bytes()
+        backup = value(one.folder / STORE_NAME, ORDERS)
+        assert backup is not None
         one.control.resume()
         one.drains.begin(DRAIN)
         two.follow()
-        one.orders.path.write_bytes(backup)
+        put_value(one.folder, ORDERS, backup)
         one.now -= 7 * 86_400
         one.restart()
         weeks_later(one, two, topic_forgets=topic_forgets)
@@ -341,16 +368,16 @@ class TestStandby:
         one.follow()
         assert one.stands == two.stands == (PAUSE, [DRAIN], ROLLOUT)
 
-    def test_a_lost_file_ends_nothing(self, one: Lbd, two: Lbd):
+    def test_a_lost_store_ends_nothing(self, one: Lbd, two: Lbd):
         """Neither here, nor at the next failover; also where the leader has lost it."""
         one.lead()
         one.control.pause(PAUSE)
         one.drains.begin(DRAIN)
         two.follow()
-        two.orders.path.unlink()
+        (two.folder / STORE_NAME).unlink()
         two.restart()
         two.lead()
-        two.orders.path.unlink()
+        (two.folder / STORE_NAME).unlink()
         assert two.stands == (PAUSE, [DRAIN], None)
         two.drains.release("a:80")
         one.follow()
@@ -385,7 +412,7 @@ class TestStandby:
         one.follow()
         assert one.stands[0] is two.stands[0] is None
 
-    def test_a_file_is_not_written_past_the_lbd_that_leads(self, one: Lbd):
+    def test_nothing_is_written_past_the_lbd_that_leads(self, one: Lbd):
         """By a command where no lbd runs: what is published stands, and a pause is added to it."""
         one.lead()
         one.control.pause(OTHER)
@@ -415,17 +442,17 @@ def test_who_comes_new_is_told_what_has_stood_for_long(one: Lbd, two: Lbd):
     assert new.stands == one.stands
 
 
-def test_a_file_that_cannot_be_read_is_a_pause_until_a_person_resumes(one: Lbd, two: Lbd):
-    """Such an lbd may lead, and moves nothing; what the others know is not forgotten with the file."""
+def test_orders_that_cannot_be_read_are_a_pause_until_a_person_resumes(one: Lbd, two: Lbd):
+    """Such an lbd may lead, and moves nothing; what the others know is not forgotten."""
     one.lead()
     one.drains.begin(DRAIN)
     two.follow()
-    two.orders.path.write_text("{")
+    put_value(two.folder, ORDERS, b"{")
     two.restart()
     two.lead()
     doubtful = two.control.paused(NOW)
     assert doubtful is not None
-    assert "orders.json: cannot be read" in doubtful.reason
+    assert "the orders cannot be read" in doubtful.reason
     with pytest.raises(UsageError):
         two.drains.release("a:80")
     assert two.control.resume() == doubtful
