@@ -213,11 +213,11 @@ def test_it_balances_says_so_and_ends_well(pulsar: FakePulsar, tmp_path: Path):
         daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
         daemon.notified.wait_for("STATUS=Moved")
         daemon.notified.wait_for("STATUS=No move")
+        eventually(lambda: [line.get("result") for line in journal(tmp_path)].count("landed") == 3)
         code = daemon.end()
         daemon.notified.wait_for("STOPPING=1")
 
     assert code == 0
-    assert [line.get("result") for line in journal(tmp_path)].count("landed") == 3
     assert [line["event"] for line in daemon.lines()].count("Begins to move 3 bundles.") == 1
     assert {line["event"][:6] for line in daemon.lines() if "owner" in line} == {"landed"}
     assert daemon.lines()[-1]["event"] == "stopped"
