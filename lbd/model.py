@@ -396,11 +396,15 @@ class Unload:
 
 @dataclass(frozen=True)
 class Skip:
-    """Something considered and not moved. ``what`` is a bundle, a broker, or ``source -> destination``."""
+    """Something considered and not moved. ``what`` is a bundle, a broker, or ``source -> destination``.
+
+    ``until`` is when that ends by itself (epoch seconds), None where it does not or where that is not known.
+    """
 
     what: str
     reason: Reason
     detail: str = ""
+    until: float | None = field(default=None, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from rich.text import Text
 from lbd.cli.render import WIDE, broker_table, pair_table, plain
 from lbd.load.summary import known_text
 from lbd.permit.settings import canary_text
+from lbd.store.status import steps_now
 from lbd.text import counted, duration_text, zoned
 
 if TYPE_CHECKING:
@@ -164,10 +165,9 @@ def _lines(
     yield "last turn", status.sentence, "bold"
     if status.verdict is not None:
         yield "verdict", status.verdict.words, _VERDICT_STYLES.get(status.verdict.kind, "yellow")
-    if status.error is not None:
-        yield "error", status.error, "bold red"
-    for warning in status.warnings:
-        yield "warning", warning, "yellow"
+    for index, step in enumerate(steps_now(status, pid, pause, now, drains)):
+        yield "" if index else "to do", step.text(now), "bold" if step.do else ""
+    yield from _troubles(status)
     yield from _brokers(status)
     yield "last hour", status.last_hour.words, ""
     if status.budgets:
@@ -176,6 +176,14 @@ def _lines(
     if status.calibration is not None:
         yield "settings", status.calibration, "cyan"
     yield from _under_way(status, pid, now)
+
+
+def _troubles(status: Status) -> Iterator[tuple[str, str, str]]:
+    """What went wrong in the turn, and what does all the time."""
+    if status.error is not None:
+        yield "error", status.error, "bold red"
+    for warning in status.warnings:
+        yield "warning", warning, "yellow"
 
 
 def _brokers(status: Status) -> Iterator[tuple[str, str, str]]:

@@ -22,6 +22,7 @@ from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
 from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
 from lbd.store.turns import named
+from lbd.turn.next_steps import next_steps
 from lbd.turn.record import brokers, gap_points, outcome_record, pair_statuses, proposal
 from lbd.turn.verdict import verdict
 
@@ -126,6 +127,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         seconds=round(observation.seconds, 3) if observation is not None else 0.0,
         warnings=[*engine.warnings, *_unreported(observation), *unread],
         error=str(record.error) if record.error is not None else None,
+        steps=next_steps(record, engine.settings.guardrails, engine.proposal),
     )
 
 

@@ -45,5 +45,7 @@ def block(
     since = [resting_since[name] for name, one in bars.items() if one is reason and name in resting_since]
     if reason is Reason.PING_PONG or not since:
         return Skip(pair.ends, reason, f"{summary} (guardrails.max_moves_per_bundle)")
-    wait = max(guardrails.cool_down_minutes - (snapshot.taken_at - min(since)) / 60, 0)
-    return Skip(pair.ends, reason, f"{summary}, the first one may in {wait:.0f} min (guardrails.cool_down_minutes)")
+    until = min(since) + guardrails.cool_down_minutes * 60
+    wait = max(until - snapshot.taken_at, 0) / 60
+    detail = f"{summary}, the first one may in {wait:.0f} min (guardrails.cool_down_minutes)"
+    return Skip(pair.ends, reason, detail, until=until)

@@ -119,12 +119,15 @@ class _Cap:
     def count(self, one: Unload | Sent, at: float) -> None:
         self.times.setdefault(self.key(one), []).append(at)
 
+    def frees_at(self, key: str) -> float:
+        """When there will be more of a used-up limit (epoch seconds)."""
+        return sorted(self.times[key])[self.used(key) - self.limit(key)] + self.window_seconds
+
     def detail(self, key: str, now: float) -> str:
         """How much of the limit is used, and when there will be more."""
         used, limit = self.used(key), self.limit(key)
-        frees_at = sorted(self.times[key])[used - limit] + self.window_seconds
         whose = f" of {key}" if key else ""
-        wait = max(frees_at - now, 0) / 60
+        wait = max(self.frees_at(key) - now, 0) / 60
         return f"{used} of {limit} used{whose}, the next one in {wait:.0f} min (guardrails.{self.setting})"
 
     def most_used(self) -> Iterator[Used]:
@@ -199,13 +202,15 @@ class Budget:
         for cap in self._caps:
             key = cap.key(unload)
             if cap.reason not in self._ignored and cap.is_used_up(key):
-                return Skip(unload.bundle, cap.reason, cap.detail(key, self._now))
+                return Skip(unload.bundle, cap.reason, cap.detail(key, self._now), until=cap.frees_at(key))
         if Reason.HOUR_TRAFFIC not in self._ignored and self._traffic.refuses(unload):
-            return Skip(unload.bundle, Reason.HOUR_TRAFFIC, self._traffic_detail(unload))
+            frees_at = min(self._traffic_frees_at, self._now + HOUR_SECONDS)
+            detail = self._traffic_detail(unload, frees_at)
+            return Skip(unload.bundle, Reason.HOUR_TRAFFIC, detail, until=frees_at)
         return None
 
-    def _traffic_detail(self, unload: Unload) -> str:
-        wait = max(min(self._traffic_frees_at, self._now + HOUR_SECONDS) - self._now, 0) / 60
+    def _traffic_detail(self, unload: Unload, frees_at: float) -> str:
+        wait = max(frees_at - self._now, 0) / 60
         wanted = f"{unload.msg_rate:.0f} msg/s and {unload.throughput / 1e6:.1f} MB/s"
         return f"{wanted}, {self._traffic.text}, more in {wait:.0f} min (guardrails.max_traffic_per_hour)"
 

@@ -14,6 +14,7 @@ from lbd.load.summary import BrokerLoad
 from lbd.permit.budget import LastHour
 from lbd.reason import Reason
 from lbd.redaction import redacted_json
+from lbd.remedy import NextStep, next_step
 from lbd.store.control import Pause
 from lbd.store.database import STORE_NAME
 from lbd.store.drains import Drain, DrainStatus, Work
@@ -102,7 +103,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``gap_points`` is the highest score minus the lowest, None where fewer than two brokers have one.
     ``proposal`` waits for approval. ``calibration`` is a sentence on the settings that ``lbd calibrate`` proposes; None
     where it proposes none, or they are in force. ``canary`` is None where none is in force. ``budgets`` are those for
-    an hour or a day; of those for brokers and namespaces, the one that is used most.
+    an hour or a day; of those for brokers and namespaces, the one that is used most. ``steps`` are what a person should
+    do, the most important first.
     """
 
     format: int = FORMAT
@@ -133,6 +135,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     error: str | None = None
     api: str | None = None
+    steps: list[NextStep] = []
 
     def late(self, now: float) -> bool:
         """Whether three turns should have followed by now, whatever one waited for; also when the clock was set back by
@@ -145,6 +148,7 @@ class StatusResponse(Status, frozen=True, kw_only=True, rename={"is_late": "late
     """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none.
 
     ``verdict_text`` is the verdict as a person reads it, without its detail; null before the first turn has ended.
+    ``todo`` is each of the ``steps`` as a line of text.
     """
 
     running: int | None
@@ -153,21 +157,60 @@ class StatusResponse(Status, frozen=True, kw_only=True, rename={"is_late": "late
     age_seconds: float
     paused: Pause | None
     drains: list[DrainStatus]
+    todo: list[str]
 
 
 def document(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
 ) -> StatusResponse:
     """The JSON of a status at ``now`` (epoch seconds)."""
+    steps = steps_now(status, pid, pause, now, drains)
     return StatusResponse(
-        **msgspec.structs.asdict(status),
+        **{**msgspec.structs.asdict(status), "steps": steps},
         running=pid,
         verdict_text=None if status.verdict is None else status.verdict.head,
         is_late=status.late(now),
         age_seconds=round(now - status.at, 1),
         paused=pause,
         drains=[DrainStatus(drain, work) for drain, work in drains],
+        todo=[step.text(now) for step in steps],
     )
+
+
+NOT_RUNNING, LATE, EMPTIED = "not-running", "late", "emptied"
+"""Reasons of steps that come of the process and its orders, whatever its last turn said."""
+
+
+def steps_now(
+    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
+) -> list[NextStep]:
+    """What a person should do at ``now``: a process that is gone or late comes first, then a pause, then the turn's
+    steps, then drained brokers that are empty. ``pid`` is None where no lbd runs.
+    """
+    if pid is None:
+        text = "Start lbd: while it does not run, it moves nothing"
+        return [NextStep(reason=NOT_RUNNING, do=text, command="lbd run")]
+    if status.late(now):
+        return [NextStep(reason=LATE, do="Find what lbd waits for: it ends no turn", command="lbd doctor")]
+    steps = [step for step in status.steps if step.reason != Reason.PAUSED.label]
+    if pause is not None:
+        steps = [_end_of(pause), *(step for step in steps if step.do)]
+    elif not steps and status.steps:
+        steps = [next_step(Reason.ROUND_STOPPED)]
+    for drain, work in drains:
+        if work is not None and work.ended_at is not None and work.owned == 0:
+            text = f"{drain.broker} is empty: restart it, or release it"
+            steps.append(NextStep(reason=EMPTIED, what=drain.broker, do=text, command=_release(drain)))
+    return steps
+
+
+def _end_of(pause: Pause) -> NextStep:
+    step = next_step(Reason.PAUSED, ends_at=pause.until)
+    return step if pause.until is not None else msgspec.structs.replace(step, by_itself="")
+
+
+def _release(drain: Drain) -> str:
+    return f"lbd drain {drain.broker} --release"
 
 
 def standby_text(status: Status) -> str | None:

@@ -64,6 +64,9 @@ def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path))
 
 
+RESUME = "When the work is done, let lbd go on: `lbd resume`"
+
+
 def told(folder: Path, age_seconds: float = 4.0, **changes: Any) -> Status:
     """The status that a daemon in this process wrote so long ago."""
     at = time.time() - age_seconds
@@ -154,10 +157,11 @@ class TestStatus:
         assert lines[1].startswith("PAUSED     until ")
         assert lines[1].endswith(" (18 min): broker upgrade")
         assert " (ends in 1 h 12 min), by alice since " in lines[1]
-        assert lines[2:13] == [
+        assert lines[2:14] == [
             "observing  only: lbd says what it would move, and moves nothing",
             "hold       paused: nothing new is moved while it lasts",
             "last turn  No move: balanced.",
+            f"to do      {RESUME}; or wait: lbd goes on when the pause ends, in about 1 h 12 min",
             "error      the cluster is gone",
             "warning    3 lines cannot be read",
             "gap        12.3 points between the highest and the lowest score",
@@ -167,7 +171,7 @@ class TestStatus:
             f"under way  {BUNDLES[1]} {B1} -> (the broker chooses), waits for its turn",
             "",
         ]
-        hot, cold = lines[14:16]
+        hot, cold = lines[15:17]
         assert hot.split() == [B1, "83.7", "█" * 17 + "···", "bandwidth", "in", "6,215", "1.8", "24"]
         assert cold.split() == [B2, "?", "·" * 20, "-", "?", "?", "4"]
         assert lines[-1].split(maxsplit=4) == [B1, "->", B2, "37.0", "low 3 of 8, high 1 of 2"]
@@ -177,7 +181,10 @@ class TestStatus:
         status = told(daemon, brokers=[BrokerStatus(B1, 83.7, "cpu", 6215, 1.8e6, 24)])
         Control(daemon).pause(Pause(status.at, None, "", "alice"))
         found = json.loads(lbd("status", "--format", "json").stdout)
-        assert found.items() >= msgspec.to_builtins(status).items()
+        own = {**msgspec.to_builtins(status), "steps": found["steps"]}
+        assert found.items() >= own.items()
+        assert found["todo"] == [RESUME]
+        assert [step["reason"] for step in found["steps"]] == ["paused"]
         assert (found["running"], found["late"], found["paused"]["by"]) == (os.getpid(), False, "alice")
         assert 4 <= found["age_seconds"] < 60
 

@@ -128,6 +128,7 @@ function showAge() {
   const status = seen.status;
   const silent = seen.silentSince !== null;
   if (status) {
+    showTodo(status);
     const age = now() - status.at;
     const late = status.late;
     const next = status.next_turn_at === null ? "" : `, next in ${spoken(status.next_turn_at - now())}`;
@@ -211,6 +212,14 @@ function showNext(status) {
     say("next", words[verdict.kind] || "Look again");
     say("next-why", verdict.kind === "balanced" ? "" : verdict.detail || "");
   }
+}
+
+/** What a person should do: in lbd's own words, or to find out why there are none. */
+function showTodo(status) {
+  const silent = seen.silentSince !== null;
+  const [first, ...more] = silent ? ["Look at lbd on its machine, it does not answer here: lbd status"] : status.todo;
+  say("todo", first, silent || status.steps[0].do ? "warn" : "good");
+  say("todo-more", more.join(" · "));
 }
 
 function showBanners(status) {
@@ -401,7 +410,7 @@ function showMoves(status) {
 }
 
 function fillMoves(body, moves, broker) {
-  rows(body, first(body, moves, Infinity, 3), ["", "", ""], "none is kept", (move, cells) => {
+  rows(body, first(body, moves, Infinity, 2), ["", "", ""], "none is kept", (move, cells) => {
     write(cells[0], move.at ? clock(move.at) : "waits", move.at ? day(move.at) : "");
     twoLines(cells[1], move.bundle, ends(move));
     const served = { yes: ", served", no: ", not served" }[move.served] || "";

@@ -1,0 +1,143 @@
+"""The answer to "what should I do?" after a turn: the remedies of the reasons that its record gives. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import BYTES_IN, BYTES_OUT, bundle_namespace
+from lbd.permit.eligibility import broker_bundles
+from lbd.permit.membership import settled_at
+from lbd.permit.quiet_hours import quiet_until
+from lbd.reason import Reason
+from lbd.remedy import NextStep, next_step
+from lbd.turn.verdict import not_compared, pair_skip, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.model import Pair, Snapshot
+    from lbd.permit.settings import Guardrails
+    from lbd.store.proposal import Proposal
+    from lbd.store.turn_record import Verdict
+    from lbd.turn.parts import TurnResult
+
+
+FAILED_TURN, EMPTY_BROKER = "failed-turn", "empty-broker"
+"""Reasons of steps that are no reason not to move something."""
+
+FOR_OTHERS = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
+"""Holds that want nothing of a person while the brokers are balanced."""
+
+
+def next_steps(record: TurnResult, guardrails: Guardrails, waiting: Proposal | None = None) -> list[NextStep]:
+    """What a person should do after this turn, the most important first; never empty.
+
+    ``waiting`` is the plan that waits for approval. The first step answers the verdict. Others follow only where a
+    person has something to do: brokers that could not be compared or carry nothing.
+    """
+    first = _first(record, guardrails, waiting)
+    others = {(step.reason, step.what): step for step in _of_brokers(record) if step.do}
+    others.pop((first.reason, first.what), None)
+    return [first, *others.values()]
+
+
+def _first(record: TurnResult, guardrails: Guardrails, waiting: Proposal | None) -> NextStep:
+    if record.observation is None or record.decision is None:
+        do, end = "Find why the cluster cannot be observed", "lbd tries again in the next turn"
+        return NextStep(reason=FAILED_TURN, do=do, command="lbd doctor", by_itself=end)
+    if waiting is not None:
+        return next_step(Reason.APPROVAL_REQUIRED, waiting.id, waiting.expires_at, plan=waiting.id)
+    judged, hold = verdict(record), record.hold
+    calm = judged.kind in {"balanced", "partial"}
+    if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED and not (calm and hold[0] in FOR_OTHERS):
+        return next_step(hold[0], ends_at=_hold_ends_at(record, guardrails, hold[0]))
+    return _of_verdict(record, judged)
+
+
+def _of_verdict(record: TurnResult, judged: Verdict) -> NextStep:
+    """The remedy of what the verdict gives as its reason."""
+    if judged.kind == "moving":
+        return next_step(Reason.MOVES_UNFINISHED)
+    if judged.kind == "partial":
+        broker, (reason, _) = next(iter(not_compared(record).items()))
+        return next_step(reason, broker, broker=broker)
+    reason = next((reason for reason in Reason if reason.label == judged.reason), Reason.BALANCED)
+    ends_at, pair = _samples_end_at(record, judged.samples), _pair_of(record, reason)
+    if pair is None:
+        return next_step(reason, ends_at=ends_at)
+    skip = pair_skip(record, pair)
+    ends_at = skip.until if skip.reason is reason and skip.until is not None else ends_at
+    return next_step(reason, pair.ends, ends_at, broker=pair.source, **_bundle_names(record, pair, reason))
+
+
+def _pair_of(record: TurnResult, reason: Reason) -> Pair | None:
+    """The widest pair for which this reason is given; the widest of all where none says so itself."""
+    assert record.decision is not None
+    pairs = sorted(record.decision.comparison.pairs, key=lambda pair: -pair.difference)
+    return next((pair for pair in pairs if pair_skip(record, pair).reason is reason), pairs[0] if pairs else None)
+
+
+def _bundle_names(record: TurnResult, pair: Pair, reason: Reason) -> dict[str, str]:
+    """The largest bundle of the source that has this reason, or that could be moved at all, and its namespace."""
+    assert record.observation is not None
+    assert record.decision is not None
+    snapshot = record.observation.snapshot
+    rows = snapshot.rows.of(snapshot.brokers.index()[pair.source])
+    own = snapshot.rows.bundle[rows]
+    codes = record.decision.verdicts[own]
+    size = np.nan_to_num(snapshot.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
+    wanted = codes == reason.code
+    if not wanted.any():
+        wanted = codes != Reason.BROKER_BUNDLE.code
+    if not wanted.any():
+        return {}
+    bundle = snapshot.bundles[int(own[int(np.argmax(np.where(wanted, size, -1.0)))])]
+    return {"bundle": bundle, "namespace": bundle_namespace(bundle)}
+
+
+def _samples_end_at(record: TurnResult, samples: int | None) -> float | None:
+    """About when so many more samples have come; brokers sample for their reports."""
+    if samples is None or record.facts is None:
+        return None
+    return record.facts.now + samples * record.facts.sample_interval_seconds
+
+
+def _hold_ends_at(record: TurnResult, guardrails: Guardrails, reason: Reason) -> float | None:
+    """When a hold ends by itself, where the facts of the turn say so."""
+    if record.facts is None:
+        return None
+    facts = record.facts
+    if reason is Reason.MEMBERSHIP_CHANGED:
+        members = facts.members
+        return settled_at(members.since, members.departures, guardrails.membership_settle_seconds)
+    if reason is Reason.QUIET_HOURS:
+        quiet = quiet_until(guardrails.quiet_hours, facts.now)
+        return quiet[0] if quiet is not None else None
+    return facts.progress.until or None if reason is Reason.NO_IMPROVEMENT else None
+
+
+def _of_brokers(record: TurnResult) -> Iterator[NextStep]:
+    """Brokers that a person has to look at, whatever the verdict: each reason once, with the first broker."""
+    named = set[Reason]()
+    left = {what: reason for what, (reason, _) in not_compared(record).items()}
+    for broker, reason in left.items():
+        if reason not in named and reason is not Reason.DRAINED:
+            named.add(reason)
+            yield next_step(reason, broker, broker=broker)
+    if record.facts is not None and record.decision is not None:
+        yield from _empty_brokers(record, record.facts.snapshot, left)
+
+
+def _empty_brokers(record: TurnResult, snapshot: Snapshot, left: dict[str, Reason]) -> Iterator[NextStep]:
+    """The first broker without a bundle to which no pair will move any: as after a failed restart."""
+    assert record.decision is not None
+    taking = {pair.destination for pair in record.decision.comparison.pairs}
+    taking |= {unload.destination for unload in (*record.unloads, *record.unfinished)}
+    numbers = snapshot.rows.count(broker_bundles(snapshot)[snapshot.rows.bundle] == 0)
+    listed = zip(snapshot.brokers.ids, numbers.tolist(), strict=True)
+    empty = [broker for broker, number in listed if not number and broker not in taking and broker not in left]
+    if empty and numbers.any():
+        do = f"If {empty[0]} should carry load, fill it: it has no bundle"
+        yield NextStep(reason=EMPTY_BROKER, what=empty[0], do=do, command=f"lbd fill {empty[0]} --apply")

@@ -1,0 +1,109 @@
+"""What a person should do after a turn: a table of situations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.errors import ObserveError
+from lbd.model import Hits, Skip, Unload
+from lbd.permit.membership import Membership
+from lbd.permit.settings import Guardrails
+from lbd.reason import Reason
+from lbd.store.proposal import Proposal
+from lbd.turn.next_steps import next_steps
+from lbd.turn.parts import TurnResult
+from tests.builders import TAKEN_AT, bundle, report, stats
+from tests.turn.records import COLD, HOT, record, two
+
+if TYPE_CHECKING:
+    from lbd.observe.parse import LoadReport
+
+
+AT_ONCE = {"hit_count_low": 1, "hit_count_high": 1}
+ENDS = f"{HOT} -> {COLD}"
+RAILS = Guardrails()
+FULL = Skip(ENDS, Reason.HOUR_UNLOADS, "30 of 30 used", until=TAKEN_AT + 3000)
+CALM = "Nothing: lbd goes on comparing the brokers in every turn"
+WAITING = "Nothing: lbd moves bundles if the brokers are still too far apart then, in about {}"
+
+
+def text_of(found: TurnResult, **more: Any) -> list[str]:
+    """The steps as lines at the time of the round."""
+    return [step.text(TAKEN_AT) for step in next_steps(found, RAILS, **more)]
+
+
+BY_HAND = "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false"
+LOOK = "Look at the brokers without a usable report: `lbd doctor`"
+HISTORY = "Find what moved so much; raise guardrails.max_unloads_per_hour if that was right: `lbd history --since 1h`"
+
+
+@pytest.mark.parametrize(
+    ("seen", "changes", "first"),
+    [
+        (two(30, 20), {}, CALM),
+        (two(), {}, WAITING.format("60 s")),
+        (two(50, 20), {}, WAITING.format("7 min")),
+        (two(50, 20), {"hits": {HOT: Hits(5, 0)}}, WAITING.format("2 min")),
+        (two(), {"settings": AT_ONCE}, "Nothing: lbd plans again when the moves under way have ended"),
+        (two(), {"hold": (Reason.PAUSED, "by alice")},
+         "When the work is done, let lbd go on: `lbd resume`; or wait: lbd goes on when the pause ends"),
+        (two(30, 20), {"hold": (Reason.OBSERVE_ONLY, "")}, CALM),
+        (two(), {"settings": AT_ONCE, "acts": False},
+         "Set mode: approve or mode: auto and reload the settings, if `lbd plan` shows what you want"),
+        (two(30, 20), {"hold": (Reason.IN_BROKER_SHEDDING, "")},
+         f"Turn the brokers' own shedding off, or set in_broker_shedding to take-over: `{BY_HAND}`"),
+        (two(rates=(5000.0,)), {"settings": AT_ONCE}, f"Split the only bundle of the broker: `lbd split {bundle(0)}`"),
+        (two(rates=(5000.0, 1.0)),
+         {"settings": AT_ONCE, "permitted": {"barred": {bundle(1): Reason.COOL_DOWN}}},
+         f"Split the bundle that is too large to move: `lbd split {bundle(0)}`"),
+        (two(), {"blocked": {ENDS: FULL}},
+         f"{HISTORY}; or wait: it ends when the oldest of these moves is an hour old, in about 50 min"),
+        (two(rates=(10.0,) * 8), {},
+         f"Find what uses {HOT} beside its traffic: another process, compaction, a weaker machine: `lbd doctor`"),
+        ({HOT: report(80.0)}, {},
+         f"{LOOK}; or wait: it ends when two brokers can be compared"),
+    ],
+)  # fmt: skip
+def test_the_answer_to_each_situation(seen: dict[str, LoadReport], changes: dict[str, Any], first: str):
+    """What to do with the names that it takes, or when it ends."""
+    assert text_of(record(seen, **changes)) == [first]
+
+
+def test_a_change_of_brokers_ends_at_a_time():
+    """The one at which its hold does."""
+    found = record(two(), hold=(Reason.MEMBERSHIP_CHANGED, "b joined, 20 s to wait"))
+    assert found.facts is not None
+    joined = replace(found.facts, members=Membership((HOT, COLD), since=TAKEN_AT - 10, joined=(COLD,)))
+    (step,) = next_steps(replace(found, facts=joined), RAILS)
+    assert step.text(TAKEN_AT) == "Nothing: lbd goes on when no broker has come or gone for a while, in about 20 s"
+
+
+def test_a_plan_that_waits_comes_first():
+    """Whatever the last turn said."""
+    plan = Proposal("1fa0c0de", TAKEN_AT, TAKEN_AT + 600, [], {}, 3)
+    assert text_of(record(two(30, 20)), waiting=plan) == [
+        "Approve plan 1fa0c0de, if `lbd plan` shows what you want: `lbd apply 1fa0c0de`"
+    ]
+
+
+def test_a_turn_that_saw_nothing():
+    """Doctor says what stands in the way."""
+    (step,) = next_steps(TurnResult(error=ObserveError("connection refused")), RAILS)
+    order = "Find why the cluster cannot be observed: `lbd doctor`"
+    assert step.text(0) == f"{order}; or wait: lbd tries again in the next turn"
+
+
+def test_an_empty_broker_is_named_beside_the_verdict():
+    """Not while a pair is to fill it, and not for its own heartbeat bundle."""
+    own = {"pulsar/c/idle:8080/0x00000000_0xffffffff": stats(1.0)}
+    calm = {**two(12, 10), "idle:8080": report(1.0, own)}
+    assert text_of(record(calm))[1:] == [
+        "If idle:8080 should carry load, fill it: it has no bundle: `lbd fill idle:8080 --apply`"
+    ]
+    apart = {**two(60, 30), "idle:8080": report(1.0, own)}
+    assert len(text_of(record(apart))) == 1
+    moved = (Unload(bundle(0), HOT, "idle:8080", 1.0, 1.0),)
+    assert len(text_of(record(calm, unfinished=moved))) == 1
