@@ -257,11 +257,16 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True):
     def text(self, now: float) -> str:
         """The same as one line, at ``now`` (epoch seconds)."""
         left = 0.0 if self.ends_at is None else self.ends_at - now
-        end = self.by_itself + (f", in about {duration_text(left)}" if self.by_itself and left > 0 else "")
+        about = f" about {_about(left)}" if left > 0 else ""
         if not self.do:
-            return f"Nothing: {end}"
+            return f"Nothing{about and f', for{about}'}: {self.by_itself}"
         order = self.do + (f": `{self.command}`" if self.command else "")
-        return f"{order}; or wait: {end}" if end else order
+        return f"{order}; or wait{about}: {self.by_itself}" if self.by_itself else order
+
+
+def _about(seconds: float) -> str:
+    """A duration that is only known roughly: whole minutes from two on."""
+    return duration_text(round(seconds / 60) * 60 if seconds >= 120 else seconds)
 
 
 def next_step(reason: Reason, what: str = "", ends_at: float | None = None, **names: str) -> NextStep:

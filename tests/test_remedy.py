@@ -41,9 +41,9 @@ def test_no_remedy_counts_samples(reason: Reason):
     [
         (
             Reason.WAITING,
-            NOW + 480,
+            NOW + 497,
             {},
-            "Nothing: lbd moves bundles if the brokers are still too far apart then, in about 8 min",
+            "Nothing, for about 8 min: lbd moves bundles if the brokers are still too far apart then",
         ),
         (Reason.WAITING, None, {}, "Nothing: lbd moves bundles if the brokers are still too far apart then"),
         (
@@ -64,7 +64,7 @@ def test_no_remedy_counts_samples(reason: Reason):
             Reason.PAUSED,
             NOW + 1200,
             {},
-            f"{RESUME}; or wait: lbd goes on when the pause ends, in about 20 min",
+            f"{RESUME}; or wait about 20 min: lbd goes on when the pause ends",
         ),
     ],
 )

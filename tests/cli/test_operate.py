@@ -161,7 +161,7 @@ class TestStatus:
             "observing  only: lbd says what it would move, and moves nothing",
             "hold       paused: nothing new is moved while it lasts",
             "last turn  No move: balanced.",
-            f"to do      {RESUME}; or wait: lbd goes on when the pause ends, in about 1 h 12 min",
+            f"to do      {RESUME}; or wait about 1 h 12 min: lbd goes on when the pause ends",
             "error      the cluster is gone",
             "warning    3 lines cannot be read",
             "gap        12.3 points between the highest and the lowest score",

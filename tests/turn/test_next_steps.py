@@ -27,7 +27,7 @@ ENDS = f"{HOT} -> {COLD}"
 RAILS = Guardrails()
 FULL = Skip(ENDS, Reason.HOUR_UNLOADS, "30 of 30 used", until=TAKEN_AT + 3000)
 CALM = "Nothing: lbd goes on comparing the brokers in every turn"
-WAITING = "Nothing: lbd moves bundles if the brokers are still too far apart then, in about {}"
+WAITING = "Nothing, for about {}: lbd moves bundles if the brokers are still too far apart then"
 
 
 def text_of(found: TurnResult, **more: Any) -> list[str]:
@@ -60,7 +60,7 @@ HISTORY = "Find what moved so much; raise guardrails.max_unloads_per_hour if tha
          {"settings": AT_ONCE, "permitted": {"barred": {bundle(1): Reason.COOL_DOWN}}},
          f"Split the bundle that is too large to move: `lbd split {bundle(0)}`"),
         (two(), {"blocked": {ENDS: FULL}},
-         f"{HISTORY}; or wait: it ends when the oldest of these moves is an hour old, in about 50 min"),
+         f"{HISTORY}; or wait about 50 min: it ends when the oldest of these moves is an hour old"),
         (two(rates=(10.0,) * 8), {},
          f"Find what uses {HOT} beside its traffic: another process, compaction, a weaker machine: `lbd doctor`"),
         ({HOT: report(80.0)}, {},
@@ -78,7 +78,7 @@ def test_a_change_of_brokers_ends_at_a_time():
     assert found.facts is not None
     joined = replace(found.facts, members=Membership((HOT, COLD), since=TAKEN_AT - 10, joined=(COLD,)))
     (step,) = next_steps(replace(found, facts=joined), RAILS)
-    assert step.text(TAKEN_AT) == "Nothing: lbd goes on when no broker has come or gone for a while, in about 20 s"
+    assert step.text(TAKEN_AT) == "Nothing, for about 20 s: lbd goes on when no broker has come or gone for a while"
 
 
 def test_a_plan_that_waits_comes_first():
