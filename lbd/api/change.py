@@ -569,12 +569,11 @@ def _drain_status(backend: Backend) -> DrainsResponse:
 
 
 def _released(backend: Backend, broker: str) -> tuple[str, Response]:
-    drains = Drains(backend.state_dir, backend.orders)
-    drain = drains.release(broker)
-    fill = None if drain is not None else drains.end_fill(broker=broker)
-    backend.board.events.tell("drain", Drained(broker, None, drain))
-    words = f"released {broker}" if drain is not None else f"{broker} is not drained"
-    return f"ended the fill of {broker}" if fill is not None else words, answer(Released(drain, fill))
+    released = Released.of(Drains(backend.state_dir, backend.orders).release_by_name(broker))
+    broker = released.broker or broker
+    backend.board.events.tell("drain", Drained(broker, None, released.released))
+    words = f"released {broker}" if released.released is not None else f"{broker} is not drained"
+    return f"ended the fill of {broker}" if released.filled is not None else words, answer(released)
 
 
 # --- ``/v1/rollout``: plan, start, progress, end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from starlette.responses import Response
@@ -181,6 +181,17 @@ class Released(msgspec.Struct, frozen=True):
 
     released: Drain | None
     filled: Fill | None = None
+
+    @classmethod
+    def of(cls, order: Drain | Fill | None) -> Self:
+        """What was ended; None where there was nothing."""
+        return cls(None, order) if isinstance(order, Fill) else cls(order)
+
+    @property
+    def broker(self) -> str:
+        """Its full name; empty where nothing was ended."""
+        order = self.released or self.filled
+        return order.broker if order is not None else ""
 
 
 class Drained(msgspec.Struct, frozen=True):

@@ -28,15 +28,12 @@ from lbd.cli.request import (
 )
 from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
 from lbd.errors import ObserveError, UsageError
-from lbd.model import brokers_named
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult, new_id
 from lbd.store.drains import Drains
 from lbd.store.orders import Orders
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbd.api.client import Client
     from lbd.api.shapes import DrainPlan
     from lbd.cli.options import Read
@@ -324,30 +321,21 @@ def _release(settings: Settings, broker: str, reason: str, form: str, client: Cl
         from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
 
         in_force = remote.drained(client)
-        broker = _full_name(broker, in_force)
         released = remote.release(client, broker, by(), reason)
     else:
         drains = Drains(settings.state_dir, Orders(settings.state_dir, shared=settings.leader.enabled))
         in_force = drains.in_force(now)
-        broker = _full_name(broker, in_force)
-        drain = drains.release(broker)
-        released = Released(drain, None if drain is not None else drains.end_fill(broker=broker))
+        released = Released.of(drains.release_by_name(broker))
     if form == "json":
         json_out(released)
     if released.released is not None:
         print_note(form, f"Released: {drain_text(released.released, now)}.")
     elif released.filled is not None:
-        print_note(form, f"Ended: the fill of {broker}, ordered by {released.filled.by}.")
+        print_note(form, f"Ended: the fill of {released.broker}, ordered by {released.filled.by}.")
     else:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
         print_note(form, f"Nothing to release: {broker} is not drained{known}.")
     return 0
-
-
-def _full_name(broker: str, drained: Iterable[str]) -> str:
-    """The drained broker that is meant; it may be down, so no cluster is asked."""
-    fits = brokers_named(broker, drained)
-    return fits[0] if len(fits) == 1 else broker
 
 
 def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, api_url: str | None) -> int:

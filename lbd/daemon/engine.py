@@ -187,11 +187,14 @@ class Engine:
         return self._keeper.keep(finish(self._real.parts(), record), self.timebase.now())
 
     def serve(self) -> None:
-        """Begin what was asked for by hand next, unless anything is under way: it is judged alone."""
-        if self.observe_only or not (self._real.executor.unfinished or self.splitting.hold()):
-            request = self.requests.next(self.timebase.now())
-            if request is not None:
-                self._asked.begin(request, self._real.beside)
+        """Begin what was asked for by hand next. While anything is under way only the end of an order is begun.
+
+        All else is judged alone. An heir learns the outcome of its predecessor's moves after a minute and more.
+        """
+        is_busy = not self.observe_only and bool(self._real.executor.unfinished or self.splitting.hold())
+        request = self.requests.next(self.timebase.now(), ends_only=is_busy)
+        if request is not None:
+            self._asked.begin(request, self._real.beside)
         self.go_on()
 
     def go_on(self, *, alone: bool = False) -> None:

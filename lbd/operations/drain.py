@@ -660,7 +660,7 @@ class Draining:
         except KeyboardInterrupt:
             self._executor.halt(Reason.ROUND_STOPPED, "not asked for: it was interrupted")
             if self._job is not None and self._job.kind == "fill":
-                self._drains.end_fill(request=self._job.request)
+                self._drains.end_fill(self._job.request)
             raise
 
     def after(self, record: TurnResult) -> None:
@@ -719,7 +719,7 @@ class Draining:
         """The order of a fill ends with its work, which is written first: who waits for it looks there."""
         fill = self._drains.fill(self._now())
         if fill is not None and fill != self._fill_due() and not self._is_away:
-            self._drains.end_fill(request=fill.request)
+            self._drains.end_fill(fill.request)
 
     def _fill_due(self) -> Fill | None:
         """The fill in force, unless its work has ended here."""

@@ -125,7 +125,7 @@ _UNDONE = {
 
 
 QUEUED = 16
-"""Requests that may wait at the same time; further ones are refused."""
+"""Requests that may wait at the same time; further ones are refused, but for those that end an order."""
 
 CALLER_CHECK_SECONDS = 0.2
 """How often a waiting request looks whether its caller has gone."""
@@ -139,6 +139,11 @@ class _Caller:
 
     result: RequestResult | None = None
     answered: threading.Event = field(default_factory=threading.Event)
+
+
+def ends_an_order(request: Request) -> bool:
+    """Whether it ends an order of a person, for which it waits for nothing that is under way."""
+    return isinstance(request, RolloutRequest) and request.stop
 
 
 class Requests:
@@ -162,7 +167,7 @@ class Requests:
         with self._lock:
             if self._closed:
                 raise RefusedError(self._closed)
-            if len(self._waiting) >= QUEUED:
+            if len(self._waiting) >= QUEUED and not ends_an_order(request):
                 raise RefusedError(f"{QUEUED} requests are waiting already")
             self._waiting.append(request)
         self.on_new()
@@ -191,13 +196,18 @@ class Requests:
                 return False
             return True
 
-    def next(self, now: float) -> Request | None:
-        """The oldest request, to be executed now; one that has expired is refused instead."""
+    def next(self, now: float, *, ends_only: bool = False) -> Request | None:
+        """The request to be executed now: the oldest that ends an order, else the oldest unless ``ends_only``.
+
+        One that has expired is refused instead.
+        """
         while True:
             with self._lock:
-                if not self._waiting:
+                oldest = None if ends_only or not self._waiting else self._waiting[0]
+                request = next(filter(ends_an_order, self._waiting), oldest)
+                if request is None:
                     return None
-                request = self._waiting.popleft()
+                self._waiting.remove(request)
                 if now < request.expires_at:
                     return request
                 self.deliver(request.id, RequestResult(REFUSED, EXPIRED.format(late=now - request.expires_at)))

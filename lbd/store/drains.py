@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.load.estimate import Carried
+from lbd.model import brokers_named
 from lbd.store.control import new_id
 from lbd.store.database import STORE_NAME, json_value, put_json
 from lbd.store.order import DRAIN, FILL, Order, OrderList
@@ -200,15 +201,28 @@ class Drains:
             return None
         return fill if fill is not None and now < fill.until else None
 
-    def end_fill(self, **which: str) -> Fill | None:
-        """End the fill of that ``request`` or ``broker``, if it is in force; returns its order, even if expired."""
-        ended = list[Fill | None]()
+    def end_fill(self, request: str) -> None:
+        """End the fill of that request, if it is in force."""
 
         def edit(orders: OrderList) -> OrderList:
-            order = orders.of(FILL)
-            is_meant = order is not None and all(order.body.get(name) == value for name, value in which.items())
-            ended[:] = [value_of(order, Fill)] if is_meant else []
-            return orders.end(FILL, time.time()) if is_meant else orders
+            return orders.end(FILL, time.time()) if request in orders.orders else orders
+
+        self._orders.change(edit)
+
+    def release_by_name(self, name: str) -> Drain | Fill | None:
+        """End the drain of a broker, else its fill; returns its order, even if expired.
+
+        ``name`` may be the broker's host alone: the broker may be down, so its orders say which one is meant.
+        """
+        ended = list[Drain | Fill | None]()
+
+        def edit(orders: OrderList) -> OrderList:
+            by_broker = {str(order.body.get("broker")): order for order in orders.keyed(FILL).values()}
+            by_broker |= {key.removeprefix(DRAIN): order for key, order in orders.keyed(DRAIN).items()}
+            meant = brokers_named(name, by_broker)
+            order = by_broker[meant[0]] if len(meant) == 1 else None
+            ended[:] = [] if order is None else [_fill(order) if order.key == FILL else _value(order)]
+            return orders if order is None else orders.end(order.key, time.time())
 
         self._orders.change(edit)
         return ended[0] if ended else None
@@ -264,6 +278,14 @@ def _value(order: Order | None) -> Drain | None:
         assert order is not None
         broker = order.key.removeprefix(DRAIN)
         return Drain(broker, 0.0, None, "unknown", f"{error}; lbd drain --release ends it")
+
+
+def _fill(order: Order) -> Fill:
+    try:
+        fill = value_of(order, Fill)
+    except UsageError:
+        fill = None
+    return fill or Fill(order.id, str(order.body.get("broker")), 0.0, "unknown", 0.0)
 
 
 def drains_in_force(state_dir: Path, now: float) -> list[tuple[Drain, Work | None]]:

@@ -16,7 +16,7 @@ from lbd.permit.eligibility import carries
 from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
 from lbd.store.control import Control, FillRequest, Pause
-from lbd.store.drains import Drains
+from lbd.store.drains import Drains, Fill
 from tests.daemon.test_draining import asked, done, ended, give, moves, owned, settings
 from tests.simulate import fakes
 
@@ -325,14 +325,14 @@ def test_a_person_ends_a_fill(cluster: FakePulsar, tmp_path: Path, monkeypatch: 
     with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as first:
         begun(first, FillRequest("r1", target, None, "ann", 0.0, 1e12), monkeypatch, part=1)
         if begins == "before its end":
-            assert Drains(tmp_path, first.engine.orders).end_fill(broker=target) is not None
+            assert isinstance(Drains(tmp_path, first.engine.orders).release_by_name(target), Fill)
             had = owned(cluster, target)
             first.engine.go_on()
             first.engine.go_on()
             assert not first.engine.draining.busy
     if begins == "before a kill":
-        assert Drains(tmp_path).end_fill(broker="another:80") is None
-        assert Drains(tmp_path).end_fill(broker=target) is not None
+        assert Drains(tmp_path).release_by_name("another:80") is None
+        assert isinstance(Drains(tmp_path).release_by_name(target.partition(":")[0]), Fill)
         had = owned(cluster, target)
         with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as second:
             second.engine.go_on()

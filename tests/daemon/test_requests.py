@@ -12,7 +12,7 @@ import pytest
 
 from lbd.errors import RefusedError
 from lbd.operations.requests import QUEUED, Requests
-from lbd.store.control import REFUSED, RequestResult, UnloadRequest
+from lbd.store.control import REFUSED, RequestResult, RolloutRequest, UnloadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +107,19 @@ def test_too_many_are_refused():
         asked(requests, a_request("more"))
     assert requests.next(NOW) == a_request("0")
     requests.submit(a_request("more"))
+
+
+def test_the_end_of_an_order_waits_for_nothing():
+    """Neither for what waits before it, nor for what is under way; too many that wait do not keep it out."""
+    end = RolloutRequest("end", (), False, 60.0, "", "ann", NOW, NOW + 60, stop=True)
+    requests = Requests()
+    for number in range(QUEUED):
+        requests.submit(a_request(str(number)))
+    assert requests.next(NOW, ends_only=True) is None
+    requests.submit(end)
+    assert [requests.next(NOW, ends_only=True), requests.next(NOW, ends_only=True)] == [end, None]
+    requests.submit(end)
+    assert [requests.next(NOW), requests.next(NOW)] == [end, a_request("0")]
 
 
 def test_an_lbd_that_ends_refuses_what_waits_and_what_comes():

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lbd.errors import AdminError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.load.scoring import Weights
-from lbd.model import Result
+from lbd.model import Result, Unload
 from lbd.operations import rollout as rolling
 from lbd.operations.rollout import RolloutInput, advance, next_broker
 from lbd.pulsar.admin import Admin
@@ -20,7 +21,7 @@ from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.faults import Fault, Reply, Switch
 from lbd.simulate.scenario import load
-from lbd.store.control import Control, Pause, RolloutRequest
+from lbd.store.control import Control, Pause, RequestResult, RolloutRequest
 from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drains, Work
 from lbd.store.orders import ORDERS, Orders
@@ -296,6 +297,23 @@ class TestLive:
         assert Drains(tmp_path).all() == []
         with pytest.raises(RefusedError, match="no rollout is under way"):
             begin(lbd, asked(stop=True))
+
+    def test_a_stop_does_not_wait_for_open_moves(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """Of an lbd that was killed: their outcome is known after a minute and more. What is to begin waits for it."""
+        answers = dict[str, RequestResult]()
+        lbd.engine.requests.deliver = answers.__setitem__
+        begin(lbd, asked())
+        lbd.engine._real.executor.inherit({"m": Unload(next(iter(cluster.owners())), *cluster.brokers[:2], 1.0, 1.0)})
+        for request in (replace(asked(), id="begin"), replace(asked(stop=True), id="stop")):
+            lbd.engine.requests.submit(replace(request, expires_at=cluster.now() + 60))
+        lbd.engine.serve()
+        assert {name: answer.exit_code for name, answer in answers.items()} == {"stop": 0}
+        lbd.engine.serve()
+        found = Rollouts(tmp_path).last()
+        assert found is not None
+        assert (found.exit_code, found.ended_at is None, list(answers)) == (4, False, ["stop"])
+        assert lbd.engine.unfinished
+        assert Drains(tmp_path).all() == []
 
     @pytest.mark.parametrize(
         ("before", "meanwhile", "after"),

@@ -111,7 +111,7 @@ def test_a_fill_goes_on_at_the_next_leader_and_stays_ended(one: Lbd, two: Lbd):
     two.lead()
     assert two.drains.fill(NOW) == fill
     assert two.drains.fill(NOW + 3600) is None
-    two.drains.end_fill(request="f")
+    two.drains.end_fill("f")
     one.follow()
     one.lead()
     assert (one.drains.fill(NOW), two.drains.fill(NOW)) == (None, None)
