@@ -53,9 +53,9 @@ class Pair:
     since: float = field(default_factory=time.time)
 
     @classmethod
-    def of(cls, cluster: Cluster, directory: Path, settings: Mapping[str, Any]) -> Self:
+    def of(cls, cluster: Cluster, directory: Path, settings: Mapping[str, Any], topic: str = TOPIC) -> Self:
         """Not started yet."""
-        own = dict(settings) | {"leader": {"enabled": True, "topic": TOPIC}}
+        own = dict(settings) | {"leader": {"enabled": True, "topic": topic}}
         found = []
         for name in ("first", "second"):
             (directory / name).mkdir()
@@ -187,9 +187,9 @@ class Pair:
             self.said[(text.strip().splitlines() or [""])[-1][:160]] += 1
 
 
-def topic_broker(cluster: Cluster) -> int:
+def topic_broker(cluster: Cluster, topic: str = TOPIC) -> int:
     """The broker that carries the topic of leadership."""
-    answer = cluster.session.get(f"{cluster.admin_urls[0]}/lookup/v2/topic/{TOPIC.replace('://', '/')}", timeout=10)
+    answer = cluster.session.get(f"{cluster.admin_urls[0]}/lookup/v2/topic/{topic.replace('://', '/')}", timeout=10)
     url = str(answer.json()["httpUrl"])
     return next(at for at, broker in enumerate(cluster.brokers) if broker in url)
 

@@ -17,7 +17,7 @@ from lbd.store.rollouts import Rollouts
 from tests.e2e import hung, naming, placing, settings
 from tests.e2e.balancing import run
 from tests.e2e.cut import OwnNetwork
-from tests.e2e.leaders import LED_SECONDS, Pair, topic_broker, until
+from tests.e2e.leaders import LED_SECONDS, TOPIC, Pair, topic_broker, until
 from tests.e2e.test_drain import owned
 from tests.e2e.test_leader import BY_HAND
 from tests.e2e.traffic import Traffic
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 GIVEN_SECONDS = 400.0
 """Brokers are trusted after three CPU samples; a rollout needs that of all."""
+
+FIRST_MOVE_SECONDS = 300.0
+"""An order waits for CPU samples of brokers that bundles were placed on a moment ago."""
 
 ENDED_SECONDS = 60.0
 QUIET_SECONDS = 8.0
@@ -84,6 +87,7 @@ def test_what_a_person_ended_at_the_next_leader_stays_ended(
     """
     placing.remove_all(cluster)
     bundles = placing.namespace(cluster, f"orders{time.time_ns()}", 24)
+    topic = f"{TOPIC}-{time.time_ns()}"  # orders of the case before stand on its topic
     addresses = [
         (settings.address(index), port)
         for index in range(len(cluster.brokers))
@@ -93,13 +97,13 @@ def test_what_a_person_ended_at_the_next_leader_stays_ended(
     with ExitStack() as kept:
         kept.enter_context(hung.named(cluster))
         kept.enter_context(Traffic(cluster, {naming.topic_in(bundle): 5.0 for bundle in bundles}))
-        pair = Pair.of(cluster, tmp_path, BY_HAND)
+        pair = Pair.of(cluster, tmp_path, BY_HAND, topic)
         networks = {daemon.directory: kept.enter_context(OwnNetwork(addresses)) for daemon in pair.daemons}
         for daemon in pair.daemons:
             daemon.prefix = networks[daemon.directory].prefix
         kept.enter_context(pair)
         pair.leader()
-        target = next(broker for index, broker in enumerate(cluster.brokers) if index != topic_broker(cluster))
+        target = next(broker for index, broker in enumerate(cluster.brokers) if index != topic_broker(cluster, topic))
         for name, order in orders(target).items():
             placing.place_all(cluster, dict.fromkeys(bundles, target))
             leader = pair.leader()
@@ -113,7 +117,7 @@ def _struck(pair: Pair, order: PersonsOrder, how: str, network: OwnNetwork) -> d
     heir, row, before = pair.other(leader), dict[str, Any](), len(pair.moves())
     following = _give(leader, order, pair)
     until(lambda: order.stands(heir.state), ENDED_SECONDS, pair.last_lines)
-    until(lambda: len(pair.moves()) > before or not order.moves, ENDED_SECONDS, pair.last_lines)
+    until(lambda: len(pair.moves()) > before or not order.moves, FIRST_MOVE_SECONDS, pair.last_lines)
     begun = time.monotonic()
     if how == "kill -9":
         leader.kill()
