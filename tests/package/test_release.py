@@ -141,6 +141,7 @@ def test_each_job_may_do_its_own_part_alone():
         "image": {"contents": "read", "packages": "write"} | SIGN,
         "chart": {"packages": "write"} | SIGN,
         "pypi": {"id-token": "write"},
+        "site": {"contents": "write"},
         "github": {"contents": "write"},
     }
     for name, job in JOBS.items():
@@ -164,5 +165,6 @@ def test_what_is_tried_here_is_what_is_released():
         "image": "build",
         "chart": "build",
         "pypi": ["files", "image", "chart"],
+        "site": "pypi",
         "github": "pypi",
     }
