@@ -23,7 +23,6 @@ import stat
 import struct
 import threading
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -34,6 +33,7 @@ from lbd.files import REPLACED, STARTS_AGAIN, directory, growing, read, refused,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
 
 Kind = TypeVar("Kind")
@@ -208,13 +208,13 @@ class Database:
 
 _PUT = "INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)"
 
-_open: dict[Path, Database] = {}
+_open: dict[str, Database] = {}
 """The stores that this process writes to, as files are opened once: SQLite's locks do not hold one thread off another,
 and a name may lead to another file than the one that is open."""
 
 
-def _key(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow what is there now
+def _key(path: Path) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 - resolve() would follow what is there now
 
 
 @contextmanager

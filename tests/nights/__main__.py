@@ -89,11 +89,18 @@ def _nights(seeds: Sequence[int], minutes: float, at_once: int) -> Iterator[Resu
 
 
 def _shortened(result: Result, minutes: float) -> Result:
-    """The same failure, or another one, with as few faults as it needs."""
-    for number in sorted(result.faults):
-        shorter = _received(result.seed, _begin(result.seed, minutes, result.faults.keys() - {number}))
-        if shorter.failure:
-            return _shortened(shorter, minutes)
+    """The same failure, or another one, with as few faults and orders as it needs: ever smaller parts are left out."""
+    part = len(result.faults)
+    while part := part // 2:
+        start = 0
+        while start < len(result.faults):
+            numbers = sorted(result.faults)
+            fewer = numbers[:start] + numbers[start + part :]
+            shorter = _received(result.seed, _begin(result.seed, minutes, fewer))
+            if shorter.failure:
+                result = shorter
+            else:
+                start += part
     return result
 
 
@@ -122,7 +129,7 @@ def _live(seed: int, minutes: float, numbers: Collection[int] | None, sender: Co
     code = 1
     try:
         with tempfile.TemporaryDirectory(prefix="lbd-night-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
-            numbers = range(night.FAULTS) if numbers is None else numbers
+            numbers = night.HAPPENINGS if numbers is None else numbers
             sender.send(night.live(seed, Path(folder) / "night", minutes, numbers))
         code = 0
     finally:

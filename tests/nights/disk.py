@@ -1,11 +1,15 @@
-"""What a killed machine leaves on disk: no lock of its files, no transaction that was not committed."""
+"""The disks of machines: what a kill leaves there, and what fails, fills or takes long.
+
+SQLite writes in C, so whole commits fail or are slow here; a torn write is the store's own test.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +22,18 @@ if TYPE_CHECKING:
 
 
 class Disk:
-    """Knows which machine locked which open file, and opened which database; all machines have folders of their own."""
+    """Knows which machine locked which open file, and opened which database; all machines have folders of their own.
+
+    ``full`` are machines whose disks take nothing more, ``failing`` how many of a machine's next commits fail, and
+    ``slow`` how many seconds each commit and sync of a machine takes.
+    """
 
     def __init__(self) -> None:
         self._locked: dict[str, dict[int, Path]] = defaultdict(dict)
         self._databases: dict[str, list[sqlite3.Connection]] = defaultdict(list)
+        self.full: set[str] = set()
+        self.failing: Counter[str] = Counter()
+        self.slow: dict[str, float] = {}
 
     def release(self, machine: str) -> None:
         """As the system does when a process ends."""
@@ -33,10 +44,22 @@ class Disk:
         for connection in self._databases.pop(machine, ()):
             connection.close()
 
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self.full.clear()
+        self.failing.clear()
+        self.slow.clear()
+
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Take note of locks and databases until the end."""
-        lock, connect = fcntl.flock, sqlite3.connect
+        """Take note of locks and databases until the end, and have commits and syncs fail or last."""
+        lock, connect, sync, disk = fcntl.flock, sqlite3.connect, os.fsync, self
+
+        class WatchedConnection(sqlite3.Connection):
+            def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+                if sql == "COMMIT" and (number := disk._fails()):
+                    raise _error(number)
+                return super().execute(sql, parameters)
 
         def flock(file: Any, operation: int) -> None:
             lock(file, operation)
@@ -44,14 +67,37 @@ class Disk:
             self._locked[_machine()][descriptor] = _opened(descriptor)
 
         def connected(*args: Any, **options: Any) -> sqlite3.Connection:
-            connection = connect(*args, **{**options, "check_same_thread": False})
+            connection = connect(*args, **{**options, "check_same_thread": False, "factory": WatchedConnection})
             self._databases[_machine()].append(connection)
             return connection
+
+        def fsync(descriptor: int) -> None:
+            if self._fails():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            sync(descriptor)
 
         with ExitStack() as replaced:
             replaced.enter_context(mock.patch.object(fcntl, "flock", flock))
             replaced.enter_context(mock.patch.object(sqlite3, "connect", connected))
+            replaced.enter_context(mock.patch.object(os, "fsync", fsync))
             yield
+
+    def _fails(self) -> int:
+        """Something is about to be on disk: SQLite's number of what prevents it, 0 where all is well."""
+        machine = _machine()
+        if machine in self.slow:
+            scheduler().sleep(self.slow[machine])
+        if self.failing[machine] > 0:
+            self.failing[machine] -= 1
+            return sqlite3.SQLITE_IOERR
+        return sqlite3.SQLITE_FULL if machine in self.full else 0
+
+
+def _error(number: int) -> sqlite3.OperationalError:
+    """As SQLite raises it."""
+    error = sqlite3.OperationalError("database or disk is full" if number == sqlite3.SQLITE_FULL else "disk I/O error")
+    error.sqlite_errorcode = number
+    return error
 
 
 def _opened(descriptor: int) -> Path:

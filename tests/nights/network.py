@@ -61,13 +61,14 @@ class _Exchange:
 class Network:
     """The ports of all brokers. ``on_request`` sees each request at the moment when it leaves a machine.
 
-    ``cut`` are the machines that reach no broker.
+    ``cut`` are the machines that reach no broker; the next ``twice`` GET requests reach their brokers a second time.
     """
 
     def __init__(self, seed: int) -> None:
         self._random = Random(f"network {seed}")
         self.ports: dict[str, VirtualPort] = {}
         self.cut: set[str] = set()
+        self.twice = 0
         self.on_request: Callable[[str, Request], None] = lambda *_: None
         self.requests = 0
 
@@ -122,7 +123,11 @@ class Network:
         exchange.sent = True
         self.on_request(machine, request)
         under_way = _Exchange()
-        running.spawn(lambda: self._serve(port, request, under_way), f"{request.method} {request.path}", "cluster")
+        name = f"{request.method} {request.path}"
+        running.spawn(lambda: self._serve(port, request, under_way), name, "cluster")
+        if self.twice and request.method == "GET":
+            self.twice -= 1
+            running.spawn(lambda: self._repeat(port, request), f"{name} again", "cluster")
         if not under_way.answered.wait(exchange.remaining_seconds()) or machine in self.cut:
             running.sleep(exchange.ends_at - running.up())
             raise exchange.late() from TimeoutError()
@@ -148,6 +153,11 @@ class Network:
             reply = Reply(hangs_up=True)
         under_way.reply = reply
         under_way.answered.set()
+
+    def _repeat(self, port: VirtualPort, request: Request) -> None:
+        """The same request comes once more, and nobody waits for its answer."""
+        scheduler().sleep(self._random.uniform(0.0, 10.0))
+        self._serve(port, request, _Exchange())
 
     def _travel(self) -> None:
         scheduler().sleep(self._random.uniform(FASTEST_SECONDS, SLOWEST_SECONDS))

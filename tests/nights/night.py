@@ -1,16 +1,10 @@
-"""One night: two lbds on a cluster of three brokers, an hour with faults, then some minutes in which all is well.
-
-Each lbd is the daemon as it is: service, turns, executor, journal, orders and election. Replaced are threads and clocks
-(``scheduler.py``), planned times (``schedule.py``), connections to brokers (``network.py``), the client of the leader
-topic (``topic.py``) and the API.
-"""
+"""One night: an hour in which things go wrong and people give orders, then some minutes in which all is well."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -20,40 +14,31 @@ from unittest import mock
 
 import structlog
 
-from lbd.config import Settings
 from lbd.daemon import api_backend, election, service
-from lbd.daemon.engine import engine
-from lbd.daemon.service import Service
-from lbd.errors import LbdError
 from lbd.pulsar import http
-from lbd.simulate.cluster import cluster as built
-from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.cluster import points_at, rates_at
 from lbd.simulate.faults import Fault, Switch
-from lbd.simulate.scenario import Scenario
-from lbd.store.control import Control, Pause
-from tests.nights.disk import Disk
-from tests.nights.network import Network, sessions
-from tests.nights.observer import Observer, ViolationError
+from lbd.simulate.world import MIB
+from tests.nights import faults, people
+from tests.nights.network import sessions
+from tests.nights.observer import Check
 from tests.nights.schedule import SimulatedSchedule
 from tests.nights.scheduler import Scheduler, simulated
-from tests.nights.topic import KEEP_ALIVE_SECONDS, Topic
+from tests.nights.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
     from pathlib import Path
 
-    from lbd.daemon.engine import Engine
-    from lbd.simulate.faults import Request
-    from lbd.turn.parts import TurnResult
-
-MACHINES = ("lbd-1", "lbd-2")
 MINUTES = 60.0
-FAULTS = 10
-CALM_MINUTES = 6.0
-"""An heir waits 20 s, an unmoved bundle is judged after 95 s, and an outcome in doubt for a minute."""
+FAULTS, ORDERS = 10, 6
+HAPPENINGS = range(FAULTS + ORDERS)
+CALM_MINUTES = 12.0
+"""An heir waits 20 s, an unmoved bundle is judged after 95 s, an outcome in doubt for a minute, and brokers that came
+back for two; then a hot broker is to be relieved."""
 
 FIRST_SECONDS = 60.0
-"""The first fault comes no sooner: both lbds have started by then."""
+"""The first fault comes no sooner: the lbds have started by then."""
 
 SHIFTS = 8
 """So often load shifts, with which lbd has something to move all night."""
@@ -61,24 +46,16 @@ SHIFTS = 8
 REFUSALS = 3
 """So often the next unloads fail, and may be tried again: limits and cool-downs count each request."""
 
-UNLOADS_PER_HOUR, COOL_DOWN_MINUTES = 10, 10.0
+APPROVED_EVERY_SECONDS = 90.0
 SILENT_SECONDS = 60.0
 """An lbd whose last turn ended longer ago, in a calm cluster, has stopped turning."""
 
-_NUMBERS = re.compile(r"[0-9][0-9.:TZ-]*")
+HOT_POINTS, OTHER_POINTS, APART_POINTS = 60.0, 5.0, 40.0
+"""In the calm the bundles of one broker cost it so many points, those of any other one so many. A broker is hot that
+far above another one (``avg_shedder.high_threshold``)."""
 
-SCENARIO: dict[str, Any] = {
-    "about": "Three brokers, one of them hot.",
-    "source": "tests/nights",
-    "stock": "not measured",
-    "hours": 4,
-    "brokers": [{"id": f"b{number}", "background": 20} for number in (1, 2, 3)],
-    "load": [
-        {"name": "orders", "brokers": ["b1"], "mib_per_second": 150, "bundles": 8, "topics": 16, "spread": 0.3},
-        {"name": "mail", "brokers": ["b2"], "mib_per_second": 60, "bundles": 8, "topics": 16, "spread": 0.3},
-        {"name": "search", "brokers": ["b3"], "mib_per_second": 30, "bundles": 8, "topics": 16, "spread": 0.3},
-    ],
-}
+RELIEVED_WITHIN_SECONDS = 420.0
+"""A hot broker's first bundle moves within so long, where a limit does not forbid it."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +77,9 @@ class Result:
         return sha256("\n".join(self.story).encode()).hexdigest()[:12]
 
 
-@dataclass
-class _Lbd:
-    """A running lbd."""
-
-    engine: Engine
-    service: Service
-    ended_at: float
-    error: LbdError | None = None
-
-
 @dataclass(frozen=True)
 class _Planned:
-    """What happens at which second of the night; a fault has a number and a name."""
+    """What happens at which second of the night; a fault or an order has a number and a name."""
 
     seconds: float
     happen: Callable[[], None]
@@ -121,404 +88,141 @@ class _Planned:
 
 
 class Night:
-    """A cluster, its lbds, and what happens to them; all by ``seed``."""
+    """What happens on a stage, all by ``seed``; of its faults and orders those with these ``numbers``."""
 
     def __init__(self, running: Scheduler, seed: int, folder: Path, minutes: float, numbers: Collection[int]) -> None:
-        self._running, self.seed, self._folder, self._numbers = running, seed, folder, numbers
+        self.stage, self._running, self._seed, self._numbers = Stage(running, seed, folder), running, seed, numbers
         self._seconds = 60 * minutes
-        self.network, self._disk = Network(seed), Disk()
-        self._topic = Topic(seed, lambda machine: machine not in self.network.cut)
-        self._lbds: dict[str, _Lbd] = {}
-        self._ending: dict[str, float] = {}
-        self._at_unload: list[Callable[[str], None]] = []
-        """Gets the machine that sends the next unload, each for one of them."""
-        self._at_step: list[tuple[int, Callable[[], None]]] = []
-        self.story: list[str] = []
         self.faults: dict[int, str] = {}
-        self.turns, self._last_words = 0, dict[str, str]()
-        world, state = built(Scenario.model_validate(SCENARIO), seed)
-        off = {"loadBalancerSheddingEnabled": "false"}
-        self._cluster = FakePulsar(world, state, ports=self.network, runtime=off)
-        self.observer = Observer(
-            lambda: running.seconds,
-            lambda: self._cluster._book.history,
-            self.tell,
-            per_hour=UNLOADS_PER_HOUR,
-            cool_down_seconds=60 * COOL_DOWN_MINUTES,
-        )
-
-    def tell(self, line: str) -> None:
-        """Add to the story."""
-        self.story.append(f"{self._running.seconds:10.3f} {line}")
 
     def run(self) -> None:
-        """Live through the night. Raises :class:`ViolationError`."""
-        self._running.on_step = self._step
-        self.network.on_request = self._request
-        with self._cluster:
-            for machine in MACHINES:
-                self._start(machine)
-            self._running.spawn(self._keep_alive, "keep-alive", "world")
-            for fault in self._plan():
-                self._running.sleep(fault.seconds - self._running.seconds)
-                if fault.number is not None:
-                    self.faults[fault.number] = fault.name
-                fault.happen()
-            self._running.sleep(self._seconds - self._running.seconds)
+        """Live through the night. Raises :class:`~tests.nights.observer.ViolationError`."""
+        stage, running = self.stage, self._running
+        with stage.cluster:
+            for machine in stage.machines:
+                stage.start(machine)
+            running.spawn(stage.watch, "watch", "world")
+            running.spawn(self._approve, "approvals", "world")
+            for planned in self._plan():
+                running.sleep(planned.seconds - running.seconds)
+                if planned.number is not None:
+                    self.faults[planned.number] = planned.name
+                planned.happen()
+            running.sleep(self._seconds - running.seconds)
             self._make_well()
-            self._running.sleep(60 * CALM_MINUTES)
+            running.sleep(60 * CALM_MINUTES)
             self._require_rest()
 
-    # -- lbds
-
-    def _settings(self, machine: str) -> Settings:
-        folder = self._folder / machine
-        folder.mkdir(exist_ok=True)
-        return Settings.model_validate(
-            {
-                "pulsar": {
-                    "admin_urls": [f"http://{broker}" for broker in self._cluster.brokers],
-                    "service_url": "pulsar://broker-1:6650",
-                },
-                "state_dir": str(folder),
-                "history": {"enabled": False},
-                "api": {"enabled": False},
-                "leader": {"enabled": True},
-                "avg_shedder": {"hit_count_low": 2, "hit_count_high": 1},
-                "guardrails": {
-                    "max_unloads_per_hour": UNLOADS_PER_HOUR,
-                    "cool_down_minutes": COOL_DOWN_MINUTES,
-                    "max_traffic_per_hour": 1.0,
-                },
-            }
-        )
-
-    def _start(self, machine: str) -> None:
-        self.tell(f"{machine} starts")
-        self._running.spawn(partial(self._live, machine), "main", machine)
-
-    def _live(self, machine: str) -> None:
-        with engine(self._settings(machine)) as running:
-            daemon = Service(running, None)
-            daemon.on_move = partial(self.observer.ended, machine)
-            daemon.on_turn = partial(self._turned, machine)
-            self.observer.opens(machine, running)
-            self._lbds[machine] = _Lbd(running, daemon, self._running.seconds)
-            daemon.live()
-        del self._lbds[machine]
-        self._later(
-            self._ending.pop(machine), partial(self._start, machine), f"{machine} has ended, and is started again"
-        )
-
-    def _turned(self, machine: str, record: TurnResult) -> None:
-        self.turns += 1
-        lbd = self._lbds[machine]
-        lbd.ended_at, lbd.error = self._running.seconds, record.error
-        words = _NUMBERS.sub("#", record.sentence)
-        if self._last_words.get(machine) != words:  # what an lbd says again and again is no news
-            self._last_words[machine] = words
-            self.tell(f"{machine} turn {record.number}: {record.sentence}")
-        self.observer.says(machine, record.sentence)
-
-    def log(self, event: str, facts: MutableMapping[str, Any]) -> None:
-        """A line of an lbd's log."""
-        current = self._running.current
-        if "turn" not in facts and current is not None:
-            self.tell(f"{current.machine} log: {event} {facts.get('failure') or facts.get('why') or ''}".rstrip())
-            self.observer.says(current.machine, event)
-
-    def _request(self, machine: str, request: Request) -> None:
-        lbd = self._lbds.get(machine)
-        if lbd is None:
-            return
-        self.observer.leaves(machine, lbd.engine, request)
-        if self._at_unload and request.path.endswith("/unload"):
-            self._at_unload.pop(0)(machine)
-
-    def _step(self) -> None:
-        if self._at_step:
-            due = [happen for step, happen in self._at_step if step <= self._running.steps]
-            self._at_step = [planned for planned in self._at_step if planned[0] > self._running.steps]
-            for happen in due:
-                happen()
-        self.observer.step()
-
-    # -- faults
-
     def _plan(self) -> list[_Planned]:
-        """What happens when. Each fault has a random stream of its own, so a night with fewer has the others alike."""
-        kinds = (
-            *[self._killed_soon] * 3,
-            *[self._amid_a_move] * 6,
-            self._ends,
-            *[self._stands_still] * 3,
-            *[self._cut_off] * 2,
-            *[self._broker_dies] * 2,
-            self._broker_leaves,
-            *[self._broker_hangs] * 2,
-            *[self._answers_wrongly] * 4,
-            self._leader_changes,
-            self._topic_gone,
-            self._clock_is_set,
-            *[self._person_pauses] * 2,
-        )
-        planned = [self._load_shifts(Random(f"shift {self.seed} {number}")) for number in range(SHIFTS)]
-        planned += [self._unload_fails(Random(f"refusal {self.seed} {number}")) for number in range(REFUSALS)]
+        """What happens when. Each has a random stream of its own, so a night with fewer has the others alike."""
+        planned = [self._load_shifts(Random(f"shift {self._seed} {number}")) for number in range(SHIFTS)]
+        planned += [self._unload_fails(Random(f"refusal {self._seed} {number}")) for number in range(REFUSALS)]
         for number in self._numbers:
-            random = Random(f"fault {self.seed} {number}")
+            random = Random(f"fault {self._seed} {number}")
             seconds = random.uniform(FIRST_SECONDS, self._seconds)
-            name, happen = random.choice(kinds)(random)
+            kinds = faults.KINDS if number < FAULTS else people.KINDS
+            name, happen = random.choice(kinds)(self.stage, random)
             planned.append(_Planned(seconds, happen, number, name))
-        return sorted(planned, key=lambda fault: fault.seconds)
-
-    def _later(self, seconds: float, then: Callable[[], object], what: str) -> None:
-        def run() -> None:
-            self._running.sleep(seconds)
-            self.tell(what)
-            then()
-
-        self._running.spawn(run, what, "world")
-
-    def _killed_soon(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
-        machine = machine or random.choice(MACHINES)
-        return f"{machine} is killed", lambda: self._kill(machine, random)
-
-    def _amid_a_move(self, random: Random) -> tuple[str, Callable[[], None]]:
-        """What happens to the lbd that sends the next unload, a few steps later: before its answer, or just after."""
-        kind = random.choice((self._killed_soon, self._stands_still, self._cut_off, self._person_pauses, self._ends))
-        steps = random.randrange(80)
-
-        def happen(machine: str) -> None:
-            self._at_step.append((self._running.steps + steps, kind(random, machine)[1]))
-
-        return f"{kind.__name__.strip('_')} at the next unload", lambda: self._at_unload.append(happen)
-
-    def _kill(self, machine: str, random: Random) -> None:
-        if machine not in self._lbds:
-            return
-        self.tell(f"{machine} is killed")
-        del self._lbds[machine]
-        self._running.kill(machine)
-        self._topic.expel(machine)
-        self._disk.release(machine)
-        self._later(random.uniform(1.0, 120.0), partial(self._start, machine), f"{machine} is started again")
-
-    def _ends(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
-        machine = machine or random.choice(MACHINES)
-        seconds = random.uniform(1.0, 60.0)
-
-        def happen() -> None:
-            if machine in self._lbds:
-                self.tell(f"{machine} is told to end")
-                self._ending[machine] = seconds
-                self._running.spawn(self._lbds[machine].service.end, "told to end", machine)
-
-        return f"{machine} ends", happen
-
-    def left(self) -> None:
-        """An lbd that was told to end waits no longer: as a kill."""
-        current = self._running.current
-        assert current is not None
-        self._kill(current.machine, Random(f"left {self.seed}"))
-
-    def _stands_still(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
-        machine = machine or random.choice(MACHINES)
-        seconds = random.choice((5.0, 20.0, 45.0, 90.0))
-
-        def happen() -> None:
-            self.tell(f"{machine} stands still for {seconds:.0f} s")
-            self._running.stop(machine)
-            self._later(seconds, partial(self._go_on, machine), f"{machine} goes on")
-
-        return f"{machine} stands still", happen
-
-    def _go_on(self, machine: str) -> None:
-        self.observer.excused_until[machine] = self._running.seconds
-        self._running.go_on(machine)
-
-    def _cut_off(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
-        machine = machine or random.choice(MACHINES)
-        seconds = random.uniform(3.0, 90.0)
-
-        def happen() -> None:
-            self.tell(f"{machine} reaches no broker for {seconds:.0f} s")
-            self.network.cut.add(machine)
-            self._later(seconds, lambda: self.network.cut.discard(machine), f"{machine} reaches brokers again")
-
-        return f"{machine} is cut off", happen
-
-    def _broker_dies(self, random: Random) -> tuple[str, Callable[[], None]]:
-        broker = random.choice(self._cluster.brokers)
-
-        def happen() -> None:
-            self.tell(f"{broker} is killed")
-            self._cluster.kill(broker)
-            self._later(random.uniform(5.0, 300.0), lambda: self._cluster.start(broker), f"{broker} starts")
-
-        return f"{broker} dies", happen
-
-    def _broker_leaves(self, random: Random) -> tuple[str, Callable[[], None]]:
-        broker = random.choice(self._cluster.brokers)
-
-        def happen() -> None:
-            self.tell(f"{broker} is stopped")
-            self._cluster.leave(broker)
-            self._later(random.uniform(5.0, 300.0), lambda: self._cluster.start(broker), f"{broker} starts")
-
-        return f"{broker} leaves", happen
-
-    def _broker_hangs(self, random: Random) -> tuple[str, Callable[[], None]]:
-        broker, seconds = random.choice(self._cluster.brokers), random.uniform(5.0, 120.0)
-        port = self.network.ports[broker]
-
-        def happen() -> None:
-            self.tell(f"{broker} hangs for {seconds:.0f} s")
-            port.hung = True
-            self._later(seconds, lambda: setattr(port, "hung", False), f"{broker} answers again")
-
-        return f"{broker} hangs", happen
-
-    def _answers_wrongly(self, random: Random) -> tuple[str, Callable[[], None]]:
-        kinds = (
-            *(Fault.NO_EFFECT, Fault.CONFLICT, Fault.CLOSES_LATE, Fault.NOT_ACTIVE, Fault.UNAVAILABLE, Fault.HTML),
-            *(Fault.SLOW, Fault.SLOW, Fault.HALF_JSON, Fault.SILENT, Fault.NAN, Fault.LOST_TO_A_LOOKUP),
-        )
-        fault, acts = random.choice(kinds), random.random() < 0.5
-        switch = Switch(fault, times=random.randint(1, 4), seconds=random.uniform(1.0, 40.0), acts=acts)
-
-        def happen() -> None:
-            self.tell(f"brokers: {fault.value} ({switch.times} times, {switch.seconds:.0f} s, acts: {acts})")
-            self._cluster.faults.on(switch)
-
-        return f"{fault.name}", happen
-
-    def _leader_changes(self, random: Random) -> tuple[str, Callable[[], None]]:
-        broker = random.choice(self._cluster.brokers)
-
-        def happen() -> None:
-            if broker in self._cluster.listed:
-                self.tell(f"{broker} leads the brokers")
-                self._cluster.lead(broker)
-
-        return f"{broker} leads", happen
-
-    def _topic_gone(self, random: Random) -> tuple[str, Callable[[], None]]:
-        seconds = random.uniform(2.0, 60.0)
-
-        def happen() -> None:
-            self.tell(f"no broker has the leader topic for {seconds:.0f} s")
-            self._topic.gone = True
-            self._topic.writer = None
-            self._later(seconds, lambda: setattr(self._topic, "gone", False), "the leader topic is there again")
-
-        return "the leader topic is gone", happen
+        return sorted(planned, key=lambda one: one.seconds)
 
     def _load_shifts(self, random: Random) -> _Planned:
-        broker, factor = random.choice(self._cluster.brokers), random.uniform(1.5, 3.0)
+        broker, factor = random.choice(self.stage.cluster.brokers), random.uniform(1.5, 3.0)
+        return _Planned(random.uniform(0.0, self._seconds), partial(self._heat, broker, factor))
 
-        def happen() -> None:
-            owners = self._cluster.owners()
-            self.tell(f"bundles of {broker} carry {factor:.1f} times as much")
-            self._cluster.scale({bundle: factor if owner == broker else 0.7 for bundle, owner in owners.items()})
-
-        return _Planned(random.uniform(0.0, self._seconds), happen)
+    def _heat(self, broker: str, factor: float) -> None:
+        owners = self.stage.cluster.owners()
+        self.stage.tell(f"bundles of {broker} carry {factor:.1f} times as much")
+        self.stage.cluster.scale({bundle: factor if owner == broker else 0.7 for bundle, owner in owners.items()})
 
     def _unload_fails(self, random: Random) -> _Planned:
         fault, times = random.choice((Fault.NO_EFFECT, Fault.NOT_ACTIVE, Fault.CONFLICT)), random.randint(1, 3)
 
         def happen() -> None:
-            self.tell(f"brokers: {fault.value} ({times} times)")
-            self._cluster.faults.on(Switch(fault, times=times))
+            self.stage.tell(f"brokers: {fault.value} ({times} times)")
+            self.stage.cluster.faults.on(Switch(fault, times=times))
 
         return _Planned(random.uniform(0.0, self._seconds), happen)
 
-    def _clock_is_set(self, random: Random) -> tuple[str, Callable[[], None]]:
-        machine, seconds = random.choice(MACHINES), random.choice((-3600.0, -60.0, 60.0, 3600.0))
-
-        def happen() -> None:
-            self.tell(f"the clock of {machine} is set by {seconds:+.0f} s")
-            self._running.skew[machine] = self._running.skew.get(machine, 0.0) + seconds
-
-        return f"the clock of {machine} is set", happen
-
-    def _person_pauses(self, random: Random, machine: str = "") -> tuple[str, Callable[[], None]]:
-        machine = machine or random.choice(MACHINES)
-        seconds = random.uniform(60.0, 600.0)
-
-        def happen() -> None:
-            lbd = self._lbds.get(machine)
-            if lbd is not None:
-                self._running.spawn(lambda: self._pause(machine, lbd.engine, seconds), "person pauses", machine)
-
-        return f"a person pauses {machine}", happen
-
-    def _pause(self, machine: str, running: Engine, seconds: float) -> None:
-        """Pause by one lbd, and resume by whichever leads then."""
-        control = Control(running.settings.state_dir, running.orders)
-        try:
-            control.pause(Pause(running.timebase.now(), None, "night", "a person"))
-        except LbdError as error:
-            self.tell(f"{machine} refuses to pause: {error}")
-            return
-        self.observer.paused_since = self._running.seconds
-        self.tell(f"{machine} has paused")
-        self._later(seconds, self._resume, "a person resumes")
-
-    def _resume(self) -> None:
-        self.observer.paused_since = None
-        for machine, lbd in list(self._lbds.items()):
-            self._running.spawn(partial(self._resume_by, machine, lbd.engine), "person resumes", machine)
-
-    def _resume_by(self, machine: str, running: Engine) -> None:
-        with suppress(LbdError):
-            Control(running.settings.state_dir, running.orders).resume()
-            self.tell(f"{machine} has resumed")
-
-    def _keep_alive(self) -> None:
-        """The topic's broker hears nothing of a machine that stands still or is cut off."""
-        silent = dict.fromkeys(MACHINES, 0.0)
+    def _approve(self) -> None:
         while True:
-            self._running.sleep(1.0)
-            for machine in MACHINES:
-                away = machine in self.network.cut or self._running.is_stopped(machine)
-                silent[machine] = silent[machine] + 1.0 if away else 0.0
-                if silent[machine] > KEEP_ALIVE_SECONDS:
-                    self._topic.expel(machine)
+            self._running.sleep(APPROVED_EVERY_SECONDS)
+            people.approve(self.stage)
 
     # -- the end
 
     def _make_well(self) -> None:
-        """Nothing fails any more."""
-        self.tell("all is well from now on")
-        self._at_unload.clear()
-        self._cluster.faults.off()
-        self._topic.gone = False
-        self.network.cut.clear()
-        for port in self.network.ports.values():
+        """Nothing fails any more, and nobody orders anything."""
+        stage = self.stage
+        stage.tell("all is well from now on")
+        stage.at_unload.clear()
+        stage.cluster.faults.off()
+        stage.topic.gone = False
+        stage.topic.deaf.clear()
+        stage.network.cut.clear()
+        stage.network.twice = 0
+        stage.disk.heal()
+        stage.let_all_roam()
+        for port in stage.network.ports.values():
             port.hung = False
-        for broker in self._cluster.brokers:
-            self._cluster.start(broker)
-        for machine in MACHINES:
-            self._running.go_on(machine)
-        self._resume()
+        for broker in stage.cluster.brokers:
+            stage.cluster.start(broker)
+        for machine in stage.machines:
+            stage.go_on(machine)
+        for seconds in (30.0, 120.0):
+            stage.later(seconds, partial(people.go_home, stage), "all people end what they have ordered")
+        stage.later(150.0, self._heat_one, "one broker becomes hot")
+
+    def _heat_one(self) -> None:
+        """A load of which the other brokers can bear a part: what went before may have been more than all can."""
+        cluster = self.stage.cluster
+        most = max(cluster.brokers, key=lambda broker: (len(cluster._book.owned(broker)), broker))
+        world, state = cluster.model()
+        rates = rates_at(world, state.seconds)
+        costs = dict(
+            zip(world.bundles, (world.points_per_mib * (rates[:, 2] + rates[:, 3]) / 2 / MIB).tolist(), strict=True)
+        )
+        factors = {}
+        for broker in cluster.brokers:
+            owned = [bundle for bundle in cluster._book.owned(broker) if costs[bundle]]
+            points = HOT_POINTS if broker == most else OTHER_POINTS
+            factors |= {bundle: points / len(owned) / costs[bundle] for bundle in owned}
+        cluster.scale(factors)
+        self.stage.later(RELIEVED_WITHIN_SECONDS, self._require_relief, "the hot broker should be relieved by now")
+
+    def _points(self) -> dict[str, float]:
+        world, state = self.stage.cluster.model()
+        points = points_at(world, state.owner, rates_at(world, state.seconds), state.seconds).tolist()
+        return dict(zip(world.brokers[:-1], points[:-1], strict=True))
+
+    def _require_relief(self) -> None:
+        """Raises :class:`~tests.nights.observer.ViolationError` where a broker stayed hot, and something could go."""
+        stage = self.stage
+        observer, points = stage.observer, self._points()
+        hot, cold = max(points, key=points.__getitem__), min(points, key=points.__getitem__)
+        moved = {sending.bundle for sending in observer.sendings}
+        free = set(stage.cluster._book.owned(hot)) - moved
+        if points[hot] - points[cold] < APART_POINTS or observer.budget <= 0 or len(free) < 2:
+            return
+        if observer.idle_for() > RELIEVED_WITHIN_SECONDS:
+            why = stage.lbds[stage.leader].sentence if stage.leader is not None else "nobody leads"
+            words = f"{hot} has {points[hot]:.0f} points, {cold} {points[cold]:.0f}, and nothing moved: {why}"
+            observer.report(Check.RELIEF, words)
 
     def _require_rest(self) -> None:
-        """Raises :class:`ViolationError` where something still waits, or nobody leads."""
-        leaders = [machine for machine, lbd in self._lbds.items() if lbd.engine.leading.leading]
+        """Raises :class:`~tests.nights.observer.ViolationError` where something still waits, or nobody leads."""
+        stage = self.stage
+        leaders = [machine for machine, lbd in stage.lbds.items() if lbd.engine.leading.leading]
         wrong = [] if len(leaders) == 1 else [f"{leaders} lead"]
-        for machine, lbd in self._lbds.items():
+        for machine, lbd in stage.lbds.items():
             if self._running.seconds - lbd.ended_at > SILENT_SECONDS:
                 wrong.append(f"{machine} has not turned since {lbd.ended_at:.0f}")
-            if machine in leaders and lbd.engine.in_flight:
+            if machine in leaders and lbd.engine.in_flight and stage.observer.idle_for() > 2 * SILENT_SECONDS:
                 wrong.append(f"{machine} has open moves: {lbd.engine.journal.open}")
-            if lbd.engine.unfinished and lbd.engine.in_flight:
-                wrong.append(f"{machine} does not end {lbd.engine.unfinished}")
             if machine in leaders and lbd.error is not None:
                 wrong.append(f"{machine}: the last turn failed: {lbd.error}")
-        if missing := set(MACHINES) - set(self._lbds):
+        if missing := set(stage.machines) - set(stage.lbds):
             wrong.append(f"{sorted(missing)} do not run")
-        if wrong:
-            raise ViolationError(f"after {CALM_MINUTES:.0f} minutes in which nothing failed: {'; '.join(wrong)}")
+        stage.observer.require(Check.REST, wrong)
 
 
 class _NoServer:
@@ -556,38 +260,39 @@ class _FakeLeaderTopic:
 
 
 @contextmanager
-def _replaced(night: Night) -> Iterator[None]:
+def _replaced(stage: Stage) -> Iterator[None]:
     """What reaches out of the process, replaced until the end."""
 
     def log(_: object, __: str, facts: MutableMapping[str, Any]) -> None:
-        night.log(facts.pop("event", ""), facts)
+        stage.log(facts.pop("event", ""), facts)
         raise structlog.DropEvent
 
     structlog.configure(processors=[log], wrapper_class=structlog.make_filtering_bound_logger(20))
     with ExitStack() as replaced:
         for target, name, value in (
-            (http, "Sessions", sessions(night.network)),
-            (election, "SharedLog", lambda *_: night._topic.connect()),
+            (http, "Sessions", sessions(stage.network)),
+            (election, "SharedLog", lambda *_: stage.topic.connect()),
             (election, "LeaderTopic", _FakeLeaderTopic),
-            (os, "_exit", lambda _: night.left()),
+            (os, "_exit", lambda _: stage.leave()),
             (service, "Schedule", SimulatedSchedule),
             (api_backend, "Server", _NoServer),
             (api_backend, "listen_locally", lambda _: None),
         ):
             replaced.enter_context(mock.patch.object(target, name, value))
-        replaced.enter_context(night._disk.watched())
+        replaced.enter_context(stage.disk.watched())
         yield
     structlog.reset_defaults()
 
 
-def live(seed: int, folder: Path, minutes: float = MINUTES, numbers: Collection[int] = range(FAULTS)) -> Result:
+def live(seed: int, folder: Path, minutes: float = MINUTES, numbers: Collection[int] = HAPPENINGS) -> Result:
     """One night from its beginning to its end, or to what does not hold; of its faults those with these ``numbers``."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     failure = ""
     with simulated(seed) as running:
         night = Night(running, seed, folder, minutes, numbers)
-        with _replaced(night):
+        stage = night.stage
+        with _replaced(stage):
             try:
                 running.run(night.run)
             except Exception as error:  # noqa: BLE001 - whatever ends a night is its result
@@ -595,10 +300,10 @@ def live(seed: int, folder: Path, minutes: float = MINUTES, numbers: Collection[
         return Result(
             seed,
             failure,
-            tuple(night.story),
-            len(night.observer.sendings),
-            night.turns,
+            tuple(stage.story),
+            len(stage.observer.sendings),
+            stage.turns,
             running.steps,
-            night.network.requests,
+            stage.network.requests,
             night.faults,
         )

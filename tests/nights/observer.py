@@ -1,17 +1,23 @@
-"""What must hold at each step of a night, whatever fails. The observer knows the truth; the lbds do not know of it."""
+"""What must hold at each step of a night, whatever fails: one named check each (:class:`Check`).
+
+The observer knows the truth; the lbds do not know of it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from lbd.act.fence import ARRIVES_WITHIN_SECONDS, HEIR_WAITS_SECONDS
 from lbd.model import Outcome, Result, bundle_range
+from lbd.store.order import DRAIN, PAUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from lbd.daemon.engine import Engine
-    from lbd.model import Skip
+    from lbd.model import Skip, Unload
     from lbd.simulate.fake_cluster import OwnershipChange
     from lbd.simulate.faults import Request
 
@@ -22,6 +28,35 @@ SLACK_SECONDS = 2.0
 ATTEMPTS = 2
 """A miss is tried once more."""
 
+UNSENT = 3
+"""So many intents of an hour may have come to no request."""
+
+LEADERS_SECONDS = 10.0
+"""How long an lbd that reaches the topic may believe that it leads while another one does: it looks each second."""
+
+ANSWERED_SECONDS = 5.0
+"""How much longer than a request lasts its caller may wait."""
+
+
+class Check(Enum):
+    """What is checked. The value is the rule."""
+
+    INTENT = "no request that can disconnect anybody without its intent in the journal"
+    HOLD = "no unload while lbd is paused"
+    DESTINATION = "no unload to a broker that is drained, or that policies forbid"
+    LIMITS = "no more unloads within an hour than the limit, none within a bundle's cool-down"
+    RANGE = "no two unloads of a bundle, or of a hash range, at the same time"
+    HEIR = "two lbds never at work on one move: an heir begins when its predecessor has ended for sure"
+    OUTCOME = "an outcome names an owner that the bundle has had since its unload"
+    FORGOTTEN = "after a kill an lbd knows each unload that it has sent"
+    ORDERS = "no order is in force that a person ended, and none is lost"
+    LEADERS = "two lbds do not lead for long"
+    RESTART = "a rollout has a broker restarted that owns nothing"
+    WAITS = "every wait of a person ends"
+    BUGS = "no lbd reports a bug in itself"
+    REST = "once nothing fails, one lbd leads, all take their turns, and no move and no order of a person stays open"
+    RELIEF = "once nothing fails, a hot broker is relieved"
+
 
 class ViolationError(Exception):
     """Something that must hold does not."""
@@ -29,16 +64,33 @@ class ViolationError(Exception):
 
 @dataclass(frozen=True)
 class Sending:
-    """The first request of an attempt to move a bundle."""
+    """The first request of an attempt to move a bundle; ``order`` is that of a person, else empty."""
 
     seconds: float
     machine: str
     move: str
     bundle: str
+    order: str
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An order that an lbd has accepted; ``ended_at`` is when a person was told that it is over."""
+
+    key: str
+    given_at: float
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True)
+class _Wait:
+    machine: str
+    until: float
+    what: str
 
 
 class Observer:
-    """Checks requests when they leave, outcomes when they are told, and journals when they are opened again.
+    """Checks requests when they leave, outcomes when they are reported, and journals when they are opened again.
 
     ``now`` is seconds of the night, ``history`` the true owners, ``tell`` takes a line of the story.
     """
@@ -56,8 +108,16 @@ class Observer:
         self._per_hour, self._cool_down_seconds = per_hour, cool_down_seconds
         self.sendings: list[Sending] = []
         self.paused_since: float | None = None
+        self.drained_since: dict[str, float] = {}
+        self.forbidden: Callable[[str, str], float | None] = lambda _bundle, _broker: None
+        """Since when policies forbid a broker for a bundle; None where they do not."""
         self.excused_until: dict[str, float] = {}
         """Machines that stood still between a check and its request; nothing can prevent that request."""
+        self._orders: dict[str, _Given] = {}
+        self._waits: dict[str, _Wait] = {}
+        self._acts: dict[str, tuple[float, str]] = {}
+        """The last request of each move that changes something: when, and by which machine."""
+        self._several_since: float | None = None
         self.violation = ""
 
     def step(self) -> None:
@@ -65,74 +125,226 @@ class Observer:
         if self.violation:
             raise ViolationError(self.violation)
 
+    # -- requests
+
     def leaves(self, machine: str, engine: Engine, request: Request) -> None:
         """A request leaves a machine, to be called in the task that sends it."""
-        if request.method != "PUT" or not request.path.endswith("/unload"):
-            return
-        bundle = "/".join(request.path.split("/")[4:-1])
-        moves = [(move, unload) for move, unload in engine.journal.open if unload.bundle == bundle]
+        if request.method == "PUT" and request.path.endswith("/unload"):
+            self._unloads(machine, engine, request)
+        elif request.method == "PUT" and request.path.endswith("/split"):
+            bundle = _bundle(request)
+            self._tell(f"{machine} sends the split of {bundle} to {request.broker}")
+            if bundle not in {split.cut.bundle for _, split in engine.journal.open_splits}:
+                self._violates(Check.INTENT, f"{machine} splits {bundle}")
+
+    def _unloads(self, machine: str, engine: Engine, request: Request) -> None:
+        bundle = _bundle(request)
         self._tell(f"{machine} sends the unload of {bundle} to {request.broker} {dict(request.query)}")
+        moves = [(move, unload) for move, unload in engine.journal.open if unload.bundle == bundle]
         if not moves:
-            self._violates(f"{machine} unloads {bundle} without an intent in its journal")
+            self._violates(Check.INTENT, f"{machine} unloads {bundle}")
             return
         if len(moves) > 1:
-            self._violates(f"{machine} has two open moves of {bundle}: {moves}")
+            self._violates(Check.RANGE, f"{machine} has two open moves of {bundle}: {moves}")
         span = bundle_range(bundle)
-        alike = [
-            one.bundle for _, one in engine.journal.open if bundle_range(one.bundle) == span and one.bundle != bundle
-        ]
+        alike = {unload.bundle for _, unload in engine.journal.open if bundle_range(unload.bundle) == span} - {bundle}
         if alike:
-            self._violates(f"{machine} unloads {bundle} while {alike} of the same range are under way (#25518)")
+            self._violates(Check.RANGE, f"{machine} unloads {bundle} while {alike} are under way (#25518)")
         move, unload = moves[-1]
-        wanted = request.query.get("destinationBroker", unload.destination)
-        if wanted != unload.destination:
-            self._violates(f"{machine} unloads {bundle} to {wanted}, and its intent says {unload.destination}")
-        if self.paused_since is not None and self._now() > max(self.paused_since, self.excused_until.get(machine, 0.0)):
-            self._violates(f"{machine} unloads {bundle} although lbd is paused since {self.paused_since:.3f}")
+        self._goes(machine, unload, request)
+        self._comes_late_enough(machine, move, bundle)
+        self._acts[move] = self._now(), machine
         if move not in {sending.move for sending in self.sendings}:
-            self._sends(Sending(self._now(), machine, move, bundle))
+            self._sends(Sending(self._now(), machine, move, bundle, unload.order))
+
+    def _goes(self, machine: str, unload: Unload, request: Request) -> None:
+        """Where to, and whether anything may go there now."""
+        bundle, now = unload.bundle, self._now()
+        destination = request.query.get("destinationBroker", unload.destination) or ""
+        if destination != unload.destination:
+            self._violates(
+                Check.INTENT, f"{machine} unloads {bundle} to {destination}, intended was {unload.destination}"
+            )
+        if self.paused_since is not None and now > max(self.paused_since, self.excused_until.get(machine, 0.0)):
+            self._violates(Check.HOLD, f"{machine} unloads {bundle}, paused since {self.paused_since:.3f}")
+        for since, why in (
+            (self.drained_since.get(destination), "is drained"),
+            (self.forbidden(bundle, destination), "is forbidden by policies"),
+        ):
+            if since is not None and now > max(since + HEIR_WAITS_SECONDS, self.excused_until.get(machine, 0.0)):
+                words = f"{machine} unloads {bundle} to {destination}, which {why} since {since:.3f}"
+                self._violates(Check.DESTINATION, words)
+
+    def _comes_late_enough(self, machine: str, move: str, bundle: str) -> None:
+        """A request or an outcome of a move that another lbd began: that one has ended its own requests."""
+        seconds, before = self._acts.get(move, (0.0, machine))
+        gap = self._now() - seconds
+        if before != machine and gap < ARRIVES_WITHIN_SECONDS and self.excused_until.get(before, 0.0) < seconds:
+            words = f"{machine} takes {bundle} over {gap:.3f} s after a request of {before}"
+            self._violates(Check.HEIR, f"{words}, wanted {ARRIVES_WITHIN_SECONDS:.0f} s at least")
 
     def _sends(self, sending: Sending) -> None:
-        """An attempt begins: it counts among those of the last hour, and of its bundle's rest."""
+        """An attempt begins: it counts among those of the last hour, and of its bundle's rest.
+
+        What a person has ordered counts, and is not limited.
+        """
         self.sendings.append(sending)
+        if sending.order:
+            return
         hour = [one for one in self.sendings if one.seconds > sending.seconds - HOUR_SECONDS + SLACK_SECONDS]
-        if len(hour) > self._per_hour:
-            self._violates(f"{len(hour)} unloads within an hour, wanted {self._per_hour} at most")
+        unordered = [one for one in hour if not one.order]
+        if len(unordered) > self._per_hour:
+            self._violates(Check.LIMITS, f"{len(unordered)} unloads within an hour, wanted {self._per_hour} at most")
         rest = sending.seconds - self._cool_down_seconds + SLACK_SECONDS
         before = [one for one in self.sendings if one.bundle == sending.bundle and one.seconds > rest]
         if len(before) > ATTEMPTS:
-            self._violates(f"{sending.bundle} is unloaded {len(before)} times within its cool-down")
+            self._violates(Check.LIMITS, f"{sending.bundle} is unloaded {len(before)} times within its cool-down")
         if {one.machine for one in before} != {sending.machine}:
             others = sorted({one.machine for one in before})
-            self._violates(f"{sending.bundle} is unloaded by {' and '.join(others)} within its cool-down")
+            self._violates(Check.LIMITS, f"{sending.bundle} is unloaded by {' and '.join(others)} within its cool-down")
+
+    # -- outcomes
 
     def ended(self, machine: str, end: Outcome | Skip) -> None:
-        """An lbd tells how a move ended."""
+        """An lbd reports how a move ended."""
         if not isinstance(end, Outcome):
             self._tell(f"{machine} did not send: {end.what}: {end.reason.value}: {end.detail}")
             return
         bundle, owner = end.unload.bundle, end.owner
         self._tell(f"{machine} says {bundle}: {end.result.value}, owner {owner} {end.detail}")
+        last = next((one for one in reversed(self.sendings) if one.bundle == bundle), None)
+        if last is not None and not end.amended:
+            self._comes_late_enough(machine, last.move, bundle)
         if end.result not in {Result.LANDED, Result.ELSEWHERE}:
             return
-        sent_at = max((one.seconds for one in self.sendings if one.bundle == bundle), default=0.0)
+        sent_at = 0.0 if last is None else last.seconds
         changes = [change for change in self._history() if change.bundle == bundle]
         since = [change.owner for change in changes if change.seconds >= sent_at - SLACK_SECONDS]
         if owner not in {*since, *(change.owner for change in changes[-1:])}:
-            self._violates(f"{machine} says that {bundle} is at {owner}, which has not owned it since it was unloaded")
+            words = f"{machine} says that {bundle} is at {owner}, which has not owned it since it was unloaded"
+            self._violates(Check.OUTCOME, words)
 
     def opens(self, machine: str, engine: Engine) -> None:
         """An lbd has opened its journal again: it knows each unload that it has ever sent."""
         known = engine.journal.attempted_at
         for sending in self.sendings:
             if sending.machine == machine and sending.bundle not in known:
-                self._violates(f"{machine} sent an unload of {sending.bundle}, and does not know it after a kill")
+                self._violates(Check.FORGOTTEN, f"{machine} sent an unload of {sending.bundle}")
+
+    # -- orders of people
+
+    def waits(self, name: str, machine: str, seconds: float, what: str) -> None:
+        """Somebody waits for the answer to a request."""
+        self._waits[name] = _Wait(machine, self._now() + seconds + ANSWERED_SECONDS, what)
+
+    def answered(self, name: str) -> None:
+        """The wait has ended."""
+        self._waits.pop(name, None)
+
+    def given(self, name: str, key: str) -> None:
+        """An lbd has accepted an order, in place of the one with its key."""
+        self.over(key)
+        self._orders[name] = _Given(key, self._now())
+        if key == PAUSE:
+            self.paused_since = self._now()
+        elif key.startswith(DRAIN):
+            self.drained_since.setdefault(key.removeprefix(DRAIN), self._now())
+
+    def given_here(self, key: str) -> None:
+        """An lbd has accepted an order while nobody led: it holds there, and the others will hear of it."""
+        self.over(key)
+
+    def restarts(self, broker: str, owned: Sequence[str]) -> None:
+        """A person has been told to restart a broker, which owns these bundles."""
+        if owned:
+            self._violates(Check.RESTART, f"{broker} owns {', '.join(owned)}")
+
+    def may_be_over(self, key: str) -> None:
+        """Orders of this key may have ended, or may not: nothing is expected of them any more."""
+        self._orders = {name: order for name, order in self._orders.items() if order.key != key}
+        self._free(key)
+
+    def over(self, key: str) -> None:
+        """An lbd has told a person that orders of this key are over."""
+        for name, order in self._orders.items():
+            if order.key == key and order.ended_at is None:
+                self._orders[name] = _Given(key, order.given_at, self._now())
+        self._free(key)
+
+    def _free(self, key: str) -> None:
+        if key == PAUSE:
+            self.paused_since = None
+        elif key.startswith(DRAIN):
+            self.drained_since.pop(key.removeprefix(DRAIN), None)
+
+    def leads(self, machine: str, engine: Engine) -> None:
+        """The leader has taken a turn: it knows all orders, to be called in a task of its machine."""
+        read = engine.orders.read()
+        if not engine.leading.leading:
+            return  # it has lost that meanwhile
+        for name, order in self._orders.items():
+            stands = read.stands(name)
+            if stands is None and order.ended_at is None:
+                self._violates(Check.ORDERS, f"{machine} leads, and does not know of {order.key}, given as {name}")
+            if stands is False and order.ended_at is None and order.key == PAUSE:
+                self._violates(Check.ORDERS, f"{machine} leads, and has ended the pause {name}, which nobody has")
+            if stands and order.ended_at is not None:
+                words = f"{machine} leads, and {order.key}, given as {name}, is in force; it was ended"
+                self._violates(Check.ORDERS, f"{words} at {order.ended_at:.3f}")
+
+    # -- each second
+
+    def look(self, leaders: Collection[str], silent: Collection[str]) -> None:
+        """Who leads, by their own account, and who waits; ``silent`` stand still, or reach no broker."""
+        now = self._now()
+        several = set(leaders) - set(silent)
+        if len(several) < 2:
+            self._several_since = None
+        elif self._several_since is None:
+            self._several_since = now
+        elif now - self._several_since > LEADERS_SECONDS:
+            self._violates(Check.LEADERS, f"{sorted(several)} lead since {self._several_since:.0f}")
+        for name, wait in list(self._waits.items()):
+            if wait.machine in silent:
+                self._waits[name] = _Wait(wait.machine, max(wait.until, now + ANSWERED_SECONDS), wait.what)
+            elif now > wait.until:
+                self._violates(Check.WAITS, f"{wait.what} waits at {wait.machine} since before {wait.until:.0f}")
+
+    def gone(self, machine: str) -> None:
+        """A machine was killed: who waited there sees the connection break."""
+        self._waits = {name: wait for name, wait in self._waits.items() if wait.machine != machine}
 
     def says(self, machine: str, event: str) -> None:
         """A line of an lbd's log."""
         if "bug in lbd" in event:
-            self._violates(f"{machine}: {event}")
+            self._violates(Check.BUGS, f"{machine}: {event}")
 
-    def _violates(self, what: str) -> None:
-        self._tell(f"VIOLATION: {what}")
-        self.violation = self.violation or what
+    # -- the end
+
+    def idle_for(self) -> float:
+        """Seconds since the last unload was sent."""
+        return self._now() - max((sending.seconds for sending in self.sendings), default=0.0)
+
+    @property
+    def budget(self) -> int:
+        """How many more unloads turns may send now, at least: attempts that came to no request count, too."""
+        hour = [one for one in self.sendings if one.seconds > self._now() - HOUR_SECONDS]
+        return self._per_hour - len(hour) - UNSENT
+
+    def require(self, check: Check, wrong: Sequence[str]) -> None:
+        """Raises :class:`ViolationError` where anything is ``wrong``."""
+        if wrong:
+            raise ViolationError(f"{check.name} ({check.value}): {'; '.join(wrong)}")
+
+    def report(self, check: Check, what: str) -> None:
+        """Something does not hold, as somebody else has seen."""
+        self._violates(check, what)
+
+    def _violates(self, check: Check, what: str) -> None:
+        self._tell(f"VIOLATION: {check.name}: {what}")
+        self.violation = self.violation or f"{check.name} ({check.value}): {what}"
+
+
+def _bundle(request: Request) -> str:
+    """``tenant/namespace/range`` of a request for a bundle."""
+    return "/".join(request.path.split("/")[4:-1])

@@ -97,7 +97,7 @@ class Scheduler:
     def __init__(self, seed: int) -> None:
         self._random = Random(f"schedule {seed}")
         self._switches = self._random.choice(SWITCHES)
-        self._locks_until_switch = 0
+        self.locks_until_switch = 0
         self.chance = Random(f"names {seed}")
         self._ready: list[Task] = []
         self._timers: list[tuple[float, int, int, Task]] = []
@@ -183,13 +183,13 @@ class Scheduler:
 
     def pause(self, *, always: bool = False) -> None:
         """Let another task run first, if the seed says so."""
-        if not always and self._locks_until_switch > 0:
-            self._locks_until_switch -= 1
+        if not always and self.locks_until_switch > 0:
+            self.locks_until_switch -= 1
             return
         me = self.current
         assert me is not None
         if not always:
-            self._locks_until_switch = int(self._random.expovariate(self._switches))
+            self.locks_until_switch = int(self._random.expovariate(self._switches))
         self._ready.append(me)
         self._switch(me)
 
@@ -350,8 +350,14 @@ class Lock:
                 raise RuntimeError("a lock is held by a task, and asked for by none")
             self.owner = self
             return True
-        running.pause()
+        if running.locks_until_switch > 0:
+            running.locks_until_switch -= 1
+        else:
+            running.pause()
         me = running.current
+        if self.owner is None:
+            self.owner = me
+            return True
         deadline = running.seconds + timeout if timeout > 0 else None
         while not self._free:
             if not blocking or (deadline is not None and running.seconds >= deadline):

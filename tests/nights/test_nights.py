@@ -17,7 +17,7 @@ def nights(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_night_goes_alike_each_time():
     """To the last line of its story."""
-    stories = [nights("--seeds", "3", "--minutes", "4", "--trace").stdout for _ in range(2)]
+    stories = [nights("--seeds", "3", "--minutes", "1", "--trace").stdout for _ in range(2)]
 
     assert stories[0].splitlines()[:-1] == stories[1].splitlines()[:-1]
     assert len(stories[0].splitlines()) > 20
@@ -25,7 +25,7 @@ def test_a_night_goes_alike_each_time():
 
 def test_nights_hold():
     """Whatever fails in them: the observer's rules (observer.py) at each step, and rest at the end."""
-    done = nights("--seeds", "1-3", "--minutes", "12")
+    done = nights("--seeds", "1-3", "--minutes", "6")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("failed: none\n")

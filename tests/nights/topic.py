@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from lbd.errors import ObserveError
+from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from tests.nights.scheduler import scheduler
 
 if TYPE_CHECKING:
@@ -18,17 +19,25 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_SECONDS = 60.0
 
+NOTICED_SECONDS = 30.0
+"""A client whose broker is silent learns of it by then."""
+
 
 class Topic:
-    """What the topic's broker keeps. ``gone``: no broker has it at the moment."""
+    """What the topic's broker keeps. ``gone``: no broker has it at the moment; ``deaf`` machines do not reach it."""
 
     def __init__(self, seed: int, reachable: Callable[[str], bool]) -> None:
         self.random = Random(f"topic {seed}")
-        self.reachable = reachable
+        self._reachable = reachable
         self.lines: list[bytes] = []
         self.writer: Connection | None = None
         self.gone = False
+        self.deaf: set[str] = set()
         self.changed = threading.Condition()
+
+    def reaches(self, machine: str) -> bool:
+        """Whether the machine and the topic's broker hear each other."""
+        return machine not in self.deaf and self._reachable(machine)
 
     def expel(self, machine: str) -> None:
         """Its connection has ended."""
@@ -47,14 +56,18 @@ class Connection:
         current = scheduler().current
         assert current is not None
         self.machine, self._topic, self._read = current.machine, topic, 0
+        self._silent_since: float | None = None
         self._travel()
 
     def read(self, seconds: float) -> list[bytes]:
         """The next lines; empty when none came within that time."""
-        self._travel()
+        if self._topic.gone:
+            raise ObserveError("no broker has the topic")
         with self._topic.changed:
-            self._topic.changed.wait_for(lambda: len(self._topic.lines) > self._read, seconds)
-            if not self._topic.reachable(self.machine):
+            self._topic.changed.wait_for(
+                lambda: len(self._topic.lines) > self._read and self._topic.reaches(self.machine), seconds
+            )
+            if not self._topic.reaches(self.machine):
                 return []
             lines = self._topic.lines[self._read :]
             self._read += len(lines)
@@ -78,8 +91,12 @@ class Connection:
         self._travel()
 
     def lost(self) -> bool:
-        """Whether another one may write."""
-        return self._topic.writer is not self or self._topic.gone or not self._topic.reachable(self.machine)
+        """Whether another one may write, as far as this side knows."""
+        if self._topic.reaches(self.machine):
+            self._silent_since = None
+            return self._topic.writer is not self or self._topic.gone
+        self._silent_since = scheduler().seconds if self._silent_since is None else self._silent_since
+        return scheduler().seconds - self._silent_since > NOTICED_SECONDS
 
     def close(self) -> None:
         """Leave it to others."""
@@ -88,6 +105,10 @@ class Connection:
                 self._topic.writer = None
 
     def _travel(self) -> None:
+        """There and back takes some time; what is not acknowledged within its own is given up."""
         scheduler().sleep(self._topic.random.uniform(0.001, 0.01))
-        if self._topic.gone or not self._topic.reachable(self.machine):
-            raise ObserveError("the topic cannot be reached")
+        if self._topic.gone:
+            raise ObserveError("no broker has the topic")
+        if not self._topic.reaches(self.machine):
+            scheduler().sleep(ACKNOWLEDGED_WITHIN_SECONDS)
+            raise ObserveError(f"the topic's broker has not answered within {ACKNOWLEDGED_WITHIN_SECONDS:.0f} s")

@@ -1,0 +1,305 @@
+"""What goes wrong in a night. Each fault has a name, and happens when it is called."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from lbd.simulate.faults import Fault, Switch
+from tests.nights.stage import NAMESPACES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from tests.nights.stage import Stage
+
+Happening: TypeAlias = "tuple[str, Callable[[], None]]"
+"""The name of a fault, and what makes it happen."""
+
+AMID_STEPS = 80
+"""So many changes of the running task at most lie between the request of a move and what happens amid it."""
+
+
+# --- machines
+
+
+def killed(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """Kill -9, and a start later."""
+    machine = machine or random.choice(stage.machines)
+    return f"{machine} is killed", partial(stage.kill, machine, random.uniform(1.0, 120.0))
+
+
+def ends(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """SIGTERM, and a start later."""
+    machine = machine or random.choice(stage.machines)
+    seconds = random.uniform(1.0, 60.0)
+
+    def happen() -> None:
+        if machine in stage.lbds:
+            stage.end(machine, seconds)
+
+    return f"{machine} ends", happen
+
+
+def stands_still(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """SIGSTOP, and SIGCONT later."""
+    machine = machine or random.choice(stage.machines)
+    seconds = random.choice((5.0, 20.0, 45.0, 90.0))
+
+    def happen() -> None:
+        stage.tell(f"{machine} stands still for {seconds:.0f} s")
+        stage.running.stop(machine)
+        stage.later(seconds, partial(stage.go_on, machine), f"{machine} goes on")
+
+    return f"{machine} stands still", happen
+
+
+def cut_off(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """No broker is reached, nor the topic."""
+    machine = machine or random.choice(stage.machines)
+    seconds = random.uniform(3.0, 90.0)
+
+    def happen() -> None:
+        stage.tell(f"{machine} reaches no broker for {seconds:.0f} s")
+        stage.network.cut.add(machine)
+        stage.later(seconds, lambda: stage.network.cut.discard(machine), f"{machine} reaches brokers again")
+
+    return f"{machine} is cut off", happen
+
+
+def clock_is_set(stage: Stage, random: Random) -> Happening:
+    """By a minute or an hour."""
+    machine, seconds = random.choice(stage.machines), random.choice((-3600.0, -60.0, 60.0, 3600.0))
+
+    def happen() -> None:
+        stage.tell(f"the clock of {machine} is set by {seconds:+.0f} s")
+        stage.running.skew[machine] = stage.running.skew.get(machine, 0.0) + seconds
+
+    return f"the clock of {machine} is set", happen
+
+
+# --- disks
+
+
+def disk_is_full(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """For a while nothing can be written."""
+    machine = machine or random.choice(stage.machines)
+    seconds = random.uniform(2.0, 120.0)
+
+    def happen() -> None:
+        stage.tell(f"the disk of {machine} is full for {seconds:.0f} s")
+        stage.disk.full.add(machine)
+        stage.later(seconds, lambda: stage.disk.full.discard(machine), f"the disk of {machine} has room again")
+
+    return f"the disk of {machine} is full", happen
+
+
+def commits_fail(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """The next ones, each for itself."""
+    machine, number = machine or random.choice(stage.machines), random.randint(1, 4)
+
+    def happen() -> None:
+        stage.tell(f"the next {number} commits of {machine} fail")
+        stage.disk.failing[machine] += number
+
+    return f"commits of {machine} fail", happen
+
+
+def disk_is_slow(stage: Stage, random: Random) -> Happening:
+    """Each commit and sync takes seconds."""
+    machine, seconds, lasts = random.choice(stage.machines), random.uniform(0.2, 12.0), random.uniform(20.0, 120.0)
+
+    def happen() -> None:
+        stage.tell(f"each sync of {machine} takes {seconds:.1f} s, for {lasts:.0f} s")
+        stage.disk.slow[machine] = seconds
+        stage.later(lasts, lambda: stage.disk.slow.pop(machine, None), f"the disk of {machine} is fast again")
+
+    return f"the disk of {machine} is slow", happen
+
+
+# --- brokers
+
+
+def broker_dies(stage: Stage, random: Random) -> Happening:
+    """Kill -9, and a start later."""
+    broker, seconds = random.choice(stage.cluster.brokers), random.uniform(5.0, 300.0)
+
+    def happen() -> None:
+        stage.tell(f"{broker} is killed")
+        stage.cluster.kill(broker)
+        stage.later(seconds, lambda: stage.cluster.start(broker), f"{broker} starts")
+
+    return f"{broker} dies", happen
+
+
+def broker_leaves(stage: Stage, random: Random) -> Happening:
+    """An orderly stop; later it joins again."""
+    broker, seconds = random.choice(stage.cluster.brokers), random.uniform(5.0, 300.0)
+
+    def happen() -> None:
+        stage.tell(f"{broker} is stopped")
+        stage.cluster.leave(broker)
+        stage.later(seconds, lambda: stage.cluster.start(broker), f"{broker} starts")
+
+    return f"{broker} leaves", happen
+
+
+def broker_hangs(stage: Stage, random: Random) -> Happening:
+    """It accepts connections, and answers nothing."""
+    broker, seconds = random.choice(stage.cluster.brokers), random.uniform(5.0, 120.0)
+    port = stage.network.ports[broker]
+
+    def happen() -> None:
+        stage.tell(f"{broker} hangs for {seconds:.0f} s")
+        port.hung = True
+        stage.later(seconds, lambda: setattr(port, "hung", False), f"{broker} answers again")
+
+    return f"{broker} hangs", happen
+
+
+_WRONG = (
+    *(Fault.NO_EFFECT, Fault.CONFLICT, Fault.CLOSES_LATE, Fault.NOT_ACTIVE, Fault.UNAVAILABLE, Fault.HTML),
+    *(Fault.SLOW, Fault.SLOW, Fault.HALF_JSON, Fault.SILENT, Fault.NAN, Fault.LOST_TO_A_LOOKUP),
+    *(Fault.NO_SUCH_BUNDLE, Fault.AFFINITY_LEFT, Fault.FROZEN_REPORT, Fault.CLOCK_SKEW, Fault.LEADER_CHANGES),
+    *(Fault.TOPICS_DO_NOT_LOAD, Fault.CLIENTS_LEAVE),
+)
+
+
+def answers_wrongly(stage: Stage, random: Random) -> Happening:
+    """Brokers refuse, hang up, lie, or answer late; some act on what they seem to refuse."""
+    fault, acts = random.choice(_WRONG), random.random() < 0.5
+    switch = Switch(fault, times=random.randint(1, 4), seconds=random.uniform(1.0, 40.0), acts=acts)
+
+    def happen() -> None:
+        stage.tell(f"brokers: {fault.value} ({switch.times} times, {switch.seconds:.0f} s, acts: {acts})")
+        stage.cluster.faults.on(switch)
+
+    return f"{fault.name}", happen
+
+
+def unloads_are_slow(stage: Stage, random: Random) -> Happening:
+    """Each broker that an unload comes to, the one that sends it on among them, takes its time."""
+    acts, seconds = random.random() < 0.5, random.uniform(1.0, 25.0)
+    switch = Switch(Fault.SLOW, part="/unload", times=random.randint(2, 6), seconds=seconds, acts=acts)
+
+    def happen() -> None:
+        stage.tell(f"brokers take {seconds:.0f} s for an unload ({switch.times} times, acts at once: {acts})")
+        stage.cluster.faults.on(switch)
+
+    return "unloads are slow", happen
+
+
+def answers_twice(stage: Stage, random: Random) -> Happening:
+    """What is read from brokers is asked for a second time, later, as by a proxy that tries again."""
+    number = random.randint(20, 200)
+
+    def happen() -> None:
+        stage.tell(f"the next {number} questions reach their brokers twice")
+        stage.network.twice += number
+
+    return "questions reach brokers twice", happen
+
+
+def leader_changes(stage: Stage, random: Random) -> Happening:
+    """Another broker leads the brokers."""
+    broker = random.choice(stage.cluster.brokers)
+
+    def happen() -> None:
+        if broker in stage.cluster.listed:
+            stage.tell(f"{broker} leads the brokers")
+            stage.cluster.lead(broker)
+
+    return f"{broker} leads", happen
+
+
+def policy_changes(stage: Stage, random: Random) -> Happening:
+    """An administrator gives a namespace brokers of its own, for a while."""
+    namespace, number = f"simulated/{random.choice(NAMESPACES)}", random.randint(1, 2)
+    hosts = sorted(broker.partition(":")[0] for broker in random.sample(stage.cluster.brokers, number))
+    seconds = random.uniform(120.0, 900.0)
+
+    def happen() -> None:
+        stage.tell(f"{namespace} may be on {', '.join(hosts)} only, and is alone there")
+        stage.isolate(namespace, frozenset(hosts))
+        stage.later(seconds, lambda: stage.isolate(namespace, None), f"{namespace} may be anywhere")
+
+    return f"a policy for {namespace}", happen
+
+
+# --- the leader topic
+
+
+def topic_gone(stage: Stage, random: Random) -> Happening:
+    """No broker has it for a while, and its writer loses it."""
+    seconds = random.uniform(2.0, 60.0)
+
+    def happen() -> None:
+        stage.tell(f"no broker has the leader topic for {seconds:.0f} s")
+        stage.topic.gone = True
+        stage.topic.writer = None
+        stage.later(seconds, lambda: setattr(stage.topic, "gone", False), "the leader topic is there again")
+
+    return "the leader topic is gone", happen
+
+
+def writer_expelled(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """The topic's broker ends the writer's connection, as when the topic moves: whoever comes first writes."""
+    del random, machine
+
+    def happen() -> None:
+        if stage.topic.writer is not None:
+            stage.tell(f"{stage.topic.writer.machine} loses the leader topic")
+            stage.topic.writer = None
+
+    return "the writer loses the leader topic", happen
+
+
+def deaf(stage: Stage, random: Random, machine: str = "") -> Happening:
+    """The topic's broker is not reached, and hears nothing; the other brokers are."""
+    machine = machine or random.choice(stage.machines)
+    seconds, at_once = random.uniform(10.0, 150.0), random.random() < 0.5
+
+    def happen() -> None:
+        stage.tell(f"{machine} does not reach the leader topic for {seconds:.0f} s")
+        stage.topic.deaf.add(machine)
+        if at_once:
+            stage.topic.expel(machine)
+        stage.later(seconds, lambda: stage.topic.deaf.discard(machine), f"{machine} reaches the leader topic again")
+
+    return f"{machine} does not reach the leader topic", happen
+
+
+# --- amid a move
+
+_AMID = (killed, stands_still, cut_off, ends, writer_expelled, deaf, disk_is_full, commits_fail)
+
+
+def amid_a_move(stage: Stage, random: Random) -> Happening:
+    """What happens to the lbd that sends the next unload, some steps later: before its answer, or just after."""
+    kind, steps = random.choice(_AMID), random.randrange(AMID_STEPS)
+
+    def happen(machine: str) -> None:
+        stage.at_step.append((stage.running.steps + steps, kind(stage, random, machine)[1]))
+
+    return f"{kind.__name__} at the next unload", lambda: stage.at_unload.append(happen)
+
+
+KINDS = (
+    *[killed] * 3,
+    *[amid_a_move] * 10,
+    ends,
+    *[stands_still] * 3,
+    *[cut_off] * 2,
+    clock_is_set,
+    *(disk_is_full, commits_fail, disk_is_slow),
+    *[broker_dies] * 2,
+    broker_leaves,
+    *[broker_hangs] * 2,
+    *[answers_wrongly] * 5,
+    *[unloads_are_slow] * 2,
+    answers_twice,
+    leader_changes,
+    *[policy_changes] * 2,
+    *(topic_gone, writer_expelled, deaf),
+)
