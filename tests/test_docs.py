@@ -217,7 +217,7 @@ def test_every_command_line_in_the_documents_is_one():
 
 def command_lines(text: str) -> Iterator[str]:
     """What stands after a prompt-less ``lbd`` in blocks of code and in code within a sentence."""
-    blocks = re.findall(r"^    (.*)$", text, re.MULTILINE)
+    blocks = re.findall(r"^(?: {4}){1,2}(?!- )(\S.*)$", text, re.MULTILINE)
     for code in (*blocks, *re.findall(r"`([^`\n]+)`", text)):
         for part in re.split(r"&&|[|;>#,]|\s/\s", code):
             found = re.match(r"\s*(?:\S*/bin/)?lbd((?: [^\s:]\S*)*)\s*$", part)
