@@ -1,13 +1,13 @@
 """lbd keeps an Apache Pulsar cluster balanced from outside the brokers. The loop, and where to read it:
 
 1. observe each broker's load report              ``observe/observer.py``
-2. permit: which bundles may move                 ``permit/eligibility.py``
+2. permit: which bundles may move                 ``permit/rules.py``
 3. decide which bundles should move where         ``decide/strategies.py``, first ``decide/avg_shedder.py``
 4. permit: how many may move now                  ``permit/limits.py``
 5. act: unload to a named broker, and verify it   ``act/executor.py``, ``act/unload.py``
 6. store what happened, before and after          ``store/journal.py``, and for later ``store/history.py``
 
-``turn/turn.py`` runs these steps once; ``turn/holds.py`` says what stops it, and ``turn/verdict.py`` what it came to.
+``turn/turn.py`` runs these steps once, and ``turn/verdict.py`` says what it came to.
 ``daemon/service.py`` is the process, ``daemon/engine.py`` one turn after the other, ``daemon/wiring.py`` the one place
 where real parts are put together, and ``daemon/election.py`` decides which of several lbds moves. ``operations/``
 holds what people order (``drain.py``, ``split.py``, ``place.py``), ``store/order.py`` the orders in force; ``api/`` and

@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lbd.load.scoring import Weights
 from lbd.model import Averages, Permission, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import BundleStats, LoadReport, Usage, build_snapshot
+from lbd.permit.evidence import judge
+from lbd.permit.facts import Facts
+from lbd.permit.rule import Case
+from lbd.permit.settings import Guardrails
 from lbd.store.database import STORE_NAME, Database, writing
 from lbd.store.state import StateDir
 
@@ -64,6 +69,12 @@ def snapshot(reports: Mapping[str, LoadReport], taken_at: float = TAKEN_AT) -> S
 def first_averages(seen: Snapshot) -> Averages:
     """Averages after this round alone."""
     return averages.update(Averages.empty(), seen)
+
+
+def case(seen: Snapshot, rails: Guardrails | None = None, **known: Any) -> Case:
+    """What rules judge of this round alone; ``known`` are further facts."""
+    facts = Facts(seen, first_averages(seen), judge({}, seen, Weights()), **known)
+    return Case(facts, rails if rails is not None else Guardrails())
 
 
 def permission(seen: Snapshot, **changes: Any) -> Permission:

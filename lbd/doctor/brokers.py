@@ -628,7 +628,8 @@ def _homeless(survey: Survey) -> list[str]:
     if survey.observation is None:
         return list(empty.values())
     snapshot = survey.observation.snapshot
-    without = homeless(pools(survey.isolation, snapshot, survey.active), snapshot)
+    own = broker_bundles(snapshot)
+    without = homeless(pools(survey.isolation, snapshot, survey.active, own), snapshot, own)
     others = {name: why for name, why in without.items() if why not in empty.values()}
     return [*empty.values(), *(f"{named(names)}: {why}" for why, names in _grouped(others).items())]
 

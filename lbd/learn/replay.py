@@ -6,9 +6,10 @@ made with, without live CPU and with every sample stored (a ``HistoryWriter`` wi
 live lbd, each in its round; rates stored in steps let it differ by bundles that only just fit. History has no live CPU:
 with ``load.live_cpu`` the samples are taken for it, and moves come within a minute of the live ones.
 
-Slopes are the model's from the first round on, whereas a live least-moves learns them. Isolation policies,
-anti-affinity groups and move costs are not in history, and are ignored; so are moves by others. Nothing holds a replay:
-neither quiet hours, brokers that came or went, nor rounds in vain.
+Slopes are the model's from the first round on, whereas a live least-moves learns them. Bundles are barred by the rules
+of a turn (``permit/rules.py``), which go by facts without what history has not: policies and properties of namespaces,
+Pulsar's own topics, clients that are not back, moves by others. A canary limits what lbd does now, and move costs are
+left out. Nothing holds a replay: neither quiet hours, brokers that came or went, nor rounds in vain.
 
 Rates of bundles are as recorded, and bundles are where the replay put them. A broker's usage is as recorded, plus its
 slope times the traffic that it owns beyond that (:mod:`lbd.load.estimate`): noise, neighbours and bursts stay where
@@ -35,21 +36,22 @@ from lbd.load.scoring import scores as points_of
 from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, LiveCpu, Memory, Permission, Rows, Snapshot
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import Sent
-from lbd.permit.eligibility import bar_more, barred
-from lbd.permit.evidence import JOINED_SECONDS, SAMPLE_INTERVAL_SECONDS
+from lbd.permit.evidence import JOINED_SECONDS, SAMPLE_INTERVAL_SECONDS, Evidence
+from lbd.permit.facts import Facts
 from lbd.permit.limits import Ledger, Permitted, permit
 from lbd.permit.membership import REMEMBERED_SECONDS
-from lbd.permit.ping_pong import Trips
-from lbd.permit.policies import Groups, Isolation, Policies
+from lbd.permit.policies import Groups, Policies
+from lbd.permit.rule import Case
+from lbd.permit.rules import barred, barred_by_name
 from lbd.reason import Reason
 from lbd.score.scorecard import gaps, thrashing
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.learning import slopes
 from lbd.turn.strategy_config import configured_strategy, effective, gap_seconds
-from lbd.turn.turn import ROUNDS, memory_after, sent_back
+from lbd.turn.turn import decide, memory_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -306,7 +308,7 @@ class _Replay:
         self._joined_at, self._left_at = np.full(len(window.brokers), -np.inf), -np.inf
         self._ending: list[int] = []
         self._sent: list[Sent] = []
-        self._barred: CodeArray | None = None
+        self._barred_by_name: CodeArray | None = None
         self._calm_below = _idle_gap(settings)
         self._groups = Groups(frozenset(name.rpartition("/")[0] for name in self._names))
 
@@ -357,69 +359,53 @@ class _Replay:
         if gap < self._calm_below:
             self._memory = Memory()
             return
-        snapshot = self._cluster.snapshot(number, self._names, live=self._live)
-        lately = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
-        trips = Trips(lately, snapshot.taken_at, self._settings.guardrails)
-        permission = self._permission(number, snapshot, trips)
-        decision = self._decision(snapshot, permission, trips)
-        permitted = self._permitted(snapshot, decision, permission, lately)
+        case = self._case(number)
+        permission = self._permission(number, case)
+        decision, _ = decide(self._strategy, case, permission)
+        permitted = self._permitted(case, decision, permission)
         self._memory = memory_after(self._memory, decision, permitted)
-        self._act(snapshot.taken_at, permitted.unloads)
+        self._act(case.facts.now, permitted.unloads)
 
-    def _decision(self, snapshot: Snapshot, permission: Permission, trips: Trips) -> Decision:
-        """The strategy's decision, made again with those bundles barred that it would move straight back, as in a live
-        turn.
-        """
-        averages = Averages(self._names, self._short, self._long, self._samples)
-        for _ in range(ROUNDS):
-            decision = self._strategy(snapshot, averages, permission, self._memory)
-            back = sent_back(snapshot, decision, trips) if decision.unloads else {}
-            if not back:
-                break
-            permission = replace(permission, barred=bar_more(permission.barred, snapshot, back))
-        return decision
-
-    def _permission(self, number: int, snapshot: Snapshot, trips: Trips) -> Permission:
+    def _case(self, number: int) -> Case:
+        """What the rules of a live turn judge, as far as history has it."""
+        snapshot, rails = self._cluster.snapshot(number, self._names, live=self._live), self._settings.guardrails
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= self._settled_after
         joined = self._live & (snapshot.taken_at - self._joined_at[here] < JOINED_SECONDS)
         doubt = np.where(self._window.doubted[number, here] & ~joined, Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
-        calm = snapshot.taken_at - self._left_at >= REMEMBERED_SECONDS
-        known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
-        bars = self._bars(snapshot, doubt == 0, trips)
-        return Permission(
-            bars,
-            counts=fresh & settled,
-            paired=doubt,
-            settled=settled,
-            slopes=known,
-            max_destination_score=self._settings.guardrails.max_destination_score,
-            joined=frozenset(snapshot.brokers.ids[at] for at in np.flatnonzero(joined)) if calm else frozenset(),
+        points = points_of(snapshot.brokers, self._settings.weights)
+        facts = Facts(
+            snapshot,
+            Averages(self._names, self._short, self._long, self._samples),
+            Evidence({}, fresh, fresh & settled, doubt, settled, points),
+            Policies(groups=self._groups, active=snapshot.brokers.ids),
+            memory=self._memory,
+            attempted_at={one.bundle: one.at for one in self._sent},
+            sent=[one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS],
+            slopes=slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None,
+        )
+        return Case(facts, rails.without_canary)
+
+    def _permission(self, number: int, case: Case) -> Permission:
+        if self._barred_by_name is None:
+            self._barred_by_name = barred_by_name(case)
+        now, brokers = case.facts.now, case.facts.snapshot.brokers
+        joined = self._live & (now - self._joined_at[np.flatnonzero(self._window.present[number])] < JOINED_SECONDS)
+        calm = now - self._left_at >= REMEMBERED_SECONDS
+        return replace(
+            case.facts.evidence.permission(barred(case, by_name=self._barred_by_name)),
+            slopes=case.facts.slopes,
+            max_destination_score=case.guardrails.max_destination_score,
+            joined=frozenset(brokers.ids_where(joined)) if calm else frozenset(),
         )
 
-    def _bars(self, snapshot: Snapshot, compared: BoolArray, trips: Trips) -> CodeArray:
-        """Bundles that may not move, and those that moved lately while others can go instead, as in a live turn."""
-        if self._barred is None:
-            self._barred = barred(snapshot, {}, Isolation(), self._settings.guardrails)
-        bars, since = self._barred.copy(), snapshot.taken_at - self._settings.guardrails.cool_down_minutes * 60
-        cooling = [one.bundle for one in self._sent if one.at >= since]
-        self._bar(bars, trips.tired, Reason.PING_PONG)
-        self._bar(bars, cooling, Reason.COOL_DOWN)
-        points, able = points_of(snapshot.brokers, self._settings.weights), np.isin(bars, (0, Reason.COOL_DOWN.code))
-        self._bar(bars, trips.moved(snapshot, points, compared, able), Reason.PING_PONG)
-        return bars
-
-    def _bar(self, codes: CodeArray, bundles: Iterable[str], reason: Reason) -> None:
-        codes[[self._index[bundle] for bundle in bundles]] = reason.code
-
-    def _permitted(self, snapshot: Snapshot, decision: Decision, permission: Permission, sent: list[Sent]) -> Permitted:
-        plan, points = decision.unloads, decision.comparison.scores
+    def _permitted(self, case: Case, decision: Decision, permission: Permission) -> Permitted:
+        facts, plan, points = case.facts, decision.unloads, decision.comparison.scores
         if not plan:
             return Permitted((), ())
-        policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
-        rails, weights = self._settings.guardrails.without_canary, self._settings.weights
-        ledger = Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission, weights=weights)
-        return permit(plan, ledger)
+        known = facts.snapshot, points, facts.policies, case.guardrails, plan
+        weights = self._settings.weights
+        return permit(plan, Ledger(*known, sent=facts.sent, permission=permission, weights=weights))
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
         position = {broker: at for at, broker in enumerate(self._window.brokers)}

@@ -16,22 +16,12 @@ from lbd.load.estimate import Carried, as_it_was, carried_by
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.operations.cluster_view import Situation, situation
 from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
-from lbd.permit.eligibility import (
-    BROKER_BUNDLE,
-    bar_more,
-    barred,
-    exempt_reason,
-    leader_topic_bundles,
-    marked,
-    slow_brokers,
-)
-from lbd.permit.ping_pong import Trips
+from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, marked, slow_brokers
 from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
-from lbd.permit.topic_costs import dear_kinds, topic_costs
+from lbd.permit.rules import barred, current_holds, exempt_reason
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.reason import Reason
 from lbd.turn.assess import with_members
-from lbd.turn.holds import current_holds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -74,7 +64,7 @@ def resting(
     leader may have been killed in its midst. Before a restart the rest after other moves protects nobody: a drain keeps
     it only where it was ordered to.
     """
-    alone = exempt_reason(bundle, parts.guardrails) or leader_topic_bundles((bundle,), parts.leader_topic).get(bundle)
+    alone = exempt_reason(bundle, parts.guardrails, parts.leader_topic)
     if alone is not None:
         return Skip(bundle, alone, WITH_CLUSTER if alone is Reason.NAME_WITH_CLUSTER else "")
     at = parts.attempted_at().get(bundle, 0.0)
@@ -150,13 +140,20 @@ UNLIMITED = {
 NOT_ITS_HOLDS = frozenset({Reason.NO_IMPROVEMENT, Reason.MOVES_UNFINISHED})
 """It is not to bring brokers closer, and what is under way is its own."""
 
+NOT_ITS_BARS = frozenset({Reason.CHANGED_HANDS, Reason.NOT_SERVED, Reason.ISOLATION_POLICY})
+"""What its brokers did with a bundle is why it moves; where the others apply, the ledger refuses with a detail."""
+
+NOT_OF_A_DRAIN = frozenset({Reason.COOL_DOWN, Reason.TOPIC_COST, Reason.REPORTED_TWICE, Reason.NO_STATISTICS})
+"""All has to go, and the broker itself says what it owns. :func:`resting` says what rests."""
+
 
 class Judge:
     """One look, and who may move in it.
 
     A person has ordered it: rests and limits of turns do not hold, unless ``respect_rest``. ``override`` passes also
     what people have ordered to be waited for, and ``passes`` are further holds that do not apply. ``owned``: every
-    bundle of a broker that has told itself what it owns, whatever reports say or do not say of them.
+    bundle of a broker that has told itself what it owns, whatever reports say or do not say of them; what never moves
+    by a turn (``guardrails.topic_costs``) moves only then, or with ``override``.
     """
 
     def __init__(
@@ -164,7 +161,6 @@ class Judge:
         parts: Parts,
         now: Situation,
         drained: frozenset[str],
-        attempted_at: Mapping[str, float],
         *,
         override: bool,
         respect_rest: bool = False,
@@ -179,15 +175,12 @@ class Judge:
         self.scores = now.facts.scores
         self.evidence = marked(now.facts.evidence, self.snapshot, drained)
         limits = frozenset[Reason]() if respect_rest and not override else OVERRIDDEN_BARS
-        self._ignored = limits | ({Reason.REPORTED_TWICE} if owned else set())
-        tired = Trips(now.facts.sent, now.facts.now, parts.guardrails).tired
-        known = self.snapshot, attempted_at, now.facts.policies.isolation, parts.guardrails
-        self.barred = barred(*known, tired=tired, untold=owned)
-        for reason in self._ignored:
-            self.barred[self.barred == reason.code] = 0
-        if own := leader_topic_bundles(self.snapshot.bundles, parts.leader_topic):
-            self.barred = bar_more(self.barred, self.snapshot, own)
-        dear = topic_costs(self.snapshot, dear_kinds(now.facts.system_topics, parts.topic_costs))
+        of_turns = frozenset[Reason]() if owned or override else frozenset({Reason.TOPIC_COST})
+        self._ignored = ((limits | NOT_ITS_BARS) - of_turns) | (NOT_OF_A_DRAIN if owned else frozenset())
+        parts = replace(parts, guardrails=parts.guardrails.without_canary, moved_rest=False)
+        self._case = parts.case(now.facts)
+        self.barred = barred(self._case, self._ignored)
+        dear = self._case.topic_costs
         self.costs = {} if dear is None else dear.by_name(self.snapshot)
 
     @property
@@ -199,8 +192,7 @@ class Judge:
         """What keeps everything from moving now; that brokers came or went is noted, where no turn has seen it yet."""
         parts, facts = self._parts, self._now.facts
         parts.store.save(with_members(parts.store.load(), facts.members))
-        holds = current_holds(facts, parts.guardrails)
-        return next((hold for hold in holds if hold[0] not in self._passes), None)
+        return next((hold for hold in current_holds(self._case) if hold[0] not in self._passes), None)
 
     def ledger(
         self, snapshot: Snapshot, scores: FloatArray, unloads: Sequence[Unload], ignored: Collection[Reason]
@@ -319,7 +311,7 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     now = _situation(parts, drain_pass.broker, owned)
     drained = parts.drained() | {drain_pass.broker}
     held, passes = {"override": drain_pass.override, "respect_rest": drain_pass.respect_rest}, drain_pass.guide.passes
-    judge = Judge(parts, now, drained, {}, **held, passes=passes, owned=True)  # all of it has to go
+    judge = Judge(parts, now, drained, **held, passes=passes, owned=True)
     carried = drain_pass.carried or carried_by(judge.snapshot, judge.scores, drain_pass.broker, len(owned))
     snapshot, scores = as_it_was(judge.snapshot, judge.scores, drain_pass.broker, carried)
     unshown = Unshown.of(now.facts)
@@ -372,10 +364,8 @@ def plan_fill_now(
     now = _situation(parts, broker, ())
     names = _movable(now.facts.snapshot.namespaces.names)
     now = replace(now, facts=replace(now.facts, policies=_with_groups(now.facts.policies, parts, names)))
-    known = parts, now, parts.drained(), parts.attempted_at()
-    judge = Judge(*known, override=override, respect_rest=respect_rest, passes=guide.passes)
-    never = dict.fromkeys((name for name, cost in judge.costs.items() if isinf(cost)), Reason.TOPIC_COST)
-    judge.barred = bar_more(judge.barred, judge.snapshot, ({} if override else never) | guide.worn)
+    judge = Judge(parts, now, parts.drained(), override=override, respect_rest=respect_rest, passes=guide.passes)
+    judge.barred = bar_more(judge.barred, judge.snapshot, guide.worn)
     unshown = Unshown.of(now.facts)
     scores = judge.scores + _borne_lately(judge.scores, judge.snapshot, now, unshown)
     there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
@@ -401,7 +391,7 @@ def plan_fill_now(
 def hold_of_fill(parts: Parts, broker: str, *, override: bool, guide: Guide = ALONE) -> Hold | None:
     """What keeps a fill from going on as it was planned. Raises as :func:`plan_drain_now`."""
     now = _situation(parts, broker, ())
-    return Judge(parts, now, parts.drained(), {}, override=override, passes=guide.passes).hold()
+    return Judge(parts, now, parts.drained(), override=override, passes=guide.passes).hold()
 
 
 def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:

@@ -22,8 +22,10 @@ from lbd.model import bundle_namespace, bundle_range
 from lbd.observe import averages as running
 from lbd.operations.dry import order_hold, remembered
 from lbd.operations.parts import preview_observer
-from lbd.permit.eligibility import carries, exempt_reason
+from lbd.permit.evidence import judge
+from lbd.permit.facts import Facts
 from lbd.permit.quiet_hours import quiet_until
+from lbd.permit.rules import exempt_reason
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
 from lbd.split.plan import (
@@ -314,9 +316,7 @@ def split_refusal(plan: SplitPlan, settings: Settings, known: KnownSplits, admin
 
 def allow(cut: Cut, settings: Settings) -> None:
     """What nobody may override. Raises :class:`RefusedError`."""
-    reason = exempt_reason(cut.bundle, settings.guardrails)
-    if reason is None and carries(cut.bundle, settings.leader.kept_topic):
-        reason = Reason.LEADER_TOPIC
+    reason = exempt_reason(cut.bundle, settings.guardrails, settings.leader.kept_topic)
     if reason is not None:
         raise RefusedError(f"{reason.label}: nothing is split there, whoever asks")
 
@@ -382,7 +382,9 @@ def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice
         _, averages, past = remembered(settings)
         snapshot = observation.snapshot
         averages, hour = running.update(averages, snapshot), within_hour(past.splits, time.time())
-        inputs = SplitRound(snapshot, averages, all_usable(snapshot), past.split_or_attempted_at, hour)
+        attempted_at = past.split_or_attempted_at
+        facts = Facts(snapshot, averages, judge({}, snapshot, settings.weights), attempted_at=attempted_at)
+        inputs = SplitRound(facts, all_usable(snapshot), hour)
         return choose(LiveSplitView(observer.admin), settings, inputs)
 
 

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import isinf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.bundles import has_cluster, holds, topic_hash, topic_namespace
-from lbd.model import bundle_namespace
-from lbd.permit.policies import Isolation
-from lbd.permit.settings import MOST_COST, covers, move_cost
+from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.permit.settings import MOST_COST, move_cost
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lbd.bundles import Namespaces
     from lbd.model import CodeArray, FloatArray, Pool, Snapshot
     from lbd.permit.evidence import Evidence
-    from lbd.permit.settings import Canary, Guardrails
+    from lbd.permit.policies import Isolation
     from lbd.permit.slow import Health
     from lbd.permit.topic_costs import TopicCosts
 
@@ -103,9 +99,7 @@ def leader_topic_bundles(bundles: Iterable[str], topic: str) -> dict[str, Reason
     return {name: Reason.LEADER_TOPIC for name in bundles if name.startswith(start) and carries(name, topic)}
 
 
-# --- eligibility
-
-SYSTEM = "pulsar/system"
+# --- bundles of the brokers themselves, and those that no broker may have
 
 BROKER_BUNDLE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/:]+:\d+/0x")
 """Heartbeat and SLA bundles belong to one broker each (NamespaceService; the short SLA form came after 4.0)."""
@@ -122,73 +116,40 @@ def broker_bundles(snapshot: Snapshot) -> CodeArray:
     return barred
 
 
-def pools(isolation: Isolation, snapshot: Snapshot, active: Sequence[str]) -> tuple[Pool, ...]:
-    """The pools of :meth:`~lbd.permit.policies.Isolation.pools`; one of brokers' own bundles alone wants no broker."""
-    others = broker_bundles(snapshot) == 0
+def pools(isolation: Isolation, snapshot: Snapshot, active: Sequence[str], own: CodeArray) -> tuple[Pool, ...]:
+    """The pools of :meth:`~lbd.permit.policies.Isolation.pools`; one of brokers' own bundles alone wants no broker.
+
+    ``own`` are the codes of these, :func:`broker_bundles`.
+    """
     return tuple(
-        pool if (pool.bundles & others).any() else replace(pool, nobody="")
+        pool if (pool.bundles & (own == 0)).any() else replace(pool, nobody="")
         for pool in isolation.pools(snapshot, active)
     )
 
 
-def homeless(known: Iterable[Pool], snapshot: Snapshot) -> dict[str, str]:
-    """Namespaces whose bundles no active broker may have, and why."""
-    others, spaces = broker_bundles(snapshot) == 0, snapshot.namespaces
+def homeless(known: Iterable[Pool], snapshot: Snapshot, own: CodeArray) -> dict[str, str]:
+    """Namespaces whose bundles no active broker may have, and why; but brokers' ``own`` bundles."""
+    spaces = snapshot.namespaces
     return {
         spaces.names[at]: pool.nobody
         for pool in known
         if pool.nobody
-        for at in np.unique(spaces.of[pool.bundles & others]).tolist()
+        for at in np.unique(spaces.of[pool.bundles & (own == 0)]).tolist()
     }
 
 
-def barred(
-    snapshot: Snapshot,
-    attempted_at: Mapping[str, float],
-    isolation: Isolation,
-    guardrails: Guardrails,
-    *,
-    changed_at: Mapping[str, float] | None = None,
-    tired: frozenset[str] = frozenset(),
-    untold: bool = False,
-) -> CodeArray:
-    """Why each bundle may not move in a live turn, int8 (N,): the first reason that applies, 0 for none.
+def codes_of(snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray | None:
+    """A code column, int8 (N,), of bundles that ``reasons`` names, or whose namespace it names; None where it is empty.
 
-    ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
-    ``untold``: whether bundles whose load no broker reports may move, too.
+    Bundles that it does not name have 0.
     """
-    codes = broker_bundles(snapshot)
-    _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
-    _bar_impossible(codes, snapshot)
-    if not untold:
-        _bar_unreported(codes, snapshot)
-    since = snapshot.taken_at - guardrails.cool_down_minutes * 60
-    resting = dict.fromkeys(tired, Reason.PING_PONG.code)
-    resting |= {bundle: Reason.CHANGED_HANDS.code for bundle, at in (changed_at or {}).items() if at >= since}
-    resting |= {bundle: Reason.COOL_DOWN.code for bundle, at in attempted_at.items() if at >= since}
-    for name, at in snapshot.positions_of(resting).items():
-        codes[at] = codes[at] or resting[name]
+    if not reasons:
+        return None
+    verdict = np.array([reasons[name].code if name in reasons else 0 for name in snapshot.namespaces.names], np.int8)
+    codes = verdict[snapshot.namespaces.of]
+    for name, at in snapshot.positions_of(reasons).items():
+        codes[at] = reasons[name].code
     return codes
-
-
-def exempt_reason(bundle: str, guardrails: Guardrails) -> Reason | None:
-    """Why nothing is done to a bundle, whoever asks: it is a broker's own, Pulsar's, or of a namespace that stays."""
-    if bundle.startswith(_OWN) and BROKER_BUNDLE.match(bundle):
-        return Reason.BROKER_BUNDLE
-    code = _namespace_rule(Isolation(), guardrails)(bundle_namespace(bundle))
-    return Reason.of(code) if code else None
-
-
-def outside_canary(codes: CodeArray, snapshot: Snapshot, canary: Canary | None) -> CodeArray:
-    """A copy of the codes, int8 (N,), with the bundles outside the canary barred; a barred bundle keeps its reason.
-
-    The codes themselves where there is no canary (None).
-    """
-    if canary is None:
-        return codes
-    extended, names = codes.copy(), frozenset(canary.namespaces)
-    _bar_namespaces(extended, snapshot.namespaces, lambda name: 0 if covers(names, name) else Reason.CANARY.code)
-    return extended
 
 
 def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:
@@ -196,61 +157,5 @@ def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]
 
     A bundle that is barred already keeps its reason.
     """
-    extended = codes.copy()
-    for name, at in snapshot.positions_of(reasons).items():
-        extended[at] = extended[at] or reasons[name].code
-    _bar_namespaces(extended, snapshot.namespaces, lambda name: _code(reasons, name))
-    return extended
-
-
-def _code(reasons: Mapping[str, Reason], name: str) -> int:
-    return reasons[name].code if name in reasons else 0
-
-
-def _bar(codes: CodeArray, where: np.ndarray[tuple[int], np.dtype[np.bool_]], reason: Reason) -> None:
-    codes[where & (codes == 0)] = reason.code
-
-
-def _bar_namespaces(codes: CodeArray, namespaces: Namespaces, rule: Callable[[str], int]) -> None:
-    verdict = np.array([rule(name) for name in namespaces.names], dtype=np.int8)
-    if verdict.any():
-        by_bundle = verdict[namespaces.of]
-        codes[codes == 0] = by_bundle[codes == 0]
-
-
-def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[str], int]:
-    """Why the bundles of a namespace stay, whatever else is true of them: a code, 0 for none."""
-    excluded, included = frozenset(guardrails.excluded_namespaces), frozenset(guardrails.include_namespaces)
-
-    def rule(name: str) -> int:
-        if name.count("/") != 1:
-            return (Reason.NAME_WITH_CLUSTER if has_cluster(name) else Reason.POLICY_UNKNOWN).code
-        if name == SYSTEM and not guardrails.move_system_namespace:
-            return Reason.SYSTEM_NAMESPACE.code
-        if covers(excluded, name) or isinf(move_cost(guardrails.move_costs, name)):
-            return Reason.EXCLUDED_NAMESPACE.code
-        if included and not covers(included, name):
-            return Reason.NOT_INCLUDED.code
-        if not isolation.known:
-            return Reason.POLICY_UNKNOWN.code
-        return 0
-
-    return rule
-
-
-def _bar_unreported(codes: CodeArray, snapshot: Snapshot) -> None:
-    """Bundles without statistics, where brokers report their largest ones only: their load is unknown."""
-    if snapshot.partial:
-        reported = np.zeros(len(snapshot.bundles), dtype=np.bool_)
-        reported[snapshot.rows.bundle[snapshot.rows.reported]] = True
-        _bar(codes, ~reported, Reason.NO_STATISTICS)
-
-
-def _bar_impossible(codes: CodeArray, snapshot: Snapshot) -> None:
-    """Bundles with a number that no bundle can have, and those that two brokers report at once."""
-    rows = snapshot.rows
-    odd = np.zeros(len(snapshot.bundles), dtype=np.bool_)
-    odd[rows.bundle[~((rows.rates >= 0) & np.isfinite(rows.rates)).all(axis=1)]] = True
-    _bar(codes, odd, Reason.IMPOSSIBLE_NUMBER)
-    if rows.bundle.size > len(snapshot.bundles):
-        _bar(codes, np.bincount(rows.bundle, minlength=len(snapshot.bundles)) > 1, Reason.REPORTED_TWICE)
+    more = codes_of(snapshot, reasons)
+    return codes.copy() if more is None else np.where(codes == 0, more, codes).astype(np.int8)

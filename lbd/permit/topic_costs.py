@@ -14,14 +14,13 @@ import numpy as np
 
 from lbd.bundles import FULL_RANGE, bundle_ends, bundles_at, holds, range_name, topic_hash, topic_hashes
 from lbd.model import bundle_namespace
-from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from lbd.model import BoolArray, CodeArray, FloatArray, Snapshot
+    from lbd.model import BoolArray, FloatArray, Snapshot
 
 TopicKind = Literal["change-events", "transaction-buffers", "functions"]
 
@@ -105,15 +104,14 @@ class TopicCosts(NamedTuple):
         may = np.isfinite(self.points)
         return TopicCosts(self.bundle[may], self.points[may])
 
+    @property
+    def never(self) -> NDArray[np.int64]:
+        """The positions of those that never move, int64 (K,)."""
+        return self.bundle[np.isinf(self.points)]
+
     def by_name(self, snapshot: Snapshot) -> dict[str, float]:
         """The points of each, infinite for never."""
         return {snapshot.bundles[at]: one for at, one in zip(self.bundle.tolist(), self.points.tolist(), strict=True)}
-
-    def bar(self, codes: CodeArray) -> CodeArray:
-        """A copy of the codes, int8 (N,), in which those that never move are barred; a barred one keeps its reason."""
-        barred, never = codes.copy(), self.bundle[np.isinf(self.points)]
-        barred[never[barred[never] == 0]] = Reason.TOPIC_COST.code
-        return barred
 
 
 def topic_costs(snapshot: Snapshot, kinds: Sequence[DearKind]) -> TopicCosts | None:

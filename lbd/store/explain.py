@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbd.bundles import WITH_CLUSTER, holds, split_into, topic_hash, topic_namespace
+from lbd.bundles import holds, split_into, topic_hash, topic_namespace
 from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.load.summary import BrokerLoad
 from lbd.model import BundleClients, brokers_named, bundle_namespace
+from lbd.permit.rules import EXPLAINED
 from lbd.permit.served import Served
 from lbd.permit.topic_costs import dear_topics
 from lbd.reason import Reason
@@ -237,34 +238,15 @@ def _nearest(name: str, known: list[str]) -> str:
 
 # --- why a broker gives nothing away, and why a bundle is where it is
 
-BARRED = {
-    Reason.COOL_DOWN: "it rests after the last attempt to move it",
-    Reason.CHANGED_HANDS: "it rests because it changed its broker without lbd",
-    Reason.PING_PONG: "lbd moved it lately: guardrails.max_moves_per_bundle, ping_pong_window_hours",
-    Reason.SYSTEM_NAMESPACE: "Pulsar's own topics are in its namespace",
-    Reason.LEADER_TOPIC: "the topic by which lbds agree on their leader is in it (leader.topic)",
-    Reason.ISOLATION_POLICY: "an isolation policy binds its namespace to brokers that exclude the destination",
+BARRED = EXPLAINED | {
     Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination",
-    Reason.EXCLUDED_NAMESPACE: "guardrails.excluded_namespaces names its namespace",
-    Reason.NOT_INCLUDED: "guardrails.include_namespaces does not name its namespace",
-    Reason.BALANCE_OFF: "namespace property lbd.balance=off",
-    Reason.NAMESPACE_QUIET: "namespace property lbd.quiet-hours",
-    Reason.PROPERTY_NOT_UNDERSTOOD: "a namespace property that is meant for lbd is not understood",
-    Reason.CANARY: "guardrails.canary does not name its namespace; widen or remove the canary",
-    Reason.BROKER_BUNDLE: "it is a broker's own heartbeat or SLA bundle and belongs to that broker",
-    Reason.POLICY_UNKNOWN: "the policies of its namespace could not be read",
-    Reason.NAME_WITH_CLUSTER: WITH_CLUSTER,
-    Reason.TOPIC_COST: "guardrails.topic_costs says never for a topic of Pulsar's own in it",
-    Reason.IMPOSSIBLE_NUMBER: "its statistics hold a number that no bundle can have",
-    Reason.REPORTED_TWICE: "two brokers report it: it was moved a moment ago, or one of the reports is stale",
-    Reason.NO_STATISTICS: "no report carries its statistics: not yet, or its broker tells of larger bundles only",
     Reason.TOO_LARGE: "it carries more than was to be moved",
     Reason.NOT_NEEDED: "others filled the amount: what was left then was less than it carries",
     Reason.NO_TRAFFIC: "it carries no traffic, so moving it changes nothing",
     Reason.PLACEMENT_STAYS: "the placement would put it on the broker that it is on, or finds none",
     Reason.SOLE_BUNDLE: "it is its broker's only bundle: moving it would move the problem; split it",
 }
-"""The meaning of a bundle's code."""
+"""The meaning of a bundle's code: of rules, and of strategies."""
 
 
 def barred(label: str) -> str | None:

@@ -11,6 +11,7 @@ from lbd.permit import evidence
 from lbd.permit.consent import Consent
 from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups
+from lbd.permit.rule import Case
 from lbd.turn.canary import NOTHING_HELD
 
 if TYPE_CHECKING:
@@ -209,6 +210,10 @@ class Parts:
     def acts(self) -> bool:
         """Whether the turn's own plan is executed."""
         return self.actuator.acts and not self.approval
+
+    def case(self, facts: Facts) -> Case:
+        """What rules judge: these facts, under the settings of these parts."""
+        return Case(facts, self.guardrails, self.leader_topic, self.topic_costs, self.moved_rest)
 
     def ledger(
         self,

@@ -13,8 +13,10 @@ import numpy as np
 
 from lbd.errors import LbdError, RefusedError
 from lbd.model import bundle_namespace
-from lbd.permit.eligibility import bar_more, barred, carries, outside_canary
-from lbd.permit.policies import Isolation
+from lbd.permit.facts import Facts
+from lbd.permit.policies import Policies
+from lbd.permit.rule import Case
+from lbd.permit.rules import barred
 from lbd.reason import Reason
 from lbd.split.triggers import too_large, within_namespaces
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lbd.config import Settings
-    from lbd.model import Averages, BoolArray, Snapshot
+    from lbd.model import BoolArray, Snapshot
     from lbd.split.plan import SplitPlan
     from lbd.split.triggers import Due, SplitSettings
     from lbd.turn.parts import TurnResult
@@ -55,16 +57,13 @@ class SplitChoice:
 class SplitRound:
     """The input of the rule. ``usable`` is bool (B,): the broker's numbers are new and trusted.
 
-    ``attempted_at`` is when each bundle was last moved, split, or came out of a split (epoch seconds), ``hour`` is how
-    many splits there were within the last hour. Of the ``unserved`` namespaces nothing is split.
+    ``attempted_at`` of the facts is when each bundle was last moved, split, or came out of a split (epoch seconds),
+    ``hour`` is how many splits there were within the last hour.
     """
 
-    snapshot: Snapshot
-    averages: Averages
+    facts: Facts
     usable: BoolArray
-    attempted_at: Mapping[str, float]
     hour: int = 0
-    unserved: frozenset[str] = frozenset()
 
 
 class SplitView(Protocol):
@@ -83,21 +82,22 @@ def split_round(record: TurnResult, attempted_at: Mapping[str, float], hour: int
     quiet = record.hold is None and record.error is None and not record.unloads and not record.unfinished
     if facts is None or not quiet or not facts.evidence.fresh.any():
         return None
-    unserved = frozenset(skip.what for skip in record.skips if skip.reason is Reason.NOT_SERVED)
     usable = facts.evidence.fresh & (facts.evidence.paired == 0)
-    return SplitRound(facts.snapshot, facts.averages, usable, attempted_at, hour, unserved)
+    policies = Policies(unserved=facts.policies.unserved)
+    known = Facts(facts.snapshot, facts.averages, facts.evidence, policies, attempted_at=attempted_at)
+    return SplitRound(known, usable, hour)
 
 
-def choose(cluster: SplitView, settings: Settings, facts: SplitRound) -> SplitChoice:
+def choose(cluster: SplitView, settings: Settings, known: SplitRound) -> SplitChoice:
     """The splits that this round asks for, one in a turn and within the limit for an hour."""
-    due, unsplit = _permitted(settings, facts, too_large(facts.snapshot, facts.averages, settings.split))
+    due, unsplit = _permitted(settings, known, too_large(known.facts.snapshot, known.facts.averages, settings.split))
     due, beyond = due[:LOOKED_AT], due[LOOKED_AT:]
     due, full = within_namespaces(due, _bundles(cluster, due), settings.split)
     limit = f"its namespace has split.max_bundles_per_namespace {settings.split.max_bundles_per_namespace} bundles"
     unsplit += [UnsplitBundle(one.bundle, limit) for one in full]
     chosen: tuple[Due, SplitPlan] | None = None
     for one in due:
-        why = _no_room(settings, facts.hour, chosen)
+        why = _no_room(settings, known.hour, chosen)
         plan = UnsplitBundle(one.bundle, why) if why else _planned(cluster, settings, one)
         if isinstance(plan, UnsplitBundle):
             unsplit.append(plan)
@@ -110,22 +110,20 @@ def choose(cluster: SplitView, settings: Settings, facts: SplitRound) -> SplitCh
 
 
 def _permitted(
-    settings: Settings, facts: SplitRound, due: Sequence[Due]
+    settings: Settings, known: SplitRound, due: Sequence[Due]
 ) -> tuple[tuple[Due, ...], list[UnsplitBundle]]:
     """Bundles with trusted numbers that may be split: what must not be moved is not split either."""
     if not due:
         return (), []
-    codes = barred(facts.snapshot, facts.attempted_at, Isolation(), settings.guardrails)
-    codes = bar_more(codes, facts.snapshot, dict.fromkeys(facts.unserved, Reason.NOT_SERVED))
-    codes = outside_canary(codes, facts.snapshot, settings.guardrails.canary)
-    at, position = facts.snapshot.positions_of({one.bundle for one in due}), facts.snapshot.brokers.index()
+    codes, snapshot = barred(Case(known.facts, settings.guardrails, settings.leader.kept_topic)), known.facts.snapshot
+    at, position = snapshot.positions_of({one.bundle for one in due}), snapshot.brokers.index()
     allowed: list[Due] = []
     unsplit: list[UnsplitBundle] = []
     for one in due:
         code = int(codes[at[one.bundle]])
-        if code or carries(one.bundle, settings.leader.kept_topic):
-            unsplit.append(UnsplitBundle(one.bundle, Reason.of(code).label if code else Reason.LEADER_TOPIC.label))
-        elif not facts.usable[position[one.broker]]:
+        if code:
+            unsplit.append(UnsplitBundle(one.bundle, Reason.of(code).label))
+        elif not known.usable[position[one.broker]]:
             unsplit.append(UnsplitBundle(one.bundle, f"{one.broker}: {Reason.NO_NEW_SAMPLE.label}"))
         else:
             allowed.append(one)

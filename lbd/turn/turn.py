@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,31 +21,33 @@ from lbd.permit import eligibility
 from lbd.permit import evidence as judging
 from lbd.permit.blocks import block
 from lbd.permit.cold import cold_brokers, one_bundle_each
-from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles, outside_canary
+from lbd.permit.eligibility import bar_more
 from lbd.permit.limits import permit
-from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
 from lbd.permit.predicted import unshown
+from lbd.permit.rules import barred, current_holds
 from lbd.permit.served import with_clients
-from lbd.permit.topic_costs import dear_kinds, topic_costs
 from lbd.reason import Reason
 from lbd.store.proposal import plan_id
 from lbd.turn.assess import assess, remembered
 from lbd.turn.canary import NOTHING_HELD, held_back
-from lbd.turn.holds import current_holds, data_skips, ignored, unreported
 from lbd.turn.parts import Parts, TurnResult
+from lbd.turn.skips import data_skips, ignored, unreported
 from lbd.turn.verdict import sentence
 from lbd.turn.waves import LESS_ABOVE_POINTS, NextWave, Rest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from lbd.act.executor import FinishedMoves
+    from lbd.decide.strategies import Strategy
     from lbd.model import Decision, Hits, Memory, Pair, Snapshot, Unload
     from lbd.permit.budget import Budget, Used
     from lbd.permit.facts import Facts, Hold
     from lbd.permit.limits import Ledger, Permitted
+    from lbd.permit.ping_pong import Trips
     from lbd.permit.policies import Policies
+    from lbd.permit.rule import Case
     from lbd.turn.assess import Assessment
     from lbd.turn.canary import CanaryHold
 
@@ -113,19 +116,23 @@ NAMESPACES_A_TURN = 100
 """Namespaces whose groups are read in one turn, those of the widest pair first; further ones are not moved in it."""
 
 
-def decide(parts: Parts, facts: Facts, permission: Permission) -> tuple[Decision, Policies]:
-    """The strategy's decision on what may move where, and the policies with the groups read for it.
+def decide(
+    strategy: Strategy,
+    case: Case,
+    permission: Permission,
+    read: Callable[[Decision, Policies], Policies] = lambda _, policies: policies,
+    passes: frozenset[Reason] = frozenset(),
+) -> tuple[Decision, Policies]:
+    """The strategy's decision on what may move where, and the policies with what was ``read`` for it.
 
     Deciding is pure, so asking twice costs nothing but time, and few namespaces need to be read. The memory is the same
     each time: a turn counts once. Where isolation policies are not known, neither are the pools: then no hit counts.
     """
-    snapshot, policies = facts.snapshot, facts.policies
-    trips = Trips(facts.sent, facts.now, parts.guardrails)
+    facts, snapshot, policies = case.facts, case.facts.snapshot, case.facts.policies
     for _ in range(ROUNDS):
-        decision = parts.strategy(snapshot, facts.averages, permission, facts.memory)
-        low, policies = policies.low, _with_consents(parts, decision, policies)
-        policies = _with_groups(parts, snapshot, decision, policies)
-        back = {} if Reason.PING_PONG in parts.ignored_bars else sent_back(snapshot, decision, trips)
+        decision = strategy(snapshot, facts.averages, permission, facts.memory)
+        low, policies = policies.low, read(decision, policies)
+        back = {} if Reason.PING_PONG in passes else sent_back(snapshot, decision, case.trips)
         wrong = _misplaced(snapshot, decision, policies) | back
         if not wrong and policies.low == low:
             break
@@ -134,28 +141,23 @@ def decide(parts: Parts, facts: Facts, permission: Permission) -> tuple[Decision
     return (decision if policies.isolation.known else replace(decision, memory=facts.memory)), policies
 
 
-def _with_consents(parts: Parts, decision: Decision, policies: Policies) -> Policies:
-    """The policies with the properties of namespaces that a plan touches and that are not known yet."""
-    if parts.consents is None or policies.consents is None:
-        return policies
-    known = policies.consents.known
-    touched = dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads)
-    names = tuple(name for name in touched if name not in known)
-    if not names:
-        return policies
-    return replace(policies, consents=replace(policies.consents, known={**known, **parts.consents(names)}))
+def read_policies(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
+    """The policies with properties and anti-affinity groups of the namespaces that a plan touches, where not yet known.
 
-
-def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
-    """The policies with the anti-affinity groups of namespaces that a plan touches and that were not read yet."""
-    known = policies.groups
-    touched = dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads)
-    names = [name for name in touched if name not in known.free and name not in known.grouped]
-    names = names[: max(NAMESPACES_A_TURN - known.asked, 0)]
-    if known.unread or not names:
+    Groups are read of so many namespaces in one turn, and no more once some could not be read.
+    """
+    touched = tuple(dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads))
+    consents, groups = policies.consents, policies.groups
+    if consents is not None and parts.consents is not None:
+        names = tuple(name for name in touched if name not in consents.known)
+        known = {**consents.known, **parts.consents(names)} if names else consents.known
+        policies = replace(policies, consents=replace(consents, known=known))
+    ungrouped = [name for name in touched if name not in groups.free and name not in groups.grouped]
+    names = tuple(ungrouped[: max(NAMESPACES_A_TURN - groups.asked, 0)])
+    if groups.unread or not names:
         return policies
     tenants = frozenset(name.partition("/")[0] for name in snapshot.namespaces.names)
-    return replace(policies, groups=known.and_those(parts.groups(tuple(names), tenants)))
+    return replace(policies, groups=groups.and_those(parts.groups(names, tenants)))
 
 
 def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> dict[str, Reason]:
@@ -239,16 +241,17 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     _unsettle(parts, finished)
     now = assess(parts, finished)
     facts, snapshot = now.facts, now.facts.snapshot
-    holds = tuple(current_holds(facts, parts.guardrails))
+    case = parts.case(facts)
+    holds = tuple(current_holds(case))
     score = dict(zip(snapshot.brokers.ids, facts.scores.tolist(), strict=True))
     gave_up = parts.rest.contradiction(_hold(parts, holds), finished, snapshot, score) if parts.rest else ""
     rest = None if gave_up else parts.rest
     if rest is not None and (why := rest.waits(snapshot, score)):
         holds = (*holds, (Reason.MOVES_UNFINISHED, why))
     hold = _holding(parts, holds)
-    permission = _permission(parts, facts, hold)
+    permission = _permission(parts, case, hold)
     strategy = parts.strategy if rest is None or hold is not None else NextWave(parts.strategy, rest)
-    decision, policies = decide(replace(parts, strategy=strategy), facts, permission)
+    decision, policies = decide(strategy, case, permission, partial(read_policies, parts, snapshot), parts.ignored_bars)
     canary = held_back(strategy, snapshot, facts.averages, permission, facts.memory)
     unshown_points = unshown(facts.scores, facts.sent, snapshot, facts.evidence.settled, facts.sample_interval_seconds)
     known = (snapshot, facts.scores, policies, decision.unloads, permission)
@@ -266,8 +269,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     to_send = () if parts.approval else permitted.unloads
     remaining = rest if hold is not None else _rest(parts, snapshot, decision, permitted, ledger, rest, used, cold)
     memory = _memory(parts, facts, permission, decision, permitted, canary, remaining)
-    homeless = eligibility.homeless(permission.pools, snapshot)
-    nowhere = (Skip(name, Reason.ISOLATION_POLICY, why) for name, why in homeless.items())
+    nowhere = (Skip(name, Reason.ISOLATION_POLICY, why) for name, why in case.homeless.items())
     _save(parts, now, to_send, ledger, memory)
     parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, snapshot), ledger)
@@ -298,7 +300,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         canary=canary,
         rest=remaining,
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
-        dear_kinds=dear_kinds(facts.system_topics, parts.topic_costs),
+        dear_kinds=case.dear_kinds,
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
     )
 
@@ -393,41 +395,16 @@ def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
     return hold
 
 
-_FOR_A_WHILE = (0, Reason.COOL_DOWN.code, Reason.CHANGED_HANDS.code)
-"""Nothing bars such bundles, or for ``cool_down_minutes`` at most."""
-
-
-def _permission(parts: Parts, facts: Facts, hold: Hold | None) -> Permission:
-    snapshot, evidence, policies = facts.snapshot, facts.evidence, facts.policies
-    trips = Trips(facts.sent, facts.now, parts.guardrails)
-    known = (snapshot, facts.attempted_at, policies.isolation, parts.guardrails)
-    codes = barred(*known, changed_at=facts.changed_at, tired=trips.tired)
-    dear = topic_costs(snapshot, dear_kinds(facts.system_topics, parts.topic_costs))
-    if dear is not None:
-        codes = dear.bar(codes)
-    able = np.isin(codes, _FOR_A_WHILE)
-    rest = trips.moved(snapshot, facts.scores, evidence.paired == 0, able) if parts.moved_rest else frozenset[str]()
-    codes = bar_more(codes, snapshot, dict.fromkeys(rest, Reason.PING_PONG)) if rest else codes
-    for reason in parts.ignored_bars:
-        codes[codes == reason.code] = 0
-    if own := leader_topic_bundles(snapshot.bundles, parts.leader_topic):
-        codes = bar_more(codes, snapshot, own)
-    if policies.unserved:
-        codes = bar_more(codes, snapshot, dict.fromkeys(policies.unserved, Reason.NOT_SERVED))
-    if policies.consents is not None and policies.consents.bars:
-        codes = bar_more(codes, snapshot, policies.consents.bars)
-    codes = outside_canary(codes, snapshot, parts.guardrails.canary)
-    pools = eligibility.pools(policies.isolation, snapshot, policies.active)
-    if homeless := eligibility.homeless(pools, snapshot):
-        codes = bar_more(codes, snapshot, dict.fromkeys(homeless, Reason.ISOLATION_POLICY))
+def _permission(parts: Parts, case: Case, hold: Hold | None) -> Permission:
+    facts = case.facts
     return replace(
-        evidence.permission(codes),
+        facts.evidence.permission(barred(case, parts.ignored_bars)),
         hold=hold[0] if hold is not None else None,
-        pools=pools,
-        costs=eligibility.column(snapshot, parts.guardrails.move_costs, policies.low, dear and dear.movable),
+        pools=case.pools,
+        costs=case.costs,
         slopes=facts.slopes,
-        max_destination_score=parts.guardrails.max_destination_score,
-        spread=parts.spread(snapshot, pools),
+        max_destination_score=case.guardrails.max_destination_score,
+        spread=parts.spread(facts.snapshot, case.pools),
         joined=_joined(facts),
     )
 

@@ -13,7 +13,7 @@ from lbd.reason import Group, Reason, cause
 from lbd.store.proposal import plan_id
 from lbd.store.turn_record import Verdict
 from lbd.text import counted, first_clauses
-from lbd.turn.holds import PASSED_OVER
+from lbd.turn.skips import PASSED_OVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lbd.observe.parse import MODULAR_REPORT, TOP_BUNDLES_REPORT
-from lbd.permit.eligibility import barred, exempt_reason, outside_canary
-from lbd.permit.policies import Isolation, parse_isolation
+from lbd.permit.policies import Isolation, Policies, parse_isolation
+from lbd.permit.rules import barred, exempt_reason
 from lbd.permit.settings import Canary, Guardrails
 from lbd.reason import Reason
-from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+from tests.builders import TAKEN_AT, bundle, case, report, snapshot, stats
 
 
 def reason_of(
@@ -18,7 +18,9 @@ def reason_of(
     """Why a bundle may not move; empty when it may."""
     seen = snapshot({"a:80": report(50, {name: stats(10)})})
     attempted = {} if moved_seconds_ago is None else {name: TAKEN_AT - moved_seconds_ago}
-    code = int(barred(seen, attempted, isolation or Isolation(), Guardrails.model_validate(guardrails))[0])
+    policies = Policies(isolation or Isolation(), active=("10.0.0.1:80", "10.0.0.2:80"))
+    known = case(seen, Guardrails.model_validate(guardrails), attempted_at=attempted, policies=policies)
+    code = int(barred(known)[0])
     return Reason.of(code).label if code else ""
 
 
@@ -97,7 +99,7 @@ def test_included_namespaces(included: list[str], more: dict[str, object], reaso
     """An empty list includes all; of a namespace that is also excluded nothing moves. People's orders are held, too."""
     rails = {"include_namespaces": included, **more}
     assert reason == reason_of(bundle(1), **rails)
-    exempt = exempt_reason(bundle(1), Guardrails.model_validate(rails))
+    exempt = exempt_reason(bundle(1), Guardrails.model_validate(rails), "")
     assert reason == (exempt.label if exempt is not None else "")
 
 
@@ -107,16 +109,9 @@ def test_included_namespaces(included: list[str], more: dict[str, object], reaso
 def test_a_canary(canary: list[str], reason: str):
     """Bars what nothing else bars, and holds no order of a person."""
     rails, seen = Guardrails(canary=Canary(namespaces=tuple(canary))), snapshot({"a:80": report(50, {A: stats(10)})})
-    found = outside_canary(barred(seen, {}, Isolation(), rails), seen, rails.canary)
-    resting = outside_canary(barred(seen, {A: TAKEN_AT}, Isolation(), rails), seen, rails.canary)
+    found, resting = barred(case(seen, rails)), barred(case(seen, rails, attempted_at={A: TAKEN_AT}))
     assert (reason, "cool-down") == tuple(Reason.of(code).label if code else "" for code in (*found, *resting))
-    assert exempt_reason(A, rails) is None
-
-
-def test_without_a_canary_nothing_is_held_by_one():
-    """The same codes."""
-    seen = snapshot({"a:80": report(50, {A: stats(10)})})
-    assert outside_canary(barred(seen, {}, Isolation(), Guardrails()), seen, None).tolist() == [0]
+    assert exempt_reason(A, rails, "") is None
 
 
 @pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", ""), ("t/free", ""), ("x/t/iso", "name-with-cluster")])
@@ -137,7 +132,7 @@ def test_unreadable_policies_bind_everything():
 def test_a_number_that_no_bundle_can_have(rate: float):
     """Such a bundle stays."""
     seen = snapshot({"a:80": report(50, {bundle(1): stats(rate), bundle(2): stats(1)})})
-    codes = barred(seen, {}, Isolation(), Guardrails())
+    codes = barred(case(seen))
 
     assert [Reason.IMPOSSIBLE_NUMBER.code, 0] == codes.tolist()
 
@@ -148,7 +143,7 @@ def test_a_bundle_on_two_reports_stays():
         {"a:80": report(50, {bundle(1): stats(1)}), "b:80": report(50, {bundle(1): stats(1), bundle(2): stats(1)})}
     )
 
-    assert [Reason.REPORTED_TWICE.code, 0] == barred(seen, {}, Isolation(), Guardrails()).tolist()
+    assert [Reason.REPORTED_TWICE.code, 0] == barred(case(seen)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -159,6 +154,6 @@ def test_a_bundle_that_is_not_told_of(kind: str, reason: str):
     told, untold = bundle(1), bundle(2)
     found = report(50, {told: stats(10)}, bundles=[told, untold], load_report_type=kind)
     seen = snapshot({"a:80": found})
-    codes = dict(zip(seen.bundles, barred(seen, {}, Isolation(), Guardrails()).tolist(), strict=True))
+    codes = dict(zip(seen.bundles, barred(case(seen)).tolist(), strict=True))
     assert codes[told] == 0
     assert codes[untold] == (Reason.NO_STATISTICS.code if reason else 0)

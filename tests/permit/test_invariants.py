@@ -20,13 +20,12 @@ from lbd.load.estimate import points
 from lbd.load.scoring import Weights, scores
 from lbd.model import FloatArray, Snapshot, Unload, bundle_namespace
 from lbd.permit.budget import Sent
-from lbd.permit.eligibility import barred, outside_canary
 from lbd.permit.limits import Ledger, permit
-from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Policies, parse_isolation
-from lbd.permit.quiet_hours import quiet_until
+from lbd.permit.rules import barred, current_holds
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
+from tests import builders
 from tests.builders import TAKEN_AT, bundle, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -72,12 +71,11 @@ class Case:
 
 def through(case: Case) -> list[Unload]:
     """What a turn lets through of the plan, as ``cycle`` puts the parts together."""
-    tired = Trips(case.sent, TAKEN_AT, case.guardrails).tired
-    known = (case.seen, case.attempted_at, case.policies.isolation, case.guardrails)
-    codes = barred(*known, changed_at=case.changed_at, tired=tired)
-    quiet = quiet_until(case.guardrails.quiet_hours, TAKEN_AT)
-    allowed = permission(case.seen, hold=Reason.QUIET_HOURS if quiet else None)
-    allowed.barred[:] = outside_canary(codes, case.seen, case.guardrails.canary)
+    facts = {"attempted_at": case.attempted_at, "changed_at": case.changed_at, "sent": case.sent}
+    judged = builders.case(case.seen, case.guardrails, policies=case.policies, **facts)
+    holds = [reason for reason, _ in current_holds(judged)]
+    allowed = permission(case.seen, hold=Reason.QUIET_HOURS if Reason.QUIET_HOURS in holds else None)
+    allowed.barred[:] = barred(judged)
     found = (case.seen, case.scores, case.policies, case.guardrails, case.plan)
     return list(permit(case.plan, Ledger(*found, sent=case.sent, permission=allowed)).unloads)
 

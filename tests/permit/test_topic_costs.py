@@ -15,10 +15,11 @@ from lbd.bundles import bundle_ends, bundles_at, holds, topic_hash
 from lbd.config import Settings
 from lbd.observe.parse import BundleStats
 from lbd.permit.eligibility import column, dearer
+from lbd.permit.rules import barred
 from lbd.permit.settings import Guardrails
 from lbd.permit.topic_costs import KINDS, SystemTopics, dear_kinds, dear_topics, topic_costs
 from lbd.reason import Reason
-from tests.builders import permission, report, snapshot, stats
+from tests.builders import TAKEN_AT, case, report, snapshot, stats
 
 if TYPE_CHECKING:
     from lbd.model import Snapshot
@@ -134,12 +135,11 @@ def test_a_bundle_of_which_nothing_is_reported_may_hold_one():
 def test_what_never_moves_is_barred_and_has_no_cost():
     """An infinite cost is nothing to compare with."""
     round_ = seen(*quarters("t/n"))
-    found = topic_costs(round_, dear_kinds(replace(POLICIES, readers_hang=True), {}))
-    assert found is not None
-    codes = permission(round_, barred={quarters("t/n")[0]: Reason.COOL_DOWN}).barred
-    reasons = [Reason.of(code).label for code in found.bar(codes).tolist() if code]
-    assert sorted(reasons) == ["cool-down", "topic-cost"]
-    assert column(round_, {}, topics=found.movable) is None
+    attempted = {quarters("t/n")[0]: TAKEN_AT}
+    known = case(round_, system_topics=replace(POLICIES, readers_hang=True), attempted_at=attempted)
+    known = replace(known, costs_by_topic={})
+    assert sorted(Reason.of(code).label for code in barred(known).tolist() if code) == ["cool-down", "topic-cost"]
+    assert known.costs is None
 
 
 def test_low_namespaces_stay_the_dearest():

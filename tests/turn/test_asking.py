@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,8 +16,9 @@ from lbd.permit.budget import Sent
 from lbd.permit.evidence import judge
 from lbd.permit.facts import Facts
 from lbd.permit.policies import Groups, Isolation, Policies
+from lbd.permit.rule import Case
 from lbd.permit.settings import Guardrails
-from lbd.turn.turn import decide
+from lbd.turn.turn import decide, read_policies
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -48,17 +50,13 @@ def decided(seen: Snapshot, isolation: Isolation | None = None, groups: Any = No
         asked.append(rule(*known))
         return asked[-1]
 
-    parts = SimpleNamespace(
-        strategy=strategy,
-        groups=groups or (lambda names, _: Groups(frozenset(names))),
-        consents=None,
-        guardrails=Guardrails(),
-        ignored_bars=frozenset(),
-    )
+    parts = SimpleNamespace(groups=groups or (lambda names, _: Groups(frozenset(names))), consents=None)
     policies = Policies(isolation or Isolation(), active=seen.brokers.ids)
     memory, evidence = Memory({"a:80": Hits(3, 1)}), judge({}, seen, Weights())
     facts = Facts(seen, first_averages(seen), evidence, policies, memory=memory, sent=sent)
-    found, _ = decide(cast("Parts", parts), facts, permission(seen))
+    found, _ = decide(
+        strategy, Case(facts, Guardrails()), permission(seen), partial(read_policies, cast("Parts", parts), seen)
+    )
     return found, len(asked)
 
 

@@ -1,14 +1,10 @@
-"""Reasons for which a turn may not fire at all, and its notes on data and on holds that are overridden."""
+"""What a turn says of data that it does not trust, and of holds that it ignores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lbd.model import Skip
-from lbd.permit.progress import standing_still
-from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
 from lbd.turn.assess import UNREPORTED_SECONDS
 
@@ -16,34 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from lbd.permit.facts import Facts, Hold
-    from lbd.permit.settings import Guardrails
-
-
-def current_holds(facts: Facts, guardrails: Guardrails) -> Iterator[Hold]:
-    """Why nothing may fire in this turn, the gravest first."""
-    evidence, active = facts.evidence, facts.members.active
-    there = len(active) - int(np.count_nonzero(evidence.paired == Reason.DRAINED.code))
-    usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (there + 1) // 2)
-    if facts.shedding:
-        yield Reason.IN_BROKER_SHEDDING, facts.shedding
-    if facts.ordered_hold is not None:
-        yield facts.ordered_hold
-    quiet = quiet_until(guardrails.quiet_hours, facts.now)
-    if quiet is not None:
-        yield Reason.QUIET_HOURS, quiet[1]
-    if facts.leaderless:
-        yield Reason.LEADER_UNREACHABLE, facts.leaderless
-    if unsettled := facts.members.unsettled(facts.now, guardrails.membership_settle_seconds):
-        yield Reason.MEMBERSHIP_CHANGED, unsettled
-    if usable < wanted:
-        yield Reason.TOO_FEW_BROKERS, f"{usable} of {there} reports are usable, wanted {wanted}"
-    if not facts.policies.isolation.known:
-        yield Reason.POLICY_UNKNOWN, f"{facts.policies.isolation.problem}; a named destination bypasses them"
-    tried = standing_still(facts.progress, facts.now, guardrails)
-    if tried is not None:
-        yield Reason.NO_IMPROVEMENT, tried
-    if facts.unfinished:
-        yield Reason.MOVES_UNFINISHED, f"{len(facts.unfinished)} under way"
 
 
 _DATA_DETAIL = {
