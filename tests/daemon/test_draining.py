@@ -258,7 +258,7 @@ class TestDrain:
         for name, changes in (("r1", {"seconds": 600.0}), ("r2", {"override": "x"}), ("r3", {"seconds": 60.0})):
             ended(lbd, asked(target, name, **changes))
             ends.append((lbd.engine.draining.in_force()[target].until or 0.0) - cluster.now())
-        assert [round(left, -1) for left in ends] == [600, 600, 60]
+        assert all(wanted - 60 < left <= wanted for wanted, left in zip((600, 600, 60), ends, strict=True)), ends
 
     @pytest.mark.parametrize(
         ("request_of", "code", "words"),
