@@ -24,14 +24,14 @@ LONG_SAMPLES = 1000
 
 
 def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = None) -> Averages:
-    """The averages after one round.
+    """Averages after one round.
 
-    A bundle on no report is forgotten, and one whose segments changed starts anew. A bundle that two brokers report
-    gets two samples. ``fresh`` is bool (B,): rows of other brokers add no sample, unless the bundle has none yet, and
-    rows with NaN or a negative number never do; None takes every row, as Pulsar does.
+    A bundle on no report is dropped, and one whose segments changed starts anew. A bundle that two brokers report gets
+    two samples. ``fresh`` is bool (B,): rows of other brokers add no sample, unless the bundle has none yet, and rows
+    with NaN or a negative number never do; None takes every row, as Pulsar does.
     """
     old = snapshot.positions_in(previous.bundles)
-    short, long, samples = _at(old, previous.short), _at(old, previous.long), _at(old, previous.samples)
+    short, long, samples = _former(old, previous.short), _former(old, previous.long), _former(old, previous.samples)
     changed = list(snapshot.positions_of(snapshot.segments_changed).values())
     short[changed], long[changed], samples[changed] = 0.0, 0.0, 0
     for rows in _passes(snapshot, fresh, samples):
@@ -44,7 +44,7 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
 
 
 def _mean(mean: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
-    """The mean of ``count`` samples, in place of the one before ``new``: room for another long column takes time."""
+    """Mean of ``count`` samples, written into ``mean``: memory for another long column takes time."""
     n = count.astype(np.float64)[:, None]
     with np.errstate(all="ignore"):
         mean *= n - 1.0
@@ -53,8 +53,8 @@ def _mean(mean: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
     return mean
 
 
-def _at(old: IntArray, values: NDArray[Number]) -> NDArray[Number]:
-    """The values of bundles by their former positions, 0 for bundles that had none."""
+def _former(old: IntArray, values: NDArray[Number]) -> NDArray[Number]:
+    """Values of bundles by their former positions, 0 for bundles that had none."""
     none = np.zeros_like(values, shape=(1, *values.shape[1:]))
     moved: NDArray[Number] = np.concatenate((values, none))[old]
     return moved

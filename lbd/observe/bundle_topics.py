@@ -1,4 +1,4 @@
-"""Sampled topics of a bundle, asked of the broker that is to serve them, where its load report shows too little."""
+"""Sampled topics of a bundle from the broker that is to serve them, where its load report shows too little."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from lbd.pulsar.admin import Admin
 
 FAILED_STATUS = 500
-"""What a broker answers for a topic that it cannot load; below are refusals, as of a token."""
+"""Lowest status for a topic that the broker cannot load; those below are refusals, as of a token."""
 
 
 def bundle_topics(admin: Admin, bundle: str, broker: str) -> BundleTopics:
-    """One request for the names of a bundle's topics, and one for each sampled topic. Never raises for a broker.
+    """Sample a bundle's topics: one request for their names, and one for each sampled topic. Never raises for a broker.
 
     A broker that has not loaded a topic loads it, as for a client. If it cannot, the result has its error.
     """
     try:
         names = admin.topics_in(broker, bundle)
-        responses = [_topic_clients(admin, one, broker) for one in sampled(names or ())]
-        topics = tuple(one for one in responses if one is not None)
-        lost = names is None or (any(one.error for one in topics) and not admin.owns(broker, bundle))
+        responses = [_topic_clients(admin, topic, broker) for topic in sampled(names or ())]
+        topics = tuple(response for response in responses if response is not None)
+        lost = names is None or (any(topic.error for topic in topics) and not admin.owns(broker, bundle))
         return BundleTopics(gone=f"{broker} does not own it any more") if lost else BundleTopics(topics)
     except LbdError as error:
         return BundleTopics(error=str(error))
 
 
 def _topic_clients(admin: Admin, topic: str, broker: str) -> TopicClients | None:
-    """None for a topic that was deleted meanwhile. Raises where the answer says nothing of the topic."""
+    """Clients of a topic; None if it was deleted meanwhile. Raises where the response says nothing about the topic."""
     try:
         since = admin.connected_since(broker, topic)
     except AdminError as error:
@@ -42,8 +42,8 @@ def _topic_clients(admin: Admin, topic: str, broker: str) -> TopicClients | None
         raise
     if since is None:
         return None
-    known = [at for one in since if (at := _epoch_seconds(one)) is not None]
-    return TopicClients(topic, len(since), min(known, default=None))
+    times = [time for date in since if (time := _epoch_seconds(date)) is not None]
+    return TopicClients(topic, len(since), min(times, default=None))
 
 
 def _epoch_seconds(date: str) -> float | None:

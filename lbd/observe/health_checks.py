@@ -1,8 +1,8 @@
-"""How long the health check of each broker takes, measured beside the turns.
+"""Duration of each broker's health check, measured beside the turns.
 
-A check writes a message to a topic of the broker's own and reads it. Its answer has two bytes, whatever the broker
-carries. ``broker-stats/metrics`` has latencies of entries, too: its answer grows with namespaces, and a broker without
-traffic has none.
+A check writes a message to a topic of the broker's own and reads it. Its response has two bytes, whatever the broker
+carries. ``broker-stats/metrics`` has latencies of entries, too: its response grows with namespaces, and a broker
+without traffic has none.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 EVERY_SECONDS = 30.0
-"""Three slow checks name a broker. The fastest strategy acts on two samples of a minute each; checks must be faster."""
+"""Interval of checks. Three slow ones name a broker; the fastest strategy acts on two samples of a minute each."""
 
 SLACK_SECONDS = 1.0
-"""Turns are not to the second."""
+"""Tolerance: turns are not exact to the second."""
 
 REFUSED_SECONDS = 600.0
-"""A broker that refuses is asked again after this time: the refusal does not change from turn to turn."""
+"""Pause after a refusal, which does not change from turn to turn."""
 
 AT_ONCE = 4
-"""Checks wait for brokers, and cost this process nothing. Where some hang, the others are checked less often."""
+"""Checks under way at once. They wait for brokers, and cost this process nothing; hanging ones delay the others."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _RefusedCheck:
 
 
 class HealthCheckSource(Protocol):
-    """Has a broker check itself, such as the admin API."""
+    """A source of health checks, such as the admin API."""
 
     def check_health(self, broker: str, *, timeout_seconds: float) -> None: ...
 
@@ -56,15 +56,15 @@ class HealthChecks:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lbd-health")
 
     def __call__(self, brokers: Iterable[str], now: float) -> dict[str, float]:
-        """Seconds of each check that has ended since the last call; begins those that are due at ``now``.
+        """Seconds of each check that has ended since the last call; starts those that are due at ``now`` (epoch
+        seconds).
 
-        Waits for none. A check that says nothing of the broker's speed is not in the result: one that was refused, or
-        never reached the broker.
+        Waits for none. Checks that were refused, or never reached the broker, are not in the result.
         """
         listed = set(brokers)
         finished = {broker: future for broker, future in self._under_way.items() if future.done()}
         self._under_way = {broker: future for broker, future in self._under_way.items() if broker not in finished}
-        self._asked_at = {broker: at for broker, at in self._asked_at.items() if broker in listed}
+        self._asked_at = {broker: time for broker, time in self._asked_at.items() if broker in listed}
         self._refused = {broker: why for broker, why in self._refused.items() if broker in listed}
         answers = {broker: self._seconds(broker, future.result()) for broker, future in finished.items()}
         for broker in sorted(listed - self._under_way.keys()):
@@ -76,7 +76,7 @@ class HealthChecks:
 
     @property
     def trouble(self) -> str:
-        """Why brokers refuse to be checked, as a sentence; empty if none does."""
+        """Reason why brokers refuse to be checked, as a sentence; empty if none does."""
         if not self._refused:
             return ""
         broker, why = min(self._refused.items())
@@ -84,7 +84,7 @@ class HealthChecks:
         return f"the health check of {broker}{others} is refused, so a slow broker is not found: {why}"
 
     def close(self) -> None:
-        """End the threads; requests under way end in seconds."""
+        """Stop the threads; requests under way end in seconds."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _seconds(self, broker: str, result: float | _RefusedCheck | None) -> float | None:
@@ -103,5 +103,5 @@ class HealthChecks:
                 return FAILED_SECONDS
             return _RefusedCheck(str(error)) if error.status is not None else None
         except LbdError:
-            return None  # a token that cannot be read: the turn says so by its own requests
+            return None  # unreadable token: the turn reports it by its own requests
         return min(boot_seconds() - started_at, FAILED_SECONDS)

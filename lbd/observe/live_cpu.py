@@ -1,12 +1,12 @@
-"""CPU of brokers as of now, where a load report shows the mean of a minute that ended up to a minute ago.
+"""Present CPU of brokers, where a load report shows the mean of a minute that ended up to a minute ago.
 
-A broker reports how much CPU its process has spent since it started (``ProcessCpuTime``), and its load report how much
-its whole container or host used (``cpu``). What others use is their difference over the report's own minute. So the CPU
-of now is that background plus what the process has spent of late. Measured beside the kernel's counters: ten seconds
-are within 1.4 points of the truth (docs/load-model.md).
+A broker reports the CPU time that its process has spent since it started (``ProcessCpuTime``), and in its load report
+the CPU of its whole container or host (``cpu``). The background, used by other processes, is their difference over the
+report's own minute. Present CPU is that background plus the recent use of the process. Compared with the kernel's
+counters: ten seconds are within 1.4 points of the truth (docs/load-model.md).
 
-The request is a tenth of a megabyte and takes 0.2 s on a small broker, 2 s on one at its limit. So only brokers that
-something depends on are asked, and one that is slow to answer less often.
+The response has 0.1 MB and takes 0.2 s on a small broker, 2 s on one at its limit. Hence only brokers on which
+something depends get the request, and slow ones less often.
 """
 
 from __future__ import annotations
@@ -34,38 +34,43 @@ if TYPE_CHECKING:
 
 
 SPAN_SECONDS = 10.0
-"""Shorter ones are too noisy: the counter has a resolution of 10 ms, and a garbage collection takes a second."""
+"""Length of a span. Shorter ones are too noisy: the counter has a resolution of 10 ms, and a garbage collection takes 1
+s.
+"""
 
 SLACK_SECONDS = 1.0
-"""Turns are not to the second: two of 5 s, or one of 10 s, are a span."""
+"""Tolerance: turns are not exact to the second. Two of 5 s, or one of 10 s, are a span."""
 
 MINUTE_SECONDS = 60.0
-"""What was used longer ago is not the CPU of now."""
+"""Age of CPU use that is no longer present."""
 
 KEPT_SECONDS = 200.0
-"""A report's minute ended up to two minutes ago; what was spent meanwhile is known from before it began."""
+"""Age up to which counts are kept: a report's minute ended up to two minutes ago, and counts must begin before it."""
 
 COVERED = 0.75
-"""Part of a report's minute within which the process must have been seen, to compute the background from it."""
+"""Part of a report's minute that counts must cover to compute the background from it."""
 
 DISAGREE_POINTS = 5.0
-"""The process cannot use more than its container or host. Where it seems to, by more than noise, the report counts."""
+"""Difference beyond noise. The process cannot use more than its container or host; where it seems to, the report
+counts.
+"""
 
 ANSWER_SECONDS = 5.0
-"""The turn waits no longer."""
+"""Timeout of a request within a turn."""
 
 SHARE_OF_TIME = 0.4
-"""At most this part of a broker's time goes into answers: one that took 5 s is asked again after 12.5 s.
+"""Largest part of a broker's time for its responses: after one that took 5 s the next request comes 12.5 s later.
 
-At its limit a broker of 0.4 core takes 4 to 5 s, most of which it waits for CPU."""
+At its limit a broker of 0.4 core takes 4 to 5 s, most of which it waits for CPU.
+"""
 
 REFUSED_SECONDS = 600.0
-"""A broker that refuses is asked again after this time: the refusal does not change from turn to turn."""
+"""Pause after a refusal, which does not change from turn to turn."""
 
 
 @dataclass
 class _ProcessHistory:
-    """The CPU history of one broker's process. ``counts``: CPU spent, and time since its start, both in seconds."""
+    """CPU history of one broker's process. ``counts``: CPU spent, and time since its start, both in seconds."""
 
     counts: deque[tuple[float, float]] = field(default_factory=deque)
     started_at: float = nan
@@ -77,13 +82,13 @@ class _ProcessHistory:
     trouble: str = ""
 
     def is_due(self, since: float, now: float) -> bool:
-        """Whether the broker is to be asked; after a move it is asked at once, unless its last request failed."""
+        """Whether a request is due; after a move it is at once, unless the last one failed."""
         return now >= self.ask_at or (not self.trouble and self.requested_at < since <= now)
 
-    def take(self, cpu: ProcessCpu, now: float) -> None:
-        """Take the counter, read at ``now`` (epoch seconds). The history of a restarted process begins anew.
+    def add(self, cpu: ProcessCpu, now: float) -> None:
+        """Add the counter, read at ``now`` (epoch seconds). The history of a restarted process begins anew.
 
-        A process that has just started had spent nothing then: so its first report can be compared.
+        A process that has just started had spent nothing then, so its first report can be compared.
         """
         if self.counts and cpu.up_seconds < self.counts[-1][1]:
             self.counts.clear()
@@ -96,13 +101,13 @@ class _ProcessHistory:
             self.counts.popleft()
 
     def compare(self, report: float, now: float, since_seconds: float, interval_seconds: float) -> None:
-        """Take a report of ``now``. If its CPU is a new sample, ``background`` becomes the CPU that others used during
-        it, in percent of a core.
+        """Set ``background`` to the CPU of other processes, in percent of a core, if the report of ``now`` has a new
+        CPU sample.
         """
         if report == self.report or not self.counts:
             return
         first, self.report = np.isnan(self.report), report
-        if first:  # nobody knows how old that sample is
+        if first:  # that sample has an unknown age
             return
         until = now - self.started_at - TrafficMeter.lag(since_seconds)
         spent = self.mean(until - interval_seconds, until)
@@ -110,17 +115,19 @@ class _ProcessHistory:
             self.background = report - spent
 
     def mean(self, begin: float, end: float) -> float | None:
-        """Percent of a core within a span (seconds since the start of the process); None where too little was seen."""
+        """Percent of a core within a span (seconds since the start of the process); None where counts cover too little
+        of it.
+        """
         first, last = max(begin, self.counts[0][1]), min(end, self.counts[-1][1])
         if last - first < max(COVERED * (end - begin), SPAN_SECONDS):
             return None
         return self._rate(first, last)
 
     def latest(self, since: float) -> tuple[float, float, float] | None:
-        """The last two spans after ``since`` (epoch seconds): their mean, their seconds, and how far they are apart.
+        """Mean of the last two spans after ``since`` (epoch seconds), their length in seconds, and their difference.
 
-        In percent of a core. With one span the distance is NaN; without a span the result is None. Spans begin and end
-        with a count, as it is not known how CPU was spent between two counts.
+        In percent of a core. With one span the difference is NaN; without a span the result is None. Spans begin and
+        end with a count, because the use of CPU between two counts is unknown.
         """
         last = self.counts[-1][1] if self.counts else 0.0
         times = [up for _, up in self.counts if up >= max(since - self.started_at, last - MINUTE_SECONDS)]
@@ -133,13 +140,13 @@ class _ProcessHistory:
         return self._rate(begin, last), last - begin, abs(self._rate(middle, last) - self._rate(begin, middle))
 
     def _rate(self, begin: float, end: float) -> float:
-        """Percent of a core."""
+        """Mean use in percent of a core."""
         return 100.0 * (self._spent(end) - self._spent(begin)) / (end - begin)
 
-    def _spent(self, at: float) -> float:
-        """CPU in seconds spent until ``at`` seconds after the process started, interpolated between two counts."""
+    def _spent(self, up_seconds: float) -> float:
+        """CPU seconds spent until ``up_seconds`` after the process started, interpolated between two counts."""
         spent, up = np.array(self.counts).T
-        return float(np.interp(at, up, spent))
+        return float(np.interp(up_seconds, up, spent))
 
 
 class ProcessCpuSource(Protocol):
@@ -149,9 +156,9 @@ class ProcessCpuSource(Protocol):
 
 
 class LiveCpuReader:
-    """Asks brokers of one cluster, and remembers their counters from turn to turn. Not thread-safe.
+    """Reads the CPU of brokers of one cluster, and keeps their counters from turn to turn. Not thread-safe.
 
-    No more than ``concurrency`` are asked at once, in threads of ``pool``.
+    At most ``concurrency`` requests run at once, in threads of ``pool``.
     """
 
     def __init__(self, source: ProcessCpuSource, pool: Executor, concurrency: int) -> None:
@@ -160,9 +167,9 @@ class LiveCpuReader:
         self._taken_at = nan
 
     def __call__(self, snapshot: Snapshot, watched: Mapping[str, float], interval_seconds: float) -> Snapshot:
-        """The round with the present CPU of the brokers for which it is known; the others keep their reported CPU.
+        """The round with the present CPU of the brokers for which it is available; the others keep their reported CPU.
 
-        ``watched`` are the brokers to ask, each with the time (epoch seconds) from which on its CPU counts: for the
+        ``watched`` are the brokers to read, each with the time (epoch seconds) from which on its CPU counts: for the
         source or destination of a move, the time of the move. ``interval_seconds`` is how often brokers sample for
         their reports.
         """
@@ -174,15 +181,15 @@ class LiveCpuReader:
         self._ask(watched, now)
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
-        for at, broker in enumerate(brokers.ids):
+        for index, broker in enumerate(brokers.ids):
             if broker not in watched:
                 continue
             process = self._of[broker]
-            took[at], limit = process.took, float(brokers.limit[at, CPU])
-            process.compare(float(cpu[at]), now, since_seconds, interval_seconds)
+            took[index], limit = process.took, float(brokers.limit[index, CPU])
+            process.compare(float(cpu[index]), now, since_seconds, interval_seconds)
             present = _present_cpu(process, watched[broker], limit)
             if present is not None:
-                cpu[at], seconds[at], apart[at] = present
+                cpu[index], seconds[index], apart[index] = present
         usage = brokers.usage.copy()
         usage[:, CPU] = cpu
         live = LiveCpu(brokers, seconds, apart, took)
@@ -190,7 +197,7 @@ class LiveCpuReader:
 
     @property
     def trouble(self) -> str:
-        """Why brokers did not return their CPU, as a sentence; empty if all did."""
+        """Reason why brokers did not return their CPU, as a sentence; empty if all did."""
         troubles = [(broker, process.trouble) for broker, process in sorted(self._of.items()) if process.trouble]
         if not troubles:
             return ""
@@ -212,7 +219,7 @@ class LiveCpuReader:
                 process.ask_at = now + REFUSED_SECONDS if answer.status in {401, 403, 404} else process.ask_at
             else:
                 process.trouble = ""
-                process.take(answer, now)
+                process.add(answer, now)
 
     def _answer(self, broker: str) -> tuple[ProcessCpu | AdminError, float]:
         started_at = boot_seconds()
@@ -224,12 +231,12 @@ class LiveCpuReader:
 
 
 def _newest(times: Sequence[float], until: float) -> float | None:
-    """The newest of these times, which are rising, that is not later."""
-    return max((at for at in times if at <= until), default=None)
+    """The newest of these ascending times that is not later than ``until``."""
+    return max((time for time in times if time <= until), default=None)
 
 
 def _present_cpu(process: _ProcessHistory, since: float, limit: float) -> tuple[float, float, float] | None:
-    """CPU in percent of a core, over how many seconds, and the points between their halves; None: use the report."""
+    """CPU in percent of a core, its span in seconds, and the points between the span's halves; None: use the report."""
     if process.background is None or not limit > 0 or process.trouble:
         return None
     latest = process.latest(since)

@@ -1,4 +1,4 @@
-"""Request one round of load reports from all brokers in parallel, and report what is missing.
+"""One round of load reports, requested from all brokers in parallel, with the reason for each that is missing.
 
 A bounded number of threads decode reports: they share one interpreter, so sixteen finish no sooner than two, and all
 other work, such as a response of the API, waits behind all of them after each read or write.
@@ -41,14 +41,13 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 2
-"""One waits for a broker while the other takes in what came."""
+"""Requests at once: one waits for a broker while the other is decoded."""
 
 PATIENCE_SECONDS = 0.015
-"""A broker nearby has answered within this. Those that have not answered wait, and more of that keeps nobody from
-working."""
+"""Time in which a broker nearby responds. Slower ones only wait, so more requests cost no CPU."""
 
 LOOK_SECONDS = 0.5
-"""How soon a thread that waits sees that the pool was shut down: no thread is notified of it."""
+"""Interval in which a waiting thread looks whether the pool was shut down: no thread is notified of it."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,11 +60,11 @@ def few_at_once(
     items: Sequence[Item],
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> list[Result]:
-    """The result of ``work`` for each item, in their order.
+    """Results of ``work`` for each item, in their order.
 
-    Two items run at once, and twice as many, up to ``most``, whenever none has finished for ``patience_seconds``. So
-    slow brokers, and one that hangs, do not delay the others. Raises what ``work`` raises and then starts no further
-    item; RuntimeError or CancelledError once the pool is shut down.
+    Two items run at once, and twice as many, up to ``most``, whenever none has finished for ``patience_seconds``: slow
+    and hanging brokers do not delay the others. Raises what ``work`` raises and then starts no further item;
+    RuntimeError or CancelledError once the pool is shut down.
     """
     waiting, futures, flying = deque(items), list[Future[Result]](), set[Future[Result]]()
     at_once = min(AT_ONCE, most)
@@ -75,11 +74,11 @@ def few_at_once(
             flying.add(futures[-1])
         more = bool(waiting) and at_once < most
         done, flying = wait(flying, patience_seconds if more else LOOK_SECONDS, FIRST_COMPLETED)
-        for one in (*done, *(future for future in flying if future.cancelled())):
-            one.result()
+        for future in (*done, *(future for future in flying if future.cancelled())):
+            future.result()
         if more and not done:
             at_once = min(2 * at_once, most)
-    return [one.result() for one in futures]
+    return [future.result() for future in futures]
 
 
 # --- observer
@@ -87,16 +86,16 @@ def few_at_once(
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """One round as seen: the snapshot of the brokers that answered, and what is known of the others.
+    """One round: the snapshot of the brokers that responded, and the state of the others.
 
-    ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
-    session time-out) or does not report whether it sheds: ``leaderless`` says which, and names it. ``missing`` maps
-    active brokers without a usable report to the reason; ``silent`` are those of them that answer nothing.
-    ``shedding_on`` names brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it
-    should, and ``shedder`` is the load balancer's configuration of the first of them. ``splitting_on`` names brokers
-    that split bundles by themselves. ``system_topics`` are what the brokers keep in namespaces. ``raw`` holds the
-    reports as sent, and ``runtime`` what those brokers run with, where that was asked to be kept. ``requests`` is what
-    it cost, ``seconds`` how long it took.
+    ``leader`` is None while no broker leads, or the named one does not respond (a dead leader is named for a session
+    timeout) or does not report whether it sheds: ``leaderless`` says which, and names it. ``missing`` maps active
+    brokers without a usable report to the reason; ``silent`` are the unresponsive ones among them. ``shedding_on``
+    names brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should, and
+    ``shedder`` is the load balancer's configuration of the first of them. ``splitting_on`` names brokers that split
+    bundles by themselves. ``system_topics`` are the brokers' own topics in namespaces. ``raw`` holds the reports as
+    sent, and ``runtime`` the configuration of those brokers, where they were requested. ``requests`` is the number of
+    requests, ``seconds`` the duration.
     """
 
     snapshot: Snapshot
@@ -127,14 +126,14 @@ class _Reports:
 
 @dataclass(frozen=True)
 class _Missing:
-    """A broker without a usable report. ``runtime`` is None if it is not known either: the broker may shed."""
+    """A broker without a usable report. ``runtime`` is None if it is unknown, too: the broker may shed."""
 
     why: ObserveError
     runtime: Mapping[str, str] | None = None
 
 
 class Observer:
-    """Observes one cluster. ``pool`` has the threads in which brokers are asked during a turn; they end with it."""
+    """Observes one cluster. ``pool`` has the threads for requests during a turn; they end with it."""
 
     def __init__(self, admin: Admin, now: Callable[[], float], *, keep_raw: bool = False) -> None:
         self.admin = admin
@@ -148,7 +147,7 @@ class Observer:
         self.pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
-        """One round.
+        """Observe one round.
 
         Raises :class:`ObserveError` when no broker gave a usable report, the load manager is not supported, or the
         version of any broker is not.
@@ -192,7 +191,7 @@ class Observer:
         )
 
     def _leader(self, missing: Mapping[str, _Missing]) -> tuple[Leader | None, str]:
-        """The leader; or None, and why."""
+        """The leader; or None, and the reason."""
         leader = self.admin.leader()
         if leader is None:
             return None, "no broker leads"
@@ -205,7 +204,7 @@ class Observer:
         return leader, ""
 
     def wait_to_hear(self, say: Say) -> None:
-        """Let the first round wait for reports on topics: without it a command that looks only once receives none."""
+        """Let the first round wait for reports on topics: otherwise a command that observes once receives none."""
         self._waiting = say
 
     @property
@@ -214,7 +213,7 @@ class Observer:
         return isinstance(self._reports, TopicReports)
 
     def close(self) -> None:
-        """End the threads; requests under way end with their time-outs."""
+        """Stop the threads; requests under way end with their timeouts."""
         self._closed = True
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.admin.close()
@@ -248,12 +247,12 @@ class Observer:
         missing = {broker: answer for broker, answer in pairs if isinstance(answer, _Missing)}
         for broker, other in _mistaken(reports, active).items():
             message = f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
-            del reports[broker]  # what it runs with is the other one's, too
+            del reports[broker]  # its configuration is the other broker's, too
             missing[broker] = _Missing(ObserveError(message))
         return reports, missing
 
     def _ask(self, broker: str) -> _Reports | _Missing:
-        """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
+        """Report and configuration of one broker; the reason when it gives none (the others still count)."""
         runtime = None
         try:
             runtime = _configuration(self.admin.runtime_configuration(broker), broker)
@@ -267,7 +266,7 @@ class Observer:
 
 
 def _configuration(runtime: Mapping[str, str], broker: str) -> Mapping[str, str]:
-    """A broker's configuration, which every version gives with this key; what has none is no configuration."""
+    """A broker's configuration. Every version gives this key; a response without it is no configuration."""
     if SHEDDING_ENABLED not in runtime:
         raise ObserveError(f"the configuration of {broker} has no {SHEDDING_ENABLED}; is this a broker's web address?")
     return runtime
@@ -280,13 +279,13 @@ def _mistaken(reports: Mapping[str, _Reports], active: list[str]) -> dict[str, s
 
 
 def _alone(error: ObserveError) -> ObserveError:
-    """Without what led to it, which would keep the answer in memory that could not be read."""
+    """The error without its cause, which would keep the unreadable response in memory."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
 def _of_a_shedder(runtime: Mapping[str, str]) -> dict[str, str]:
-    """Of several hundred settings those that a shedder's rule reads."""
+    """The settings, of several hundred, that a shedder's rule reads."""
     prefixes = ("loadBalancer", "minUnload", "maxUnload", "loadManager")
     return {key: value for key, value in runtime.items() if key.startswith(prefixes)}
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 MODULAR_REPORT = "LocalBrokerData"
 TOP_BUNDLES_REPORT = "TopBundlesLoadData"
-"""What lbd calls a report of the extensible manager, which has the statistics of the largest bundles only."""
+"""Name of a report of the extensible manager, which has the statistics of the largest bundles only."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-"""How many of something; what is negative, or more than a column can hold, is no report."""
+"""A number of things. A report with a negative one, or one beyond the range of a column, is refused."""
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for junk of whatever sort; brackets in brackets in brackets are the last one."""
+"""Errors of decoding garbage; deep nesting raises the last one."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -54,7 +54,7 @@ class BundleStats(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class BrokerUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """What brokers report of themselves under every load manager: usages, and totals in messages/s and bytes/s."""
+    """Figures that brokers report under every load manager: usages, and totals in messages/s and bytes/s."""
 
     cpu: Usage = Usage()
     memory: Usage = Usage()
@@ -92,10 +92,9 @@ _ROUND = msgspec.json.Decoder(ReportRound, strict=False)
 
 
 def parse_report(body: bytes, broker: str) -> LoadReport:
-    """One broker's answer to ``GET /admin/v2/broker-stats/load-report``.
+    """Parse one broker's response to ``GET /admin/v2/broker-stats/load-report``.
 
-    Raises :class:`ObserveError` when it is not JSON, has a number where none can be read, or belongs to another load
-    manager.
+    Raises :class:`ObserveError` when it is not JSON, has an unreadable number, or belongs to another load manager.
     """
     try:
         report = _REPORT.decode(content := printable_json(body))
@@ -114,14 +113,14 @@ def parse_report(body: bytes, broker: str) -> LoadReport:
 
 
 def _check_names(bundles: Iterable[str], broker: str) -> None:
-    """Raises :class:`ObserveError` for a name that no bundle can have: a broker that reports one reports anything."""
+    """Raise :class:`ObserveError` for a name that no bundle can have: such a broker may report anything."""
     wrong = next((name for name in bundles if not is_printable(name)), None)
     if wrong is not None:
         raise ObserveError(f"load report of {broker} names a bundle {wrong[:80]!r}, with characters that no name has")
 
 
 def parse_round(line: bytes, where: str) -> ReportRound:
-    """One round of a recording; ``where`` (file and line number) is named in the :class:`UsageError` for a bad one."""
+    """Parse one round of a recording; the :class:`UsageError` for a bad one names ``where`` (file and line number)."""
     try:
         return _ROUND.decode(printable_json(line))
     except UNREADABLE as error:
@@ -129,7 +128,7 @@ def parse_round(line: bytes, where: str) -> ReportRound:
 
 
 def build_snapshot(taken_at: float, reports: Mapping[str, LoadReport]) -> Snapshot:
-    """Columns of one round. Brokers are ordered by id, a broker's rows as it reports them."""
+    """Build the columns of one round. Brokers are ordered by id, a broker's rows as it reports them."""
     ids = tuple(sorted(reports))
     ordered = [reports[broker] for broker in ids]
     bundles, rows = _rows(ordered)
@@ -152,19 +151,19 @@ def _brokers(ids: tuple[str, ...], reports: list[LoadReport]) -> Brokers:
 
 
 def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
-    """Rows of all brokers: a broker's statistics first, then what it lists without statistics."""
+    """Rows of all brokers: a broker's statistics first, then the bundles that it lists without statistics."""
     names: list[str] = []
     tables: list[FloatArray] = []
-    listed: list[bool] = []  # a list: asked for a column a broker, numpy lets other threads wait for all of them
+    listed: list[bool] = []  # a list: with one array per broker numpy makes other threads wait for all of them
     reported: list[bool] = []
     start = [0]
     for report in reports:
-        known, extra = _listing(report)
+        has_row, extra = _listing(report)
         names += [*report.last_stats, *extra]
         stats = chain(report.last_stats.values(), [_NOTHING] * len(extra))
-        tables.append(_table(map(msgspec.structs.astuple, stats), 7))  # one for all would hold up every other thread
-        listed += known + [True] * len(extra)
-        reported += [True] * len(known) + [False] * len(extra)
+        tables.append(_table(map(msgspec.structs.astuple, stats), 7))  # a single table would block every other thread
+        listed += has_row + [True] * len(extra)
+        reported += [True] * len(has_row) + [False] * len(extra)
         start.append(len(names))
     bundles, position = _distinct(names)
     table = np.concatenate(tables) if tables else np.zeros((0, 7))
@@ -179,15 +178,15 @@ def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
 
 
 def _listing(report: LoadReport) -> tuple[list[bool], list[str]]:
-    """Whether each bundle of the statistics is listed, and what is listed without statistics; mostly they agree."""
+    """Whether each bundle of the statistics is listed, and the bundles listed without statistics; mostly they agree."""
     if set(report.bundles) == report.last_stats.keys():
         return [True] * len(report.last_stats), []
-    known = set(report.bundles)
-    return [name in known for name in report.last_stats], [n for n in report.bundles if n not in report.last_stats]
+    listed = set(report.bundles)
+    return [name in listed for name in report.last_stats], [n for n in report.bundles if n not in report.last_stats]
 
 
 def _distinct(names: list[str]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    """Each name once, and where each row's is among them."""
+    """Each name once, and the position of each row's name among them."""
     position: dict[str, int] = {}
     of = [position.setdefault(name, len(position)) for name in names]
     return list(position), np.array(of, dtype=np.int32)
@@ -238,11 +237,11 @@ def parse_top_bundles(value: bytes, broker: str) -> dict[str, BundleStats]:
         top = _TOP.decode(printable_json(value))
     except UNREADABLE as error:
         raise _unreadable("top bundles load data", broker, value, error) from error
-    return {one.bundle_name: one.stats for one in top.top_bundles_load_data}
+    return {bundle.bundle_name: bundle.stats for bundle in top.top_bundles_load_data}
 
 
 def extensible_report(load: ExtensibleLoad, stats: dict[str, BundleStats], owned: Iterable[str]) -> LoadReport:
-    """One broker's report. It lists the bundles that the broker owns; statistics of any other bundle are dropped."""
+    """Combine one broker's load data. The report lists its owned bundles; statistics of others are dropped."""
     bundles = sorted(owned)
     return LoadReport(
         **{name: getattr(load, name) for name in BrokerUsage.__struct_fields__},
@@ -261,9 +260,9 @@ def recordable(report: LoadReport) -> bytes:
 
 
 def _spelt(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """With numbers that JSON has not as Jackson writes them."""
+    """The value with numbers that JSON lacks spelled as Jackson writes them."""
     if isinstance(value, dict):
-        return {name: _spelt(one) for name, one in value.items()}
+        return {name: _spelt(item) for name, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

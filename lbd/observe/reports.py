@@ -23,33 +23,35 @@ if TYPE_CHECKING:
 MODULAR = "ModularLoadManagerImpl"
 
 Say = Callable[[str], None]
-"""Takes a sentence for the person who waits."""
+"""Shows a sentence to the person who waits."""
 
 Raw = Callable[[], bytes]
-"""The report as a recording has it, made where one is wanted."""
+"""Makes the report in the form of a recording, where one is needed."""
 
 MOST_MINUTES = "loadBalancerReportUpdateMaxIntervalMinutes"
-"""How long a broker may publish nothing while its load stays within ``loadBalancerReportUpdateThresholdPercentage``."""
+"""Setting for how long a broker may publish nothing while its load stays within
+``loadBalancerReportUpdateThresholdPercentage``.
+"""
 
 LEAST_MILLISECONDS = "loadBalancerReportUpdateMinIntervalMillis"
 AGAIN_SECONDS = 2.0
-"""How late a broker may be that checks so often whether to publish its load."""
+"""Delay of a broker that often checks whether to publish its load."""
 
 SOON_SECONDS = 15.0
-"""A turn waits no longer for a broker that is set to look less often."""
+"""Longest wait within a turn for a broker that is configured to check less often."""
 
 STATS_SECONDS = "statsUpdateFrequencyInSecs"
 SILENT_SECONDS = 60.0
-"""As long as a broker is silent that is set as lbd wants it."""
+"""Longest silence of a broker with the configuration that lbd recommends."""
 
 HEARD_SECONDS = 10.0
 """Time to connect, and for a broker to publish its counts: it checks every five seconds."""
 
 LATE_SECONDS = 60.0
-"""A broker checks every few seconds whether to publish its load, and a busy one checks late."""
+"""Delay of a busy broker: it should check every few seconds whether to publish its load."""
 
 STATS_MISSED = 3
-"""Largest bundles are published after each statistics run; after so many without, they are not known any more."""
+"""Statistics runs without the largest bundles, published after each of them, until they are unknown."""
 
 
 class Reports(Protocol):
@@ -61,37 +63,37 @@ class Reports(Protocol):
 
 
 class AdminReports:
-    """Reports of the modular manager, requested from each broker. One is parsed at a time: two would take as long."""
+    """Reports of the modular manager, requested from each broker. They are parsed one by one: two take as long."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._taking_in = Lock()
 
     def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None:
-        """Nothing to wait for: brokers answer when they are asked."""
+        """Return at once: brokers respond to each request."""
 
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:  # noqa: ARG002
-        """One broker's report, also as it was sent. Raises :class:`ObserveError` where there is no usable one."""
+        """Report of one broker, and its raw form. Raises :class:`ObserveError` where there is no usable one."""
         answer = self._admin.load_report(broker)
         with self._taking_in:
             return parse_report(answer.body, broker), lambda: answer.body
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class TopicReports:
     """Reports of the extensible manager: each broker's latest load data, combined with the bundles that it owns."""
 
     def __init__(self, admin: Admin, topics: LoadTopics | None = None) -> None:
-        """Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
+        """Start to listen. Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
         self._admin = admin
         self._topics = topics or LoadTopics(admin.settings)
 
     def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None:
         """Wait until each broker has sent both kinds of data: data sent before lbd listened cannot be read.
 
-        Brokers that may be silent for longer than a minute are not waited for. ``say`` is called with the longest wait.
+        It does not wait for brokers that may be silent for longer than a minute. ``say`` gets the longest wait.
         """
         intervals = (60.0 * number(runtime, MOST_MINUTES), number(runtime, STATS_SECONDS))
         seconds = min(max(intervals), SILENT_SECONDS) + HEARD_SECONDS
@@ -99,7 +101,7 @@ class TopicReports:
         self._topics.wait(active, seconds)
 
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:
-        """As above; the raw report for a recording has the format of the modular manager's reports."""
+        """Report of one broker; the raw form for a recording has the format of the modular manager's reports."""
         if not is_extensible(runtime):
             raise ObserveError(f"{broker} runs {load_manager_class(runtime)}, and others ExtensibleLoadManagerImpl")
         latest = self._load_data(broker, runtime)
@@ -112,7 +114,7 @@ class TopicReports:
         return report, partial(recordable, report)
 
     def _load_data(self, broker: str, runtime: Mapping[str, str]) -> LatestValue | None:
-        """A broker's latest load data. A broker that withdrew them for a move sends new ones soon: wait for those."""
+        """Latest load data of a broker. A broker that retracted them for a move sends new ones soon: wait for those."""
         latest = self._topics.of(BROKER_LOAD, broker)
         if latest is None or latest.value:
             return latest
@@ -140,12 +142,12 @@ class TopicReports:
         return ObserveError(f"sent its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})")
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._topics.close()
 
 
 def report_source(runtime: Mapping[str, str], admin: Admin) -> Reports:
-    """Where the reports of brokers with this configuration come from.
+    """Source of the reports of brokers with this configuration.
 
     Raises :class:`ObserveError` for a load manager whose reports lbd cannot read.
     """

@@ -1,8 +1,8 @@
 """Bundles whose segments changed: a scalable topic of Pulsar 5 was split or merged, and load jumps without a move.
 
-No report tells it. A report counts the loaded topics of each bundle, and a split or merge creates segments: where that
-number changed, the scalable topics of the namespace are read. They say when each segment was created or sealed.
-Source: ScalableTopics, SegmentInfo (5.0.0-M1).
+No report says so. A report counts the loaded topics of each bundle, and a split or merge creates segments: where that
+number changed, the scalable topics of the namespace are read. They say when each segment was created or sealed. Source:
+ScalableTopics, SegmentInfo (5.0.0-M1).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from lbd.pulsar.admin import Admin
 
 MOST_REQUESTS = 30
-"""Of a round, after which no further namespace is begun in it; and topics of a namespace that are read."""
+"""Requests of a round after which it begins no further namespace; and topics of a namespace that are read."""
 
 CHANGED_SECONDS = 300.0
-"""A change is seen a minute or two after it happened: statistics and reports are a minute old each."""
+"""Age of a change that still counts: statistics and reports are a minute old each."""
 
 SCALABLE_TOPICS = "scalableTopicsEnabled"
-"""The setting of brokers that have them."""
+"""Setting of brokers that have scalable topics."""
 
 
 class SegmentWatch:
@@ -40,9 +40,9 @@ class SegmentWatch:
         self._due: dict[str, None] = {}
 
     def changed(self, snapshot: Snapshot) -> frozenset[str]:
-        """The reported bundles with a segment that was created or sealed lately, noticed since the round before.
+        """Reported bundles with a segment that was created or sealed lately, noticed since the round before.
 
-        A namespace about which brokers answer nothing of use is read again in a later round.
+        A namespace without a usable response is read again in a later round.
         """
         before, self._topics = self._topics, _loaded_topics(snapshot)
         if before is not None:
@@ -60,22 +60,22 @@ class SegmentWatch:
         return frozenset(_holding(positions, snapshot))
 
     def _positions(self, namespace: str, since: float) -> set[int]:
-        """The hashes of a namespace's segments that changed since then, epoch seconds."""
+        """Hashes of a namespace's segments that changed after ``since``, epoch seconds."""
         topics = self._admin.scalable_topics(namespace)[:MOST_REQUESTS]
-        segments = (one for topic in topics for one in self._admin.segments(topic) or ())
-        return {topic_hash(one.name) for one in segments if one.changed_at >= since}
+        segments = (segment for topic in topics for segment in self._admin.segments(topic) or ())
+        return {topic_hash(segment.name) for segment in segments if segment.changed_at >= since}
 
 
 def _loaded_topics(snapshot: Snapshot) -> dict[str, int]:
-    """Topics of each reported bundle, on all brokers that report it."""
+    """Number of topics of each reported bundle, on all brokers that report it."""
     rows = snapshot.rows
     counts = np.bincount(rows.bundle[rows.reported], rows.counts[rows.reported, 0], len(snapshot.bundles))
     there = np.bincount(rows.bundle[rows.reported], minlength=len(snapshot.bundles)) > 0
-    return {snapshot.bundles[at]: int(counts[at]) for at in np.flatnonzero(there).tolist()}
+    return {snapshot.bundles[index]: int(counts[index]) for index in np.flatnonzero(there).tolist()}
 
 
 def _namespaces(before: dict[str, int], now: dict[str, int], *, partial: bool) -> Iterator[str]:
-    """Namespaces with a bundle whose topics changed in number, or that is new where brokers report all of them."""
+    """Namespaces with a bundle that changed its number of topics, or that is new where brokers report all of them."""
     for bundle, topics in now.items():
         if before.get(bundle, topics if partial else 0) != topics and not bundle.startswith("pulsar/"):
             yield bundle_namespace(bundle)

@@ -1,9 +1,9 @@
-"""Which topics of its own Pulsar keeps in namespaces, by what the brokers run with. Pure.
+"""Pulsar's own topics in namespaces, by the configuration of the brokers. Pure.
 
 Source: SystemTopicBasedTopicPoliciesService, BrokerService.isDefaultTopicTypePartitioned and SystemTopicNames (4.2.4).
 A broker that owns a bundle of a namespace creates the topic if it is not there. It has as many partitions as any topic
-that is created by itself, or is not partitioned. A namespace whose policies say otherwise (autoTopicCreationOverride)
-is not known of.
+that is created automatically, or is not partitioned. Policies of a namespace that say otherwise
+(autoTopicCreationOverride) are not read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lbd.permit.topic_costs import TopicKind
 
 MOST_PARTITIONS = 64
-"""With more of them nearly every bundle of a namespace has one."""
+"""Limit of partitions: beyond it nearly every bundle of a namespace has one."""
 
 POLICIES = "SystemTopicBasedTopicPoliciesService"
 
@@ -27,7 +27,7 @@ POLICIES = "SystemTopicBasedTopicPoliciesService"
 def system_topics(
     runtimes: Iterable[Mapping[str, str]], versions: Iterable[str], namespaces: Collection[str]
 ) -> SystemTopics:
-    """The topics by the brokers' effective configurations; ``versions`` are the brokers', empty where not known.
+    """System topics by the brokers' effective configurations; ``versions`` are the brokers', empty where unknown.
 
     Function workers may run beside the brokers, but always have their namespace.
     """
@@ -56,9 +56,9 @@ def _keeps_policies(runtime: Mapping[str, str]) -> bool:
 
 
 def _created(runtime: Mapping[str, str], name: str) -> list[str]:
-    """The topic, or its partitions, as a broker creates them by itself."""
+    """The topic, or its partitions, as a broker creates them automatically."""
     if runtime.get("allowAutoTopicCreationType") != "partitioned":
         return [name]
     text = runtime.get("defaultNumPartitions", "1")
     number = int(text) if text.isascii() and text.isdigit() and len(text) < len(str(2**31)) else 1
-    return [f"{name}-partition-{at}" for at in range(min(max(number, 1), MOST_PARTITIONS))]
+    return [f"{name}-partition-{index}" for index in range(min(max(number, 1), MOST_PARTITIONS))]

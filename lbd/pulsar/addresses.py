@@ -1,10 +1,10 @@
-"""Which addresses a broker may register for itself. Pure.
+"""Addresses that a broker may register for itself. Pure.
 
-A broker's id is its advertisedAddress and webServicePort, and lbd sends its token there. An address that means another
-machine to lbd than to the broker, or a service that is no broker, is refused unless ``pulsar.admin_urls`` has that
-host: loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service. Loopback is not refused
-where ``pulsar.admin_urls`` has nothing else: that cluster is on this machine. All of this holds for the address that a
-name leads to, too.
+A broker's id is its advertisedAddress and webServicePort, and lbd sends its token there. Refused unless
+``pulsar.admin_urls`` has that host: loopback, link-local, unspecified, multicast and reserved addresses, and a cloud's
+metadata service. Such an address means another machine to lbd than to the broker, or a service that is no broker.
+Loopback is allowed where ``pulsar.admin_urls`` has nothing else: that cluster is on this machine. The address that a
+name resolves to is checked in the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REGISTERED = (
     "; a broker registered this address (advertisedAddress or advertisedListeners, and webServicePort, in its"
     " broker.conf), and lbd must reach it from this machine"
 )
-"""Whose address it is that cannot be reached, where the settings do not have it."""
+"""Suffix of an error about an address that comes from a broker, not from the settings."""
 
 _METADATA = frozenset(
     ip_address(text)
@@ -24,14 +24,14 @@ _METADATA = frozenset(
 """Metadata services that are not link-local: Alibaba, Azure, Oracle, AWS, Google, Scaleway."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-"""An IPv4 address behind a translator, as names resolve to on hosts with IPv6 only (RFC 6052)."""
+"""IPv4 addresses behind a translator, as names resolve to on hosts with IPv6 only (RFC 6052)."""
 
 _PODS = IPv4Network("240.0.0.0/4")
-"""Reserved, and in use: GKE gives it to pods, Istio to services outside of the mesh."""
+"""Reserved, but in use: GKE gives these addresses to pods, Istio to services outside of the mesh."""
 
 
 def special_kind(host: str) -> str:
-    """``loopback``, ``link-local`` and so on; empty for a usual address or name. ``host`` is without brackets."""
+    """Kind of a special address: ``loopback``, ``link-local`` ...; empty for a usual one. ``host`` has no brackets."""
     if host == "localhost" or host.endswith(".localhost"):
         return "loopback"
     try:

@@ -1,7 +1,7 @@
-"""Pulsar's admin REST API, as far as lbd uses it: one method per question, responses checked and translated.
+"""Pulsar's admin REST API, as far as lbd uses it: one method per request, responses checked and translated.
 
-Requests go to the first address that responds, or to a broker's own. Paths, side effects and status codes as verified
-on 2.11.0 to 5.0.0-M1, and read of 5.0.1 (docs/compatibility.md).
+Requests go to the first address that responds, or to a broker's own. Paths, side effects and status codes were verified
+on 2.11.0 to 5.0.0-M1, and read in the sources of 5.0.1 (docs/compatibility.md).
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PASSED_OVER_SECONDS = 60.0
-"""How long it is told that a broker was passed over; it is not asked again before the others fail."""
+"""Time for which a failed broker is reported as passed over."""
 
 LOOKED_AT_BYTES = 8192
-"""What is shown of an answer is cut from so much of it, after secrets were taken out; more than any token has."""
+"""Bytes of a response that an error may quote from, longer than any token: secrets are hidden before the text is cut.
+"""
 
 
 class _ListenerAddresses(msgspec.Struct, rename="camel"):
@@ -47,8 +48,8 @@ class _ListenerAddresses(msgspec.Struct, rename="camel"):
 
 
 class _Addresses(msgspec.Struct, rename="camel"):
-    """``advertised_listeners`` by name; from 5.0 on a request to the port of one is redirected to the same of another
-    broker (``LookupResult.toRedirectUri``, #25851).
+    """Addresses of a broker. From 5.0 on a request to the port of one of the ``advertised_listeners`` is redirected to
+    the same listener of another broker (``LookupResult.toRedirectUri``, #25851).
     """
 
     web_service_url: str | None = None
@@ -56,7 +57,7 @@ class _Addresses(msgspec.Struct, rename="camel"):
     advertised_listeners: dict[str, _ListenerAddresses] | None = None
 
     def urls(self) -> Iterator[str | None]:
-        """All for HTTP."""
+        """All addresses for HTTP."""
         yield from (self.web_service_url, self.web_service_url_tls)
         for listener in (self.advertised_listeners or {}).values():
             yield from (listener.broker_http_url, listener.broker_https_url)
@@ -66,7 +67,7 @@ _HAS_PORT = re.compile(r":[0-9]+\Z")
 
 
 class _TooOldError(AdminError):
-    """A broker of a version that lbd refuses: this is no fault of one broker, and no other one is asked instead."""
+    """The broker's version is not supported. No other broker is tried, because the fault is not that broker's."""
 
 
 class _Refusal(msgspec.Struct):
@@ -74,9 +75,9 @@ class _Refusal(msgspec.Struct):
 
 
 class AdminClient:
-    """A cluster's brokers, asked at the first of ``admin_urls`` that answers, or one by one.
+    """Requests to a cluster's brokers: to the first of ``admin_urls`` that responds, or to one broker.
 
-    Several that share ``silences`` know of each other's brokers that do not answer.
+    Clients that share ``silences`` share what they learn of unresponsive brokers.
     """
 
     def __init__(self, settings: PulsarSettings, silences: BrokerHealth | None = None) -> None:
@@ -94,33 +95,33 @@ class AdminClient:
 
     @property
     def cluster(self) -> str:
-        """The cluster's name: the configured one, else what the broker that answers says of itself."""
+        """Name of the cluster: the configured one, else the one that the responding broker gives."""
         if self._cluster is None:
             self._cluster = self.runtime_configuration().get("clusterName") or self._only_cluster()
         return self._cluster
 
     @property
     def known_cluster(self) -> str:
-        """The same, without asking; empty until a broker has said it."""
+        """Name of the cluster without a request; empty until a broker has given it."""
         return self._cluster or ""
 
     def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Effective configuration of one broker (None: of the one that answers)."""
+        """Effective configuration of one broker (None: of the first that responds)."""
         path = paths.RUNTIME_CONFIGURATION
-        wanted = dict[str, str | None]
-        values = self._read_any(path, wanted) if broker is None else self._json(self._at(broker, path), wanted)
+        shape = dict[str, str | None]
+        values = self._read_any(path, shape) if broker is None else self._json(self._ask(broker, path), shape)
         return {key: value for key, value in values.items() if value is not None}
 
     @property
     def transfers(self) -> bool:
-        """Whether brokers hand bundles over themselves (the extensible manager): no leader, no lookup places one."""
+        """Whether brokers hand over bundles themselves (the extensible manager): no leader and no lookup places one."""
         if self._transfers is None:
             self._transfers = is_extensible(self.runtime_configuration())
         return self._transfers
 
     @transfers.setter
     def transfers(self, supported: bool) -> None:
-        """Set by the observer each round, as the cluster's load manager may have been changed."""
+        """Set by the observer in each round, because the cluster's load manager may change."""
         self._transfers = supported
 
     def _only_cluster(self) -> str:
@@ -143,9 +144,9 @@ class AdminClient:
         return brokers
 
     def _learn(self, host: str) -> None:
-        """Trust the other addresses of a host's brokers, such as those for https, and those of further listeners.
+        """Trust the other addresses of a host's brokers, such as those for https and of further listeners.
 
-        A leader of a version before 3.0.3 is known by one of these only.
+        Before 3.0.3 the leader is given by one of these only.
         """
         for broker in self._active:
             if url_host(broker) != host:
@@ -159,12 +160,12 @@ class AdminClient:
                 continue
 
     def _trust(self, broker: str, url: str) -> None:
-        """Another host's address is not a broker's own, whoever tells it."""
+        """Trust an address if it is on the broker's own host, whichever broker gave it."""
         if url_host(url) == url_host(broker):
             self.http.trust_also(url)
 
     def base(self, broker: str) -> str:
-        """Where to reach a broker. Over https its id still has the plain port, so the address is asked for once."""
+        """Base URL of a broker. Over https its id still has the plain port, so the address is requested once."""
         if not self._secure:
             return f"http://{broker}"
         if broker not in self._bases:
@@ -172,16 +173,16 @@ class AdminClient:
         return self._bases[broker]
 
     def silent_since(self, broker: str) -> float | None:
-        """Since when a broker answers nothing (epoch seconds); None for one that answers, or was not asked yet."""
+        """Time since which a broker does not respond (epoch seconds); None if it responds, or had no request."""
         base = self._bases.get(broker, "") if self._secure else f"http://{broker}"
         return self.http.silences.since(base)
 
     def mistrust(self, broker: str) -> None:
-        """Take a broker for silent that did not answer a lookup, though it may answer else."""
+        """Treat a broker as unresponsive that left a lookup unanswered, even if it answers other requests."""
         self.http.silences.mistrust(self.base(broker), broker)
 
     def close(self) -> None:
-        """End idle connections, and ask silent brokers no more; where others know of those, that is theirs to end."""
+        """Close idle connections, and stop probing unresponsive brokers unless other clients share that."""
         self.http.close()
         if not self._shared:
             self.http.silences.close()
@@ -214,7 +215,7 @@ class AdminClient:
         return self._redirected(broker, others)
 
     def _who_answers(self, url: str) -> _Addresses | AdminError:
-        """What the broker behind one of ``admin_urls`` is, asked for once for each list of active brokers."""
+        """Addresses of the broker behind one of ``admin_urls``, requested once per list of active brokers."""
         with self._finding_out:
             if url not in self._answering:
                 try:
@@ -229,7 +230,7 @@ class AdminClient:
         if answer.location:
             return answer.base_of(answer.location)
         if self.transfers and url_host(broker) == url_host(answer.base):
-            return answer.base  # there is no load report; only an address on its own host is known to be its own
+            return answer.base  # there is no load report; only an address on its own host is certainly its own
         addresses = self._addresses(answer.base)
         if broker not in _ids(addresses):
             raise ObserveError(
@@ -238,7 +239,7 @@ class AdminClient:
         return self._preferred_base(addresses, answer.base)
 
     def _addresses(self, base: str) -> _Addresses:
-        """The addresses that who answers there gives itself."""
+        """Addresses that the broker at a base URL gives for itself."""
         answer = self.http.send("GET", base + paths.LOAD_REPORT, hops=0)
         return self._json(self._expected(answer, None), _Addresses)
 
@@ -246,7 +247,7 @@ class AdminClient:
     def _preferred_base(addresses: _Addresses, base: str) -> str:
         return base_url(addresses.web_service_url_tls) if addresses.web_service_url_tls else base
 
-    def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Response:
+    def _ask(self, broker: str, path: str, expect: set[int] | None = None) -> Response:
         return self._expected(self.http.send("GET", self.base(broker) + path), expect)
 
     def _any(
@@ -258,12 +259,12 @@ class AdminClient:
         content: bytes | None = None,
         deadline: float | None = None,
     ) -> Response:
-        """Ask the admin URLs in turn until one answers."""
+        """Send a request to the admin URLs in turn until one responds."""
         return self._first(self._urls, path, expect or {200}, hops, method, content, deadline)
 
-    def _read_any(self, path: str, wanted: type[T], *, deadline: float | None = None) -> T:
-        """What the first of the admin URLs says whose answer can be read."""
-        return self._first_read(self._urls, path, {200}, partial(self._json, wanted=wanted), deadline=deadline)
+    def _read_any(self, path: str, shape: type[T], *, deadline: float | None = None) -> T:
+        """Response of the first admin URL whose response can be decoded."""
+        return self._first_read(self._urls, path, {200}, partial(self._json, shape=shape), deadline=deadline)
 
     def _first(
         self,
@@ -275,7 +276,7 @@ class AdminClient:
         content: bytes | None = None,
         deadline: float | None = None,
     ) -> Response:
-        """The first good answer; see :meth:`_first_read`."""
+        """First good response; see :meth:`_first_read`."""
         return self._first_read(bases, path, expect, lambda answer: answer, hops, method, content, deadline)
 
     def _first_read(
@@ -290,11 +291,11 @@ class AdminClient:
         deadline: float | None = None,
         ends_at: Collection[int] = (),
     ) -> T:
-        """What ``read`` makes of the first good answer. Brokers that failed the last time they were asked come last.
+        """Result of ``read`` for the first good response. Brokers whose last request failed come last.
 
-        What one broker answers makes that broker doubtful, and never the round: one that cannot be reached, answers 5xx
-        or, to a GET, anything that was not foreseen or cannot be read, is passed over. A refused token, and a status of
-        ``ends_at``, is told at once.
+        A bad response discredits that broker, never the round: a broker is passed over if it cannot be reached, or
+        answers 5xx or, to a GET, anything unexpected or unreadable. A refused token, and a status in ``ends_at``, is
+        raised at once.
         """
         failures: list[AdminError] = []
         for number, base in enumerate(sorted(bases, key=self._failed.__contains__), start=1):
@@ -318,10 +319,10 @@ class AdminClient:
         )
 
     def _expected(self, answer: Response, expect: set[int] | None, method: str = "GET") -> Response:
-        """The answer, of an expected status. Raises :class:`AdminError` for any other one.
+        """The response, if its status is expected. Raises :class:`AdminError` for any other.
 
-        A 404 says that there is no such thing only where Pulsar gives its reason. A broker without the endpoint, and a
-        proxy, send a page: then nothing is known, and unknown is never no.
+        A 404 means that there is no such thing only where Pulsar gives its reason. A broker without the endpoint, and a
+        proxy, send a page: that leaves the question open, and unknown never counts as no.
         """
         expected = expect or {200}
         if answer.status == 404 and 404 in expected and not error_reason(answer):
@@ -331,7 +332,7 @@ class AdminClient:
         return answer
 
     def _without_endpoint(self, answer: Response, expect: set[int], method: str) -> AdminError:
-        """The error for a 404 without a reason; where the broker is too old for lbd, this is the error."""
+        """The error for a 404 without a reason: the unsupported version, where that explains it."""
         version = self.http.send("GET", answer.base + paths.VERSION)
         too_old = ""
         if version.status == 200:
@@ -343,17 +344,17 @@ class AdminClient:
         return answer.shown(answer.body.decode("utf-8", errors="replace")).strip().strip('"')
 
     def _unexpected(self, answer: Response, expect: set[int], method: str = "GET") -> AdminError:
-        wanted = "/".join(str(status) for status in sorted(expect))
-        message = f"HTTP {answer.status}{error_reason(answer)}, wanted {wanted}{_advice(answer, self.settings)}"
+        statuses = "/".join(str(status) for status in sorted(expect))
+        message = f"HTTP {answer.status}{error_reason(answer)}, wanted {statuses}{_advice(answer, self.settings)}"
         return AdminError(f"{method} {answer.shown(answer.url.partition('?')[0])}: {message}", status=answer.status)
 
-    def _found(self, path: str, wanted: type[T]) -> T | None:
-        """What any broker answers; None where it says that there is no such thing (404)."""
-        return self._first_read(self._urls, path, {200, 404}, partial(self._json_or_none, wanted=wanted))
+    def _read_optional(self, path: str, shape: type[T]) -> T | None:
+        """Response of any broker; None where it says that there is no such thing (404)."""
+        return self._first_read(self._urls, path, {200, 404}, partial(self._json_or_none, shape=shape))
 
-    def _found_since_5(self, path: str, wanted: type[T]) -> T | None:
-        """The same of an endpoint that came with 5.0: brokers without it have no such thing."""
-        read = partial(self._json_or_none, wanted=wanted)
+    def _read_since_5(self, path: str, shape: type[T]) -> T | None:
+        """Optional response of an endpoint that came with 5.0; None from brokers without it."""
+        read = partial(self._json_or_none, shape=shape)
         try:
             return self._first_read(self._urls, path, {200, 404}, read, ends_at={404})
         except AdminError as error:
@@ -363,7 +364,7 @@ class AdminClient:
 
     @property
     def trouble(self) -> str:
-        """Which broker was passed over lately, and why; empty if none was."""
+        """The broker that was passed over lately, and the reason; empty if none was."""
         since = boot_seconds() - PASSED_OVER_SECONDS
         lately = [(base, why) for base, (failed_at, why) in sorted(self._failed.items()) if failed_at > since]
         others = f", and {len(lately) - 1} more" if len(lately) > 1 else ""
@@ -379,13 +380,13 @@ class AdminClient:
             _check_id(broker, answer)
         return ids
 
-    def _json_or_none(self, answer: Response, wanted: type[T]) -> T | None:
-        return None if answer.status == 404 else self._json(answer, wanted)
+    def _json_or_none(self, answer: Response, shape: type[T]) -> T | None:
+        return None if answer.status == 404 else self._json(answer, shape)
 
     @staticmethod
-    def _json(answer: Response, wanted: type[T]) -> T:
+    def _json(answer: Response, shape: type[T]) -> T:
         try:
-            return msgspec.json.decode(printable_json(answer.body), type=wanted)
+            return msgspec.json.decode(printable_json(answer.body), type=shape)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             begins = answer.shown(answer.body[:LOOKED_AT_BYTES].decode(errors="replace"))[:40]
             message = f"the answer cannot be read, it begins with {begins!r}: {answer.shown(str(error))}"
@@ -394,7 +395,7 @@ class AdminClient:
 
 
 def _ends_it(error: AdminError, method: str) -> bool:
-    """Whether no other broker is to be asked: the token or the version is refused, or what was to be changed is."""
+    """Whether to try no other broker: token or version are refused, or a request to change something is."""
     if isinstance(error, _TooOldError) or error.status in {401, 403}:
         return True
     return method != "GET" and error.status is not None and error.status < 500
@@ -404,22 +405,22 @@ _ADVERTISED = ": advertisedAddress of that broker is a host alone, its port is w
 
 
 def _check_id(broker: str, answer: Response) -> None:
-    """Raises :class:`AdminError` for a broker that nobody could be: what answered so is no broker of a cluster."""
+    """Raise :class:`AdminError` for an id that no broker can have: the response is not from a broker."""
     if paths.host_port(broker) is None or not _HAS_PORT.search(broker):
         name, where = answer.shown(broker)[:40], answer.shown(answer.url.partition("?")[0])
         raise AdminError(f"GET {where}: the answer names {name!r} as a broker; wanted host:port{_ADVERTISED}")
 
 
 def _ids(addresses: _Addresses) -> set[str]:
-    """The ids that a broker with these addresses may have."""
+    """Ids that a broker with these addresses may have."""
     return {url_address(url) for url in (addresses.web_service_url, addresses.web_service_url_tls) if url}
 
 
 def error_reason(answer: Response) -> str:
-    """The ``reason`` of an error body, first line, cut short; nothing for HTML and empty bodies.
+    """The ``reason`` of an error body, first line, cut short; empty for HTML and empty bodies.
 
-    All else is skipped, not built: garbage that is collected deep in a nested answer has no stack left to close a
-    connection by.
+    Other fields are skipped and not built: collecting a deeply nested garbage response leaves no stack to close a
+    connection.
     """
     try:
         reason = msgspec.json.decode(answer.body, type=_Refusal).reason
@@ -444,13 +445,13 @@ def _advice(answer: Response, settings: PulsarSettings) -> str:
 # --- the API
 
 OWNERSHIP_STATUSES = {200, 307, 404, 412}
-"""What tells who owns a bundle: this broker, another one, nobody as there is no such bundle, nobody."""
+"""Statuses that say who owns a bundle: 200 this broker, 307 another, 412 no broker, 404 there is no such bundle."""
 
 ASSIGNED = {200, 404}
-"""What :meth:`Admin.assign` is answered by the owner of the bundle: the schema, or that there is none."""
+"""Statuses of :meth:`Admin.assign` from the bundle's owner: the schema, or that there is none."""
 
 UNREACHABLE_OWNER = b" URL configured for broker "
-"""In a 412 of 5.0 and newer: somebody owns the bundle, but has no address for the scheme or listener of the request
+"""Text in a 412 of 5.0 and newer: the owner has no address for the scheme or listener of the request
 (``LookupResult.toRedirectUri``).
 """
 
@@ -465,7 +466,7 @@ class _FailOver(msgspec.Struct):
 
 
 class _IsolationPolicy(msgspec.Struct):
-    """What every isolation policy has; whether its patterns are understood is another question."""
+    """Fields that every isolation policy has. Patterns are checked elsewhere."""
 
     namespaces: list[str]
     primary: list[str]
@@ -478,7 +479,7 @@ class _Ownership(msgspec.Struct):
 
 
 class _HashPositions(msgspec.Struct, rename="camel"):
-    """What only the owner of a bundle answers, whatever a proxy on the way says with 200."""
+    """Response that only the owner of a bundle gives; a proxy on the way may answer 200 with anything else."""
 
     bundle: str
     topic_hash_positions: dict[str, int] = {}
@@ -516,7 +517,7 @@ class _FailureDomain(msgspec.Struct):
 class Segment:
     """A segment of a scalable topic by its full name. A sealed one, not ``is_active``, takes no more messages.
 
-    It was created or sealed at ``changed_at``, epoch seconds.
+    ``changed_at`` is when it was created or sealed, epoch seconds.
     """
 
     name: str
@@ -553,11 +554,11 @@ class _MBeanName(msgspec.Struct, frozen=True):
 
 
 _Counter = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
-"""A ``long`` of Java; what is larger is no counter, and no float could hold it."""
+"""A ``long`` of Java. A larger number is no counter, and no float could hold it."""
 
 
 class _MBeanMetrics(msgspec.Struct):
-    """What lbd reads of the two beans that it looks for; a JVM that cannot tell says -1."""
+    """Attributes that lbd reads from its two beans; a JVM without a value says -1."""
 
     process_cpu_nanoseconds: _Counter = msgspec.field(name="ProcessCpuTime", default=-1)
     uptime_milliseconds: _Counter = msgspec.field(name="Uptime", default=-1)
@@ -570,7 +571,7 @@ class _MBean(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Leader:
-    """The leader broker: its id where the version tells (3.0.3+), and where to reach it."""
+    """The leader broker: its id where the version gives it (3.0.3+), and its base URL."""
 
     broker: str | None
     base: str
@@ -579,13 +580,13 @@ class Leader:
 class Admin(AdminClient):
     """A cluster's admin API.
 
-    ``deadline`` is a value of :func:`lbd.clock.boot_seconds`: all that a method asks has ended by then.
+    ``deadline`` is a value of :func:`lbd.clock.boot_seconds`: all requests of a method have ended by then.
     """
 
     def leader(self, *, deadline: float | None = None) -> Leader | None:
-        """The leader; None while there is none. A dead leader is still named for a session time-out.
+        """The leader; None while there is none. A dead leader is still named for a session timeout.
 
-        It is reached by its id if the version returns one: ``serviceUrl`` is https as soon as TLS ports are open.
+        Its address comes from its id if the version returns one: ``serviceUrl`` is https as soon as TLS ports are open.
         """
         return self._first_read(self._urls, paths.LEADER, {200, 404}, self._named_leader, deadline=deadline)
 
@@ -601,9 +602,9 @@ class Admin(AdminClient):
     def load_report(self, broker: str) -> Response:
         """The broker's live load report, unparsed. 204 (no load manager) and 500 (extensible) are translated.
 
-        For as long as the answer is kept, its bytes count among those in flight.
+        Its bytes count among those in flight for as long as the caller keeps the response.
         """
-        answer = self._at(broker, paths.LOAD_REPORT, expect={200, 204, 500})
+        answer = self._ask(broker, paths.LOAD_REPORT, expect={200, 204, 500})
         if answer.status == 204:
             raise ObserveError(
                 f"{broker} answers no load report (204): loadManagerClassName is NoopLoadManager, wanted {MODULAR}"
@@ -615,10 +616,10 @@ class Admin(AdminClient):
         return answer
 
     def process_cpu(self, broker: str, *, deadline: float | None = None) -> ProcessCpu:
-        """What the broker's own process has used of its CPU so far: a counter, whose differences are exact.
+        """CPU time that the broker's process has used so far: a counter, whose differences are exact.
 
-        Of the beans of its JVM (a tenth of a megabyte, however many topics there are). Raises :class:`AdminError` also
-        where it has no such counter.
+        It is read from the beans of the JVM (0.1 MB, however many topics there are). Raises :class:`AdminError` also
+        where there is no such counter.
         """
         url = self.base(broker) + paths.MBEANS
         answer = self._expected(self.http.send("GET", url, deadline=deadline), None)
@@ -635,42 +636,42 @@ class Admin(AdminClient):
         return ProcessCpu(system.process_cpu_nanoseconds / 1e9, runtime.uptime_milliseconds / 1e3)
 
     def dynamic_configuration(self) -> dict[str, str]:
-        """What overrides broker.conf on all brokers, as it was given: it need not be a value that brokers can read."""
+        """Overrides of broker.conf on all brokers, as they were set: brokers may be unable to read a value."""
         return self._read_any(paths.DYNAMIC_CONFIGURATION, dict[str, str])
 
     def set_dynamic(self, key: str, value: str) -> None:
-        """Override broker.conf. Only ``runtime_configuration`` proves it: nonsense is stored and answered 200, too."""
+        """Override broker.conf. Only ``runtime_configuration`` proves it: Pulsar answers nonsense with 200, too."""
         self._any(paths.dynamic(key, value), {200, 204}, method="POST")
 
     def delete_dynamic(self, key: str) -> None:
-        """Take an override away; no error when there is none. 2.11 keeps running with its value until a restart."""
+        """Delete an override; no error when there is none. 2.11 keeps its value until a restart."""
         self._any(paths.dynamic(key), {200, 204}, method="DELETE")
 
     def check_health(self, broker: str, *, timeout_seconds: float | None = None) -> None:
         """Have a broker check itself: it writes and reads a message on a topic of its own (BrokersBase).
 
-        Raises :class:`AdminError` where it is not healthy, or does not answer in time (None: as every request).
+        Raises :class:`AdminError` where it is not healthy, or does not answer in time (None: the usual timeout).
         """
         url = self.base(broker) + paths.HEALTH
         self._expected(self.http.send("GET", url, timeout_seconds=timeout_seconds), None)
 
     def owned(self, broker: str) -> dict[str, bool]:
-        """Bundles that the broker owns, each with whether it is active. Empty when the broker is no longer known.
+        """Bundles that the broker owns, each with whether it is active. Empty when the broker has left the cluster.
 
-        Not to be asked of a broker that may be taking bundles over: it can hang for good (see :meth:`owns`).
+        Never call it for a broker that may be taking bundles over: the request can hang it for good (see :meth:`owns`).
         """
-        answer = self._at(broker, paths.owned_namespaces(self.cluster, broker), expect={200, 404})
+        answer = self._ask(broker, paths.owned_namespaces(self.cluster, broker), expect={200, 404})
         if answer.status == 404:
             return {}
         return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
 
     def owns(self, broker: str, bundle: str, *, deadline: float | None = None) -> bool:
-        """Whether a broker answers that it owns a bundle, and is not unloading it.
+        """Whether a broker says that it owns a bundle and is not unloading it.
 
         The request is for this bundle alone. A request for all (``ownedNamespaces``) while a broker takes over a bundle
         makes its only metadata thread wait for further bundles that it began to take meanwhile, which that same thread
-        would have to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; it was seen to hang
-        4.0.8 and 4.2.4).
+        would have to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; it hung 4.0.8 and
+        4.2.4).
         """
         url = self.base(broker) + paths.topic_hash_positions(bundle)
         answer = self.http.send("GET", url, hops=0, deadline=deadline)
@@ -678,37 +679,37 @@ class Admin(AdminClient):
         return expected.status == 200 and bundle.endswith(f"/{self._json(expected, _HashPositions).bundle}")
 
     def topics_in(self, broker: str, bundle: str) -> list[str] | None:
-        """Full names of all topics of a bundle, also those that are not loaded; None where the broker has no such
-        bundle.
-        """
+        """Full names of all topics of a bundle, loaded or not; None if the broker has no such bundle."""
         url = self.base(broker) + paths.topic_hash_positions(bundle)
         answer = self._expected(self.http.send("GET", url, hops=0), OWNERSHIP_STATUSES)
         return list(self._json(answer, _HashPositions).topic_hash_positions) if answer.status == 200 else None
 
     def connected_since(self, broker: str, topic: str) -> list[str] | None:
-        """When each producer and consumer of a persistent topic connected, as its broker tells it, as ISO dates.
+        """Times at which producers and consumers of a persistent topic connected, from its broker, as ISO dates.
 
-        The broker loads the topic for this answer, as for a client, and fails where a client would. None where there is
-        no such topic, or it is another broker's.
+        The broker loads the topic for this response, as for a client, and fails where a client would. None where there
+        is no such topic, or it is on another broker.
         """
         answer = self.http.send("GET", self.base(broker) + paths.topic_stats(topic), hops=0)
         if self._expected(answer, {200, 307, 404}).status != 200:
             return None
         users = self._json(answer, _TopicUsers)
-        readers = [one for subscription in users.subscriptions.values() for one in subscription.consumers]
-        return [one.connected_since or "" for one in (*users.publishers, *readers)]
+        readers = [consumer for subscription in users.subscriptions.values() for consumer in subscription.consumers]
+        return [client.connected_since or "" for client in (*users.publishers, *readers)]
 
     def boundaries(self, namespace: str) -> list[str] | None:
-        """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
-        layout = self._found(paths.bundles(namespace), _Bundles)
+        """Boundaries of a namespace's bundles, ``["0x00000000", ..., "0xffffffff"]``; None if there is no such
+        namespace.
+        """
+        layout = self._read_optional(paths.bundles(namespace), _Bundles)
         return None if layout is None else layout.boundaries
 
     def owner_base(self, bundle: str, *, deadline: float | None = None) -> str | None:
-        """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
+        """``scheme://host:port`` of the bundle's owner; None when it has none (412) or there is no such bundle (404).
 
-        Raises :class:`AdminError` also where the owner has no address of the kind that is asked.
-        Assigns nothing. Brokers are asked at their own addresses: a 200 means that the one who answers owns it, and an
-        admin URL may be another name of a broker, or stand before several.
+        Raises :class:`AdminError` also where the owner has no address of the requested kind. The request assigns
+        nothing. It goes to brokers' own addresses: a 200 means that the responding broker is the owner, and an admin
+        URL may be another name of a broker, or stand before several.
         """
         own = [self.base(broker) for broker in self._active or self.active_brokers(deadline=deadline)]
         answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_STATUSES, hops=0, deadline=deadline)
@@ -720,23 +721,23 @@ class Admin(AdminClient):
         return answer.base_of(answer.location) if answer.location else answer.base
 
     def ready(self, broker: str) -> bool:
-        """Whether a broker says of itself that it is ready."""
+        """Whether a broker reports itself ready."""
         return self.ready_at(self.base(broker))
 
     def ready_at(self, base: str) -> bool:
-        """Whether whoever is reached at a base URL answers that it is ready."""
+        """Whether the broker at a base URL reports itself ready."""
         try:
             return self.http.send("GET", base + paths.READY).status == 200
         except AdminError:
             return False
 
     def version_at(self, base: str) -> str:
-        """The version that whoever is reached at a base URL says it runs."""
+        """Version that the broker at a base URL gives."""
         return self._version(self._expected(self.http.send("GET", base + paths.VERSION), None))
 
     def version_and_date(self, broker: str) -> tuple[str, str | None]:
-        """The version that a broker runs, and the ``Date`` header of that answer: what its clock says, in seconds."""
-        answer = self._at(broker, paths.VERSION)
+        """Version of a broker, and the ``Date`` header of that response: its clock, in whole seconds."""
+        answer = self._ask(broker, paths.VERSION)
         return self._version(answer), answer.date
 
     def isolation_policies(self) -> dict[str, Any]:
@@ -744,13 +745,13 @@ class Admin(AdminClient):
         return self._first_read(self._urls, paths.isolation_policies(self.cluster), {200, 404}, self._policies)
 
     def _policies(self, answer: Response) -> dict[str, Any]:
-        known = self._json_or_none(answer, dict[str, _IsolationPolicy])
-        return {} if known is None else self._json(answer, dict[str, Any])
+        policies = self._json_or_none(answer, dict[str, _IsolationPolicy])
+        return {} if policies is None else self._json(answer, dict[str, Any])
 
     def anti_affinity_group(self, namespace: str) -> str | None:
-        """The anti-affinity group of a namespace, in lower case, as Pulsar compares them; None when it has none.
+        """Anti-affinity group of a namespace, in lower case, as Pulsar compares them; None when it has none.
 
-        Brokers send the text as it was given to them: quotes are part of a name that was set with quotes.
+        Brokers return the text as it was set: quotes are part of a name that was set with quotes.
         """
         answer = self._any(paths.anti_affinity(namespace), expect={200, 204, 404})
         group = answer.shown(answer.body.decode(errors="replace").strip()).lower()
@@ -761,36 +762,36 @@ class Admin(AdminClient):
         return self._read_any(paths.anti_affinity_namespaces(self.cluster, group, tenant), list[str])
 
     def namespace_properties(self, namespace: str) -> dict[str, str]:
-        """Properties of a namespace; none where there is no such namespace.
+        """Properties of a namespace; empty where there is no such namespace.
 
-        Since 2.8.0 (#10015). Admins of its tenant and superusers may read and set them (``NamespacesBase``).
+        They exist since 2.8.0 (#10015). Admins of its tenant and superusers may read and set them (``NamespacesBase``).
         """
-        return self._found(paths.properties(namespace), dict[str, str]) or {}
+        return self._read_optional(paths.properties(namespace), dict[str, str]) or {}
 
     def failure_domains(self) -> dict[str, str]:
-        """The failure domain of each broker that is in one; nothing where the brokers do not look at domains."""
+        """Failure domain of each broker that is in one; empty where the brokers do not use domains."""
         if not is_on(self.runtime_configuration(), "failureDomainsEnabled"):
             return {}
-        domains = self._found(paths.failure_domains(self.cluster), dict[str, _FailureDomain]) or {}
+        domains = self._read_optional(paths.failure_domains(self.cluster), dict[str, _FailureDomain]) or {}
         return {broker: name for name, domain in sorted(domains.items()) for broker in domain.brokers}
 
     def unload(
         self,
         bundle: str,
         destination: str | None,
-        at: str,
+        base: str,
         *,
         begin_by: float | None = None,
         before_hop: Callable[[str], None] | None = None,
     ) -> Response:
-        """Ask for an unload at the base URL ``at`` (the leader's); the caller judges the status, whatever it is.
+        """Request an unload at the leader's ``base`` URL; the caller judges the status, whatever it is.
 
-        ``before_hop`` and ``begin_by`` are as in :meth:`~lbd.pulsar.http.Http.send`: they may stop what the leader
-        sends on to the owner.
+        ``before_hop`` and ``begin_by`` are as in :meth:`~lbd.pulsar.http.Http.send`: they may stop the request that the
+        leader redirects to the owner.
         """
         return self.http.send(
             "PUT",
-            at + paths.unload(bundle),
+            base + paths.unload(bundle),
             params={"destinationBroker": destination} if destination else {},
             timeout_seconds=self.settings.unload_timeout_seconds,
             begin_by=begin_by,
@@ -798,25 +799,28 @@ class Admin(AdminClient):
         )
 
     def topics(self, namespace: str) -> list[str]:
-        """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""
+        """Full names of all topics of a namespace, each partition listed, also those that no broker has loaded."""
         return self._read_any(paths.topics(namespace), list[str])
 
     def scalable_topics(self, namespace: str) -> list[str]:
         """Full names of the scalable topics of a namespace; none before 5.0."""
-        return self._found_since_5(paths.scalable_topics(namespace), list[str]) or []
+        return self._read_since_5(paths.scalable_topics(namespace), list[str]) or []
 
     def segments(self, topic: str) -> list[Segment] | None:
-        """The segments of a scalable topic, in the order of their keys; None when there is no such topic."""
-        scalable = self._found_since_5(paths.scalable_topic(topic), _ScalableTopic)
+        """Segments of a scalable topic, in the order of their keys; None when there is no such topic."""
+        scalable = self._read_since_5(paths.scalable_topic(topic), _ScalableTopic)
         if scalable is None:
             return None
         return [
             Segment(
-                one.legacy_topic_name or segment_name(topic, one.hash_range.start, one.hash_range.end, one.segment_id),
-                one.state == "ACTIVE",
-                max(one.created_at_ms, one.sealed_at_ms) / 1000.0,
+                segment.legacy_topic_name
+                or segment_name(topic, segment.hash_range.start, segment.hash_range.end, segment.segment_id),
+                segment.state == "ACTIVE",
+                max(segment.created_at_ms, segment.sealed_at_ms) / 1000.0,
             )
-            for one in sorted(scalable.segments.values(), key=lambda one: (one.hash_range.start, one.segment_id))
+            for segment in sorted(
+                scalable.segments.values(), key=lambda segment: (segment.hash_range.start, segment.segment_id)
+            )
         ]
 
     def topic_stats(self, broker: str) -> dict[str, dict[str, dict[str, dict[str, TopicStats]]]]:
@@ -824,62 +828,63 @@ class Admin(AdminClient):
 
         By namespace, bundle range, ``persistent`` or ``non-persistent``, and full topic name.
         """
-        return self._json(self._at(broker, paths.TOPIC_STATS), dict[str, dict[str, dict[str, dict[str, TopicStats]]]])
+        return self._json(self._ask(broker, paths.TOPIC_STATS), dict[str, dict[str, dict[str, dict[str, TopicStats]]]])
 
     def split(
         self,
         bundle: str,
         algorithm: str,
         positions: Sequence[int] | None,
-        at: str,
+        base: str,
         *,
         begin_by: float | None = None,
         before_hop: Callable[[str], None] | None = None,
     ) -> Response:
-        """Ask for a split at the base URL ``at`` (the owner's); the caller judges the status, whatever it is.
+        """Request a split at the owner's ``base`` URL; the caller judges the status, whatever it is.
 
-        204 is no proof: a broker that finds nothing to cut answers so, too. The parts stay with the owner. A bundle
-        that nobody owns is placed by the leader first.
+        204 is no proof: a broker that finds nothing to cut answers it, too. The parts stay with the owner. The leader
+        first places a bundle without an owner.
         """
         params = {"unload": "false", "splitAlgorithmName": algorithm}
         content = msgspec.json.encode(positions) if positions is not None else None
-        url = at + paths.split(bundle)
+        url = base + paths.split(bundle)
         return self.http.send("PUT", url, params=params, content=content, before_hop=before_hop, begin_by=begin_by)
 
-    def topic_in(self, bundle: str, at: str) -> str:
-        """The full name of a made-up topic that the broker at ``at`` puts into the bundle; nothing is assigned by it.
+    def topic_in(self, bundle: str, base: str) -> str:
+        """Full name of a made-up topic that the broker at ``base`` puts into the bundle; the request assigns nothing.
 
-        The broker is asked, as the rule is a setting of its own. Raises :class:`AdminError` where none of the names
+        The rule is a broker's own setting, so the broker decides. Raises :class:`AdminError` where none of the names
         falls into the bundle.
         """
         for topic in paths.made_up_topics(bundle):
-            answer = self._expected(self.http.send("GET", at + paths.bundle_of(topic), hops=0), None)
+            answer = self._expected(self.http.send("GET", base + paths.bundle_of(topic), hops=0), None)
             if answer.body.decode(errors="replace").strip().strip('"') == bundle_range(bundle):
                 return topic
         raise AdminError(
-            f"{at} puts none of {paths.NAMES_TRIED} topics into {bundle} (topicBundleAssignmentStrategy of this "
+            f"{base} puts none of {paths.NAMES_TRIED} topics into {bundle} (topicBundleAssignmentStrategy of this "
             "broker), so lbd could not have a broker take it"
         )
 
     def assign(
-        self, topic: str, at: str, *, authoritative: bool, hops: int = MAX_HOPS, deadline: float | None = None
+        self, topic: str, base: str, *, authoritative: bool, hops: int = MAX_HOPS, deadline: float | None = None
     ) -> Response:
-        """Have the topic's bundle assigned if nobody owns it: by the leader, or, authoritative, to the broker asked.
+        """Have the topic's bundle assigned if it has no owner: by the leader, or, authoritative, to the broker at
+        ``base``.
 
         The request is for the schema of a persistent topic, which a broker looks for only once it owns the topic's
-        bundle: an answer of :data:`ASSIGNED` says that it is done. It needs no topic to exist and loads none, whatever
-        the brokers' settings are. Without ``hops`` the leader uses up its note of a destination and nobody takes the
-        bundle, unless the leader itself does.
+        bundle: a status in :data:`ASSIGNED` proves it. It needs no topic to exist and loads none, whatever the brokers'
+        settings are. Without ``hops`` the leader uses up its note of a destination and no broker takes the bundle,
+        unless the leader itself does.
         """
         params = {"authoritative": "true"} if authoritative else {}
-        return self.http.send("GET", at + paths.schema(topic), params=params, hops=hops, deadline=deadline)
+        return self.http.send("GET", base + paths.schema(topic), params=params, hops=hops, deadline=deadline)
 
 
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
 
 
 def unsupported(broker: str, manager: str) -> str:
-    """What to say of a cluster whose load manager lbd cannot work with."""
+    """The refusal of a cluster whose load manager lbd cannot work with."""
     return (
         f"{broker} runs {manager}, which lbd does not support yet; "
         f"set loadManagerClassName={MODULAR} in broker.conf, or let that manager balance by itself"
@@ -887,10 +892,10 @@ def unsupported(broker: str, manager: str) -> str:
 
 
 def unsupported_versions(versions: Mapping[str, str]) -> str:
-    """Why lbd does nothing on a cluster with brokers of these versions, by broker; empty where it supports them all.
+    """The refusal of a cluster with brokers of these versions, by broker; empty where lbd supports them all.
 
-    The one refusal of an old version, for turns, commands and ``lbd doctor`` alike. A version that is not known, empty
-    or no number, is not refused by itself: such a broker shows it by lacking the endpoint.
+    Turns, commands and ``lbd doctor`` share it. A version that is unknown, empty or no number is not refused: the
+    missing endpoint reveals such a broker.
     """
     old = {broker: version for broker, version in versions.items() if not paths.tells_owners(version)}
     if not old:
@@ -903,7 +908,7 @@ def unsupported_versions(versions: Mapping[str, str]) -> str:
 
 
 def broker_at(base: str, brokers: list[str], bases: dict[str, str]) -> str | None:
-    """The id of the broker that is reached at a base URL; None when it is none of them."""
+    """Id of the broker at a base URL; None when it is none of them."""
     for broker in brokers:
         if bases.get(broker, f"http://{broker}").lower() == base.lower():
             return broker

@@ -1,6 +1,6 @@
-"""A broker.conf, or the environment from which Pulsar's images write one, as a broker itself reads it.
+"""Parser of a broker.conf, or of the environment from which Pulsar's images write one, with a broker's own rules.
 
-The format is that of ``java.util.Properties``, in ISO-8859-1; values are read as by Pulsar's ``FieldParser``: blanks
+The format is that of ``java.util.Properties``, in ISO-8859-1. Values are read as by Pulsar's ``FieldParser``: blanks
 around them do not count, a blank value is no value, only ``true`` in any case is true, numbers are Java's.
 """
 
@@ -22,10 +22,10 @@ PREFIX = "PULSAR_PREFIX_"
 """Marks a setting in the environment of Pulsar's images (``apply-config-from-env.py``)."""
 
 IDENTIFYING = frozenset({"clusterName", "zookeeperServers", "metadataStoreUrl"})
-"""Keys of which every broker needs one to start. No other product's file has a key of balancing or one of these."""
+"""Keys without which no broker starts. No other product's file has one of these or a key of load balancing."""
 
 _BLANK = "".join(map(chr, range(0x21)))
-"""What Java's ``String.trim`` removes."""
+"""Characters that Java's ``String.trim`` removes."""
 
 _DECIMAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
@@ -34,11 +34,11 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True)
 class BrokerConf:
-    """``values`` as ``configuration/runtime`` of a broker with this file would have them, defaults included.
+    """Settings of a broker.conf: ``values`` as ``configuration/runtime`` would give them, defaults included.
 
-    ``left_out`` are the settings with which a broker does not start or which it takes for unset, a sentence each;
-    ``notes`` say what a reader of the file may not expect. Strategies of shedding and placement that are not set have
-    no value: their defaults change in 5.0.
+    ``left_out`` are the settings with which a broker does not start or which it ignores, a sentence each; ``notes``
+    warn of values with a surprising meaning. Strategies of shedding and placement that are not set have no value: their
+    defaults change in 5.0.
     """
 
     values: Mapping[str, str]
@@ -47,7 +47,7 @@ class BrokerConf:
 
 
 def read_broker_conf(content: bytes) -> BrokerConf:
-    """Raises :class:`UsageError` if the content is no properties file, or none of a Pulsar broker."""
+    """Parse a broker.conf. Raises :class:`UsageError` if the content is no properties file of a Pulsar broker."""
     try:
         properties = loads(content)
     except InvalidUEscapeError as error:
@@ -73,7 +73,7 @@ def read_broker_conf(content: bytes) -> BrokerConf:
 
 
 def _canonical(value: bool | float | str | tuple[str, ...]) -> str:
-    """As Java prints it."""
+    """The value as Java prints it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -82,7 +82,7 @@ def _canonical(value: bool | float | str | tuple[str, ...]) -> str:
 
 
 def _effective(text: str, default: bool | float | str | tuple[str, ...]) -> str:
-    """A text as the broker's own value of it is printed. Raises ValueError where a broker would not take it."""
+    """The broker's own value of a text, as Java prints it. Raises ValueError where a broker would refuse it."""
     if isinstance(default, tuple):
         return _canonical(tuple(part.strip(_BLANK) for part in text.split(",") if part.strip(_BLANK)))
     if not text:

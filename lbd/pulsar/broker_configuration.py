@@ -1,7 +1,7 @@
-"""A broker's effective configuration: Pulsar's defaults, and what lbd derives from it. Pure.
+"""A broker's effective configuration: Pulsar's defaults, and everything that lbd derives from a setting. Pure.
 
 A broker.conf (:mod:`lbd.pulsar.broker_conf`) and a live broker (``configuration/runtime``) give the same mapping of
-texts, and everything that depends on a broker's setting is derived here, once for both.
+texts.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ DEFAULTS: Final[Mapping[str, bool | int | float | str | tuple[str, ...]]] = {
     "minUnloadMessageThroughput": 1_048_576,
     "statsUpdateFrequencyInSecs": 60,
 }
-"""``ServiceConfiguration`` of 4.0 to 5.0.0-M1, the keys that lbd reads. The type of a default is that of its field.
+"""Keys that lbd reads, with the defaults of ``ServiceConfiguration`` from 4.0 to 5.0.0-M1, each in its field's type.
 
-Later releases of 5.0 shed and place with AvgShedder (#26609). Before 3.3 direct memory weighs 1, and memory does
-before 4.0.
+Later releases of 5.0 shed and place with AvgShedder (#26609). Before 3.3 direct memory has the weight 1, before 4.0
+memory.
 """
 
 
@@ -89,7 +89,7 @@ def is_on(runtime: Mapping[str, str], key: str) -> bool:
 
 
 def number(runtime: Mapping[str, str], key: str) -> float:
-    """A number, at least 0; the default where the key is absent or its value is no finite number."""
+    """A number, at least 0; its default where the key is absent or its value is no finite number."""
     default = DEFAULTS[key]
     try:
         value = float(runtime.get(key, str(default)))
@@ -99,14 +99,14 @@ def number(runtime: Mapping[str, str], key: str) -> float:
 
 
 def minutes(runtime: Mapping[str, str], key: str) -> float:
-    """An interval of the load manager, which Pulsar schedules in whole minutes, at least one."""
+    """Minutes of an interval of the load manager, which Pulsar schedules in whole minutes, at least one."""
     return max(1.0, number(runtime, key))
 
 
 def bandwidth_weight(runtime: Mapping[str, str], key: str) -> str | None:
-    """The weight of ``key`` with its older spelling (Bandwith) counted; None where neither is known.
+    """Weight of ``key`` or of its older spelling (Bandwith); None where neither is present.
 
-    Before 4.0 (PIP-357) only that one exists. Since then the newer spelling counts unless it is 1.0, its default.
+    Before 4.0 (PIP-357) only the older one exists. Since then the newer spelling counts unless it is 1.0, its default.
     """
     newer, older = runtime.get(key), runtime.get(key.replace("Bandwidth", "Bandwith"))
     is_default = newer is None or number({key: newer}, key) == DEFAULTS[key]
@@ -114,34 +114,36 @@ def bandwidth_weight(runtime: Mapping[str, str], key: str) -> str | None:
 
 
 def sheds(runtime: Mapping[str, str]) -> bool:
-    """Whether a broker with this configuration moves bundles by itself, as its load manager decides it."""
+    """Whether a broker with this configuration moves bundles by itself."""
     return is_on(runtime, BALANCER_ENABLED) and is_on(runtime, SHEDDING_ENABLED)
 
 
 def splits(runtime: Mapping[str, str]) -> bool:
-    """Whether a broker with this configuration has its leader split bundles by itself."""
+    """Whether a leader with this configuration splits bundles by itself."""
     return is_on(runtime, BALANCER_ENABLED) and is_on(runtime, AUTO_SPLIT_ENABLED)
 
 
 def load_manager_class(runtime: Mapping[str, str]) -> str:
-    """The class name, without its package, of the load manager that a broker with this configuration runs.
+    """Class name, without its package, of the load manager that a broker with this configuration runs.
 
-    A live broker whose setting is blank runs SimpleLoadManagerImpl (``LoadManager.create``, #24570). In a broker.conf
-    a blank is no value, and the default holds.
+    A live broker whose setting is blank runs SimpleLoadManagerImpl (``LoadManager.create``, #24570). In a broker.conf a
+    blank is no value, and the default holds.
     """
     name = runtime.get(LOAD_MANAGER)
     return MODULAR_MANAGER if name is None else name.strip().rpartition(".")[2] or SIMPLE_MANAGER
 
 
 def is_extensible(runtime: Mapping[str, str]) -> bool:
-    """Whether it is the extensible one (PIP-192), which tells its load on topics, and hands bundles over by itself."""
+    """Whether the load manager is the extensible one (PIP-192): it sends load data on topics, and hands over bundles
+    itself.
+    """
     return load_manager_class(runtime) == "ExtensibleLoadManagerImpl"
 
 
 def shedder_class(runtime: Mapping[str, str]) -> str:
-    """The class name, without its package, of what sheds there; empty where that is not known.
+    """Class name, without its package, of the shedder; empty where it is unknown.
 
-    The extensible manager takes TransferShedder where the modular one's shedder is named (UnloadScheduler).
+    The extensible manager runs TransferShedder where a shedder of the modular one is configured (UnloadScheduler).
     """
     package, _, name = runtime.get(SHEDS_WITH, "").rpartition(".")
     modulars = package in {"", "org.apache.pulsar.broker.loadbalance.impl"}

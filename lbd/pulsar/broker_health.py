@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 AGAIN_SECONDS = 15.0
-"""How long after a question that was not answered the next one is asked: about once a turn."""
+"""Pause between two probes of an unresponsive broker: about once a turn."""
 
 LEAST_SECONDS = 1.0
-"""What each of many silent brokers has for an answer at least, as they are asked one after the other."""
+"""Shortest timeout of a probe. Several unresponsive brokers are probed one after the other."""
 
 MISTRUSTED_SECONDS = 300.0
-"""How long a broker is left alone that gives load reports and takes no bundle: longer than any pause of a JVM."""
+"""Time without requests to a broker that gives load reports and takes no bundle: longer than any pause of a JVM."""
 
 
 @dataclass
 class _UnresponsiveBroker:
-    """Since when a broker answers nothing (epoch seconds), and what ends that before it answers.
+    """An unresponsive broker since ``since`` (epoch seconds), and the events that end that before it responds.
 
-    ``whose`` is what must stay listed: its address, or its id where no more than this process is doubted. ``listed`` is
-    whether it ever was, for the address of a proxy never is. At ``next_at`` (boot seconds) it is asked again, or is no
-    longer ``mistrusted``.
+    ``whose`` must stay listed: its address, or its id where only this process is in doubt. ``listed`` is whether it
+    ever was: the address of a proxy never is. At ``next_at`` (boot seconds) it is probed again, or is no longer
+    ``mistrusted``.
     """
 
     since: float
@@ -50,9 +50,9 @@ class _UnresponsiveBroker:
 
 
 class BrokerHealth:
-    """The brokers that do not answer, and since when, shared by all parts of one process.
+    """Unresponsive brokers, and since when, shared by all parts of one process.
 
-    Thread-safe. One thread asks all of them again, as long as there are any.
+    Thread-safe. One thread probes them again, as long as there are any.
     """
 
     def __init__(self, again_seconds: float = AGAIN_SECONDS) -> None:
@@ -74,18 +74,18 @@ class BrokerHealth:
         self._answers = answers
 
     def since(self, base: str) -> float | None:
-        """When the first request was sent that was not answered (epoch seconds); None for a broker that answers."""
+        """Time of the first request without a response (epoch seconds); None for a broker that responds."""
         broker = self._silent.get(base)
         return None if broker is None else broker.since
 
     def refuse(self, request: str, base: str) -> None:
-        """Raise :class:`AdminError` in place of a request to a broker that is known to answer nothing."""
+        """Raise :class:`AdminError` instead of sending a request to an unresponsive broker."""
         since = self.since(base)
         if since is not None:
             raise AdminError(f"{request}: {urlsplit(base).netloc} {unresponsive_text(since)}; not sent", sent=False)
 
     def unanswered(self, base: str, sent_at: float) -> None:
-        """Record that a request of ``sent_at`` had no answer in time. A broker that gives its load report is only slow.
+        """Record that a request sent at ``sent_at`` timed out. A broker that still gives its load report is only slow.
 
         If several requests time out together, the first probes the broker and the others wait for its result.
         """
@@ -117,10 +117,10 @@ class BrokerHealth:
         self._begin(base, _UnresponsiveBroker(time.time(), broker, listed=True, next_at=until, mistrusted=True))
 
     def listed(self, brokers: Collection[str], addresses: Iterable[str]) -> None:
-        """Take the brokers that have a session now, and their addresses.
+        """Set the brokers that have a session now, and their addresses.
 
         Mistrust is about a process: a broker whose session has ended comes back as another process. An address that has
-        left the list is asked no more, as it may belong to another server by now.
+        left the list gets no more requests, because it may belong to another server by now.
         """
         with self._changed:
             self._listed = {host_port(address) for address in addresses} | set(brokers)
@@ -131,7 +131,7 @@ class BrokerHealth:
                     del self._silent[base]
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop probing."""
         with self._changed:
             self._closed = True
             self._silent.clear()
@@ -151,7 +151,7 @@ class BrokerHealth:
                 self._thread.start()
 
     def _ask_again(self) -> None:
-        """Ask each of them in turn until all answer."""
+        """Probe each unresponsive broker in turn until all respond."""
         try:
             while (due := self._next()) is not None:
                 base, silence, seconds = due
@@ -166,10 +166,10 @@ class BrokerHealth:
                     self._thread = None
 
     def _next(self) -> tuple[str, _UnresponsiveBroker, float] | None:
-        """Who is to be asked next, once it is time, and how long to wait for it; None when nobody is left."""
+        """The broker to probe next, once it is due, and the timeout in seconds; None when none is left."""
         with self._changed:
             while self._silent:
-                base, silence = min(self._silent.items(), key=lambda one: one[1].next_at)
+                base, silence = min(self._silent.items(), key=lambda item: item[1].next_at)
                 early = silence.next_at - boot_seconds()
                 if early > 0:
                     self._changed.wait(early)
@@ -182,6 +182,6 @@ class BrokerHealth:
 
 
 def unresponsive_text(since: float) -> str:
-    """``does not answer since 12:03:20``, by this machine's clock, with the day where that is not the last one."""
+    """``does not answer since 12:03:20``, by this machine's clock, with the date if that is not within the last day."""
     form = "%H:%M:%S" if 0 <= time.time() - since < DAY_SECONDS else "%Y-%m-%dT%H:%M:%S"
     return f"does not answer since {time.strftime(form, time.localtime(since))}"

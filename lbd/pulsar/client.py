@@ -1,8 +1,8 @@
-"""Pulsar's binary protocol, as far as lbd speaks it: an exclusive writer of a topic, and consumers of topics.
+"""Pulsar's binary protocol, as far as lbd uses it: an exclusive writer of a topic, and consumers of topics.
 
-An exclusive producer is granted while no other one is connected. When the broker accepts another one, it raises the
-topic's epoch, and what the old one still sends fails (PIP-68; Topic.addProducer, PersistentTopic.incrementTopicEpoch).
-The client library is loaded on first use: without ``leader.enabled`` lbd runs without it.
+An exclusive producer is granted while there is no other. When the broker accepts another one, it raises the topic's
+epoch, and sends of the old one fail (PIP-68; Topic.addProducer, PersistentTopic.incrementTopicEpoch). The client
+library is loaded on first use: without ``leader.enabled`` lbd runs without it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 BATCH = 1000
-"""So many lines are handed on together at most."""
+"""Largest number of lines per read."""
 
 _DRAINED_MILLISECONDS = 20
 
 
 class SharedLog:
-    """One topic: read from its first line on by everybody, written by the one who was :meth:`elect`-ed.
+    """A topic that every instance reads from its first line on, and that the :meth:`elect`-ed instance writes.
 
-    Not thread-safe but for :meth:`publish`. All methods raise :class:`ObserveError` when the topic cannot be had.
+    Not thread-safe but for :meth:`publish`. All methods raise :class:`ObserveError` when the topic is unavailable.
     """
 
     def __init__(self, settings: PulsarSettings, topic: str, name: str) -> None:
-        """Connect to ``pulsar.service_url``; ``name`` is what the broker shows of who writes.
+        """Connect to ``pulsar.service_url``; ``name`` is the name of the producer.
 
         Raises :class:`UsageError` where the library is not installed or a secret cannot be read.
         """
@@ -54,7 +54,7 @@ class SharedLog:
             raise self._failed("cannot be read", error) from error
 
     def read(self, seconds: float) -> list[bytes]:
-        """The next lines, waiting so long for the first of them; empty when none came."""
+        """The next lines, after waiting at most ``seconds`` for the first; empty when none came."""
         return list(self._lines(seconds))
 
     def _lines(self, seconds: float) -> Iterator[bytes]:
@@ -69,7 +69,7 @@ class SharedLog:
             patience = _DRAINED_MILLISECONDS
 
     def elect(self) -> bool:
-        """Try to become the one who writes; False while another one does."""
+        """Try to become the writer; False while another instance is."""
         try:
             self._producer = self._client.create_producer(
                 self._topic,
@@ -87,14 +87,14 @@ class SharedLog:
     def publish(self, line: bytes) -> None:
         """Write a line; it is stored when the call returns. Raises if another producer has taken over, or after 10 s.
 
-        A line that was not acknowledged may be in the topic all the same.
+        A line without an acknowledgement may be in the topic all the same.
         """
         started_at = boot_seconds()
         try:
             self._producer.send(line)
         except self._pulsar.PulsarException as error:
             raise self._failed("cannot be written", error) from error
-        if boot_seconds() - started_at > ACKNOWLEDGED_WITHIN_SECONDS:  # this process may have stood still meanwhile
+        if boot_seconds() - started_at > ACKNOWLEDGED_WITHIN_SECONDS:  # this process may have been suspended meanwhile
             raise ObserveError(f"{self._topic}: no acknowledgement within {ACKNOWLEDGED_WITHIN_SECONDS:.0f} s")
 
     def lost(self) -> bool:
@@ -107,7 +107,7 @@ class SharedLog:
         return now - self._away_since > ACKNOWLEDGED_WITHIN_SECONDS
 
     def close(self) -> None:
-        """Leave: the next one may write at once."""
+        """Close the connection: another instance may write at once."""
         disconnect(self._pulsar, self._client)
 
     def _failed(self, how: str, error: Exception) -> ObserveError:
@@ -115,7 +115,7 @@ class SharedLog:
 
 
 def library(why: str) -> Any:  # noqa: ANN401 - the library has no types
-    """The client library. Raises :class:`UsageError` that says what it is needed for."""
+    """The client library. Raises :class:`UsageError`, which names the feature (``why``) that needs it."""
     try:
         import pulsar  # noqa: PLC0415 - loaded by who needs it
     except ImportError as error:
@@ -124,7 +124,7 @@ def library(why: str) -> Any:  # noqa: ANN401 - the library has no types
 
 
 def connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see library
-    """A client. What it would log, in a format of its own, comes as an exception or as a lost connection."""
+    """A connected client. The library's own log is off: its errors come as exceptions or as a lost connection."""
     tls = {"tls_trust_certs_file_path": str(settings.tls.ca_file)} if settings.tls.ca_file else {}
     if settings.service_url is None:
         raise UsageError("pulsar.service_url is not set; wanted pulsar://host:port, or pulsar+ssl://host:port")
@@ -143,7 +143,7 @@ def connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - s
 
 
 def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see library
-    """As for the admin API; the token is asked for whenever the client connects."""
+    """Credentials as for the admin API; the client fetches the token whenever it connects."""
     token = bearer_token(settings)
     if token is not None:
         token.word()
@@ -157,22 +157,22 @@ def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN4
 
 
 def disconnect(pulsar: Any, client: Any) -> None:  # noqa: ANN401 - see library
-    """End a client and what it has open."""
+    """Close a client and everything that it has open."""
     try:
         client.close()
     except pulsar.PulsarException:
-        client.shutdown()  # a broker that does not answer learns it by the connection
+        client.shutdown()  # an unresponsive broker notices the closed connection
 
 
-# --- consumers of several topics, from now on
+# --- consumers of several topics, for messages from now on
 
 GIVEN_UP_AFTER_SECONDS = 10.0
-"""The library connects again by itself, with pauses of up to a minute; a new connection is sooner there."""
+"""The library reconnects with pauses of up to a minute; a new client is faster."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message: the topic's full name, the key, and the value, empty where what was told is taken back."""
+    """A message: the topic's full name, its key, and its value, which is empty for a retracted one."""
 
     topic: str
     key: str
@@ -180,10 +180,10 @@ class Message:
 
 
 class Listening:
-    """A consumer of some topics, of a subscription that ends with it."""
+    """A consumer of some topics, with a subscription that ends with it."""
 
     def __init__(self, settings: PulsarSettings, topics: Sequence[str]) -> None:
-        """Connect to ``pulsar.service_url``. Raises :class:`ObserveError` when a topic cannot be heard."""
+        """Connect to ``pulsar.service_url``. Raises :class:`ObserveError` when a topic cannot be subscribed."""
         self._pulsar = library("to listen to load data")
         self._away_since: float | None = None
         self._client: Any = connected(self._pulsar, settings)
@@ -206,7 +206,7 @@ class Listening:
         return Message(message.topic_name(), message.partition_key(), message.data())
 
     def lost(self) -> bool:
-        """Whether the connection was away: for too long, or so that what was told meanwhile has been missed."""
+        """Whether the connection was away: for too long, or long enough to miss messages."""
         if self._consumer.is_connected():
             return self._away_since is not None
         now = boot_seconds()

@@ -60,13 +60,13 @@ if TYPE_CHECKING:
 
 
 def translated(exchange: BoundedExchange, url: str, error: Exception) -> AdminError:
-    """An error of requests, urllib3 or the TLS files as one of ours."""
+    """An error of requests, urllib3 or the TLS files as an :class:`AdminError`."""
     words = _unreached(exchange, url, error) or _failure_text(exchange, url, error)
     return AdminError(f"{exchange.request}: {words}", sent=exchange.sent)
 
 
 def timed_out(error: LbdError) -> bool:
-    """Whether a request failed because nobody took it, or answered it, in time."""
+    """Whether a request failed because no broker accepted or answered it in time."""
     return error.__cause__ is not None and _late(error.__cause__)
 
 
@@ -75,7 +75,7 @@ def _late(error: BaseException) -> bool:
 
 
 def _unreached(exchange: BoundedExchange, url: str, error: Exception) -> str | None:
-    """Why the broker has not even heard of the request; None when it may have."""
+    """Reason why the request never reached the broker; None when it may have."""
     text = str(error)
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return exchange.no_connection
@@ -103,9 +103,9 @@ def _failure_text(exchange: BoundedExchange, url: str, error: Exception) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """The text of what began it: requests wraps urllib3's errors, which wrap the system's."""
+    """Text of the root cause: requests wraps urllib3's errors, which wrap the system's."""
     causes = [getattr(error, "reason", None), *error.args]
-    cause = next((one for one in causes if isinstance(one, BaseException)), None)
+    cause = next((argument for argument in causes if isinstance(argument, BaseException)), None)
     return str(error) if cause is None else _innermost(cause)
 
 
@@ -115,21 +115,22 @@ def printable_url(url: str) -> str:
 
 
 # --- memory of all responses of the process that are being read or processed
-# No response waits for another one, so a broker that sends much and slowly delays nobody. If all together would be too
-# much, the largest that is still being read is given up, and the others continue.
+# No response waits for another one, so a broker that sends much and slowly delays no other. If all together would be
+# too much, the largest that is still being read is given up, and the others continue.
 
 MAX_RESPONSE_BYTES = 256 << 20
-"""Longer responses are refused, and all that are in memory hold no more together.
+"""Largest size of one response, and of all that are in memory together.
 
 The report of 65,000 bundles has 19 MiB, so any known cluster is read, and a broker that never stops sending cannot fill
-the memory."""
+the memory.
+"""
 
 WHY = "given up, the largest of answers that together exceed {} bytes"
 
 
 @dataclass(eq=False)
 class Share:
-    """The memory of one answer: while it is ``reading``, and then until it is ``released``, as it is not needed."""
+    """Memory of one response: counted while it is ``reading``, and then until it is ``released``."""
 
     exchange: BoundedExchange
     size_bytes: int = 0
@@ -137,12 +138,12 @@ class Share:
     released: bool = False
 
     def end(self) -> None:
-        """Release it. The garbage collection calls this, too, in any thread, so it takes no lock."""
+        """Release it. Takes no lock, because the garbage collector calls this, too, in any thread."""
         self.released = True
 
 
 class InFlight:
-    """Thread-safe."""
+    """Responses in memory. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -150,7 +151,7 @@ class InFlight:
 
     @property
     def size_bytes(self) -> int:
-        """All answers together."""
+        """Size of all responses together."""
         with self._lock:
             return self._size_bytes()
 
@@ -159,7 +160,7 @@ class InFlight:
         return sum(share.size_bytes for share in self._shares if not share.exchange.given_up)
 
     def begin(self, exchange: BoundedExchange) -> Share:
-        """An answer is going to be read; :meth:`Share.end` must follow."""
+        """Register a response before it is read; :meth:`Share.end` must follow."""
         share = Share(exchange)
         with self._lock:
             self._shares.append(share)
@@ -169,10 +170,10 @@ class InFlight:
         """Add ``size_bytes`` to it, of ``most_bytes`` for all. Raises :class:`AdminError` if it has been given up."""
         with self._lock:
             share.size_bytes += size_bytes
-            if self._size_bytes() > most_bytes and not all(one.reading for one in self._shares):
-                gc.collect()  # an error that was kept may hold an answer that nobody needs
+            if self._size_bytes() > most_bytes and not all(other.reading for other in self._shares):
+                gc.collect()  # a stored error may hold a response that is no longer needed
             while self._size_bytes() > most_bytes and (unfinished := self._unfinished()):
-                max(unfinished, key=lambda one: one.size_bytes).exchange.give_up(WHY.format(most_bytes))
+                max(unfinished, key=lambda other: other.size_bytes).exchange.give_up(WHY.format(most_bytes))
         share.exchange.received(0)
 
     def _unfinished(self) -> list[Share]:
@@ -186,7 +187,7 @@ class InFlight:
 
 
 ANSWERS = InFlight()
-"""Those of this process, whoever asked."""
+"""All responses of this process."""
 
 
 # --- connections, kept open between requests: no proxy, no netrc, no cookie, and only a GET is sent again
@@ -194,16 +195,17 @@ ANSWERS = InFlight()
 # its deadline: each connect, handshake, send and read has the remaining time as its timeout.
 
 HEAD_BYTES = 1 << 20
-"""What an answer may have beside its body: head, sizes of chunks, trailers."""
+"""Largest size of everything in a response but its body: head, sizes of chunks, trailers."""
 
 _BUFFER_BYTES = 1 << 16
 
 
 class BoundedExchange:
-    """One request and its answer: until when they may take (boot seconds), and how many bytes may come.
+    """One request and its response: a deadline (boot seconds), and a limit of bytes.
 
-    ``request``, ``peer`` and ``ca_setting`` are for errors. ``sent`` is whether the peer may have heard of it.
-    ``permit`` is called with each address that the peer's name leads to, and raises an error where nothing may be sent.
+    ``request``, ``peer`` and ``ca_setting`` are for errors. ``sent`` is whether the peer may have received the request.
+    ``permit`` is called with each address that the peer's name resolves to, and raises an error where nothing may be
+    sent.
     """
 
     def __init__(
@@ -221,19 +223,19 @@ class BoundedExchange:
         self.sent = False
         self.received_bytes = 0
         self.given_up = ""
-        """Why another thread has ended it; empty where none has."""
+        """Reason why another thread has ended it; empty where none has."""
         self._most_bytes = most_bytes
         self._socket: socket.socket | None = None
 
     def remaining_seconds(self) -> float:
-        """How long the exchange may still take. Raises :class:`AdminError` past its deadline."""
+        """Seconds until the deadline. Raises :class:`AdminError` past it."""
         remaining = self.ends_at - boot_seconds()
         if remaining <= 0:
             raise self.late() from TimeoutError()
         return remaining
 
     def late(self) -> AdminError:
-        """The error for a missed deadline, with how far the exchange came; to be raised from a TimeoutError."""
+        """The error for a missed deadline, with the progress of the exchange; to be raised from a TimeoutError."""
         if not self.sent:
             return AdminError(f"{self.request}: {self.no_connection}", sent=False)
         if not self.received_bytes:
@@ -242,15 +244,15 @@ class BoundedExchange:
 
     @property
     def no_connection(self) -> str:
-        """What to say where the time was over before there was one."""
+        """Error text for a deadline that passed before there was a connection."""
         return f"no connection in time; is the address right and the {self.peer} up?"
 
     def receives(self, connected: socket.socket) -> None:
-        """Its answer comes over this connection."""
+        """Set the connection of the response."""
         self._socket = connected
 
     def received(self, count: int) -> None:
-        """So many bytes came. Raises :class:`AdminError` when that is too much, or somebody has given it up."""
+        """Count received bytes. Raises :class:`AdminError` when they are too many, or the exchange was given up."""
         self.received_bytes += count
         if self.given_up:
             raise AdminError(f"{self.request}: {self.given_up}")
@@ -258,7 +260,7 @@ class BoundedExchange:
             raise self.too_long()
 
     def too_long(self) -> AdminError:
-        """The error for an answer that is too long."""
+        """The error for a response that is too long."""
         return AdminError(f"{self.request}: answer exceeds {self._most_bytes} bytes")
 
     def give_up(self, why: str) -> None:
@@ -266,13 +268,13 @@ class BoundedExchange:
         self.given_up = why
         if self._socket is not None:
             try:
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # TLS has nothing to say any more
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # TLS has nothing more to say
             except OSError:
                 return  # closed already
 
 
 class _Current(threading.local):
-    """The exchange that a thread is at; connections are made and used below layers that pass nothing on."""
+    """The exchange of the current thread; connections are made and used below layers that pass nothing on."""
 
     exchange: BoundedExchange
 
@@ -306,7 +308,7 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(self._bytes, _BUFFER_BYTES)
 
     def begin(self) -> None:
-        """The library takes a head that breaks off, or that is none from some line on, for a whole one."""
+        """Refuse a head that breaks off, or is garbage from some line on: the library takes it for a whole one."""
         super().begin()
         broken = any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in self.msg.defects)
         if broken or self._bytes.at_end:
@@ -365,13 +367,13 @@ class _Adapter(HTTPAdapter):
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> ProxyManager:  # noqa: ANN401 - the library's signature
         manager: ProxyManager = super().proxy_manager_for(*args, **kwargs)
-        if isinstance(manager, ProxyManager):  # that of SOCKS is another class
+        if isinstance(manager, ProxyManager):  # SOCKS has another class
             manager.pool_classes_by_scheme = _POOLS
         return manager
 
 
 class BoundedSession(requests.Session):
-    """A session whose requests each are a :class:`BoundedExchange`; the thread that sends one :meth:`begin`-s it."""
+    """A session in which each request is a :class:`BoundedExchange`; the sending thread calls :meth:`begin` first."""
 
     def __init__(self, **adapter: Any) -> None:  # noqa: ANN401 - the library's settings of connections
         super().__init__()
@@ -380,16 +382,16 @@ class BoundedSession(requests.Session):
 
     @staticmethod
     def begin(exchange: BoundedExchange) -> None:
-        """What this thread sends and reads from now on belongs to it."""
+        """Attribute all that this thread sends and reads from now on to ``exchange``."""
         _CURRENT.exchange = exchange
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - the library's method
-        """None: to tell where a redirect would lead, the library takes in the whole body, unpacked without a bound."""
+        """None: to find a redirect's target, the library reads the whole body, unpacked without a bound."""
         return None
 
 
 class Sessions:
-    """One for each thread that asks; it goes with its thread."""
+    """Sessions of requests, one for each thread that sends; it ends with its thread."""
 
     def __init__(self, settings: PulsarSettings) -> None:
         self._settings = settings
@@ -406,7 +408,7 @@ class Sessions:
         headers: Mapping[str, str],
         content: bytes | None,
     ) -> requests.Response:
-        """The head of the answer; its body is to be read by this thread, before it sends another request."""
+        """The head of the response; this thread must read its body before it sends another request."""
         BoundedSession.begin(exchange)
         remaining = exchange.remaining_seconds()
         return self._own().request(
@@ -421,7 +423,7 @@ class Sessions:
         )
 
     def _own(self) -> requests.Session:
-        """The one of the thread that asks."""
+        """Session of the current thread."""
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
             session = self._local.session = _new(self._settings)
@@ -438,7 +440,7 @@ class Sessions:
 
 
 class _Retry(Retry):
-    """Sends a GET again when its connection broke; one that timed out has had its time."""
+    """Sends a GET again when its connection broke, but not after a timeout."""
 
     def increment(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - urllib3's signature
         error = kwargs.get("error")
@@ -448,7 +450,9 @@ class _Retry(Retry):
 
 
 def _new(settings: PulsarSettings) -> requests.Session:
-    """Credentials come from the settings alone; only GETs are sent again; answers come plain or packed once."""
+    """A session with credentials from the settings alone; it repeats GETs only, and accepts responses plain or packed
+    once.
+    """
     retry = _Retry(
         total=2,
         status=0,
@@ -473,7 +477,9 @@ def _new(settings: PulsarSettings) -> requests.Session:
 # Counted for the whole process, as its memory and CPU time are: clients of brokers come and go with settings.
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""A load report takes milliseconds; an unload is answered when the broker has closed the bundle, after 60 s at last."""
+"""Buckets: a load report takes milliseconds; the response to an unload comes when the bundle is closed, after at most
+60 s.
+"""
 
 ADMIN_SECONDS = Histogram(
     "lbd_admin_request_seconds",
@@ -482,11 +488,11 @@ ADMIN_SECONDS = Histogram(
     buckets=SECONDS,
     registry=None,
 )
-"""All requests of this process to brokers; each hop of one that is redirected is one."""
+"""All requests of this process to brokers; each hop of a redirect counts."""
 
 
 def count_request(method: str, path: str, status: int | None, seconds: float) -> None:
-    """A request has ended; ``status`` is None where no answer came, or not all of it."""
+    """Record the end of a request; ``status`` is None without a complete response."""
     ADMIN_SECONDS.labels(method, endpoint(path), "none" if status is None else str(status)).observe(seconds)
 
 
@@ -499,7 +505,7 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 _UNAUTHORIZED = 401
 
 SHORTEST_PAUSE_SECONDS = 1.0
-"""Before a request is sent again to a broker that asked for less, or for a time that is over."""
+"""Shortest pause before a request is repeated, whatever ``Retry-After`` says."""
 
 _CHUNK_BYTES = 1 << 16
 _JSON = {"Content-Type": "application/json"}
@@ -509,7 +515,7 @@ _JSON = {"Content-Type": "application/json"}
 class Response:
     """Status, body and final URL of one request, after redirects; ``date`` and ``retry_after`` are headers.
 
-    For as long as it is kept, its body counts among the bytes in flight.
+    Its body counts among the bytes in flight for as long as it is kept.
     """
 
     status: int
@@ -519,19 +525,19 @@ class Response:
     date: str | None = None
     retry_after: str | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """What it was asked with, which it may send back."""
+    """Credentials of the request, which the response may echo."""
 
     @property
     def base(self) -> str:
-        """``scheme://host:port`` of who answered."""
+        """``scheme://host:port`` of the responding broker."""
         return base_url(self.url)
 
     def shown(self, text: str) -> str:
-        """A text of this answer as a person may read it, printable; to be called before it is cut."""
+        """A text of this response for people: printable, without secrets. Call it before the text is cut."""
         return printable(hidden(text, self.secrets))
 
     def base_of(self, url: str) -> str:
-        """``scheme://host:port`` of a URL that this answer gave; the error shows no secret either."""
+        """``scheme://host:port`` of a URL in this response; the error shows no secret either."""
         try:
             return base_url(url)
         except AdminError as error:
@@ -541,8 +547,8 @@ class Response:
 def base_url(url: str) -> str:
     """``scheme://host:port`` of a URL that a broker gave. Raises :class:`AdminError` when it is no address."""
     if host_port(url) is None:
-        wanted = "wanted http://host:port or https://host:port"
-        raise AdminError(f"a broker gave the address {url[:80]!r}, {wanted}", sent=False)
+        expected = "wanted http://host:port or https://host:port"
+        raise AdminError(f"a broker gave the address {url[:80]!r}, {expected}", sent=False)
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -564,23 +570,23 @@ def url_host(url_or_id: str) -> str:
 
 
 _RECOGNIZED = 12
-"""So many characters tell a secret, where the rest was cut off or runs on."""
+"""Length of the beginning by which a secret is recognized if it was cut off or runs on."""
 
 _SHORTEST = 4
-"""A secret below it is none, and hiding each of its letters would leave nothing to read."""
+"""Shortest secret that is hidden: hiding single letters would leave nothing to read."""
 
 
 def hidden(text: str, secrets: tuple[str, ...]) -> str:
     """A text without these secrets, whole or cut off, as they are, in base64, or as part of a URL.
 
-    What a peer sent may be cut anywhere; :mod:`lbd.redaction` knows whole secrets only.
+    A peer's text may be cut anywhere; :mod:`lbd.redaction` knows whole secrets only.
     """
     return _pattern(secrets).sub(HIDDEN, text) if secrets else text
 
 
 @lru_cache(maxsize=8)
 def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
-    """Of any case: names of hosts come back in lower case."""
+    """Pattern of these secrets in any case: host names come back in lower case."""
     forms = {
         form
         for secret in secrets
@@ -594,15 +600,15 @@ def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class BearerToken(Protocol):
-    """A token for ``Authorization: Bearer``, whoever issues it. Thread-safe."""
+    """A token for ``Authorization: Bearer``, whatever its issuer. Thread-safe."""
 
     @property
-    def known(self) -> tuple[str, ...]:
-        """The tokens that were sent last, which an answer may send back."""
+    def recent(self) -> tuple[str, ...]:
+        """Tokens that were sent last, which a response may echo."""
 
     @property
     def trouble(self) -> str:
-        """Why an older token is in use than the one that should be; empty where none is."""
+        """Reason why an outdated token is still used; empty when the token is current."""
 
     def word(self, ends_at: float | None = None) -> str:
         """The token to send. Waiting for it ends at ``ends_at`` (boot seconds). Raises :class:`LbdError`."""
@@ -618,19 +624,19 @@ class Secret:
     """The content of a file, read again when the file changes, so that a rotated token needs no restart."""
 
     def __init__(self, path: Path, user: str = "") -> None:
-        """``user``: whose password it is, in basic authentication."""
+        """Read ``path`` on first use. ``user`` is the password's user in basic authentication."""
         self._path, self._user = path, user
         self._stamp: tuple[int, int] | None = None
         self._value = ""
-        self.known: tuple[str, ...] = ()
-        """The last two that were read: an answer may still hold the one before."""
+        self.recent: tuple[str, ...] = ()
+        """The last two secrets: a response may still echo the previous one."""
         self.trouble = ""
-        """Why the secret that was read last is still in use; empty where it is what stands in the file."""
+        """Reason why an outdated secret is still used; empty when it is the file's."""
 
     def value(self) -> str:
         """The secret; while its file is being replaced (gone, empty), the one that was read last.
 
-        Raises :class:`UsageError` that names the file, never its content, when there never was one.
+        Raises :class:`UsageError`, which names the file, never its content, before the first success.
         """
         try:
             status = self._path.stat()
@@ -639,7 +645,7 @@ class Secret:
                 read = self._path.read_text(encoding="utf-8").strip()
                 remember(read, self._user)
                 self._value, self._stamp = read or self._value, stamp
-                self.known = (*self.known[-1:], read) if read else self.known
+                self.recent = (*self.recent[-1:], read) if read else self.recent
                 self.trouble = "" if read else f"{self._path}: secret is empty; {STILL}"
         except (OSError, UnicodeDecodeError) as error:
             failed = f"{self._path}: secret cannot be read: {unread(error)}"
@@ -651,27 +657,27 @@ class Secret:
         return self._value
 
     def word(self, ends_at: float | None = None) -> str:  # noqa: ARG002 - a file does not let anybody wait
-        """The secret, checked for use in a header: an error about a header that cannot be sent would show its value."""
+        """The secret, checked for use in a header: an error about an invalid header would show its value."""
         secret = self.value()
         if not one_word(secret):
             raise UsageError(f"{self._path}: secret cannot be sent: it is more than one word of plain characters")
         return secret
 
     def instead_of(self, refused: str, ends_at: float | None = None) -> str:  # noqa: ARG002 - see BearerToken
-        """What is in the file by now."""
+        """The present content of the file."""
         return self.word()
 
 
 def one_word(secret: str) -> bool:
-    """Whether a header can carry it."""
+    """Whether a header can carry a secret."""
     return bool(secret) and secret.isascii() and secret.isprintable() and " " not in secret
 
 
 class Http:
     """Sends requests to brokers. Thread-safe: each thread has a session of its own.
 
-    ``silences`` is what this process knows of brokers that answer nothing; None: what this one will find out.
-    ``token`` is sent to brokers (:func:`lbd.pulsar.oauth2.bearer_token`).
+    ``silences`` are the unresponsive brokers of this process; None: this client keeps its own. ``token`` is sent to
+    brokers (:func:`lbd.pulsar.oauth2.bearer_token`).
     """
 
     def __init__(
@@ -694,23 +700,26 @@ class Http:
 
     @property
     def trouble(self) -> str:
-        """Why an older secret is sent than the one that its file should have; empty where none is."""
-        return "; ".join(one.trouble for one in (self._token, self._password) if one is not None and one.trouble)
+        """Reason why an outdated secret is still sent; empty when it is current."""
+        return "; ".join(
+            secret.trouble for secret in (self._token, self._password) if secret is not None and secret.trouble
+        )
 
     def close(self) -> None:
-        """End the connections that nobody uses at the moment."""
+        """Close idle connections."""
         self._sessions.close()
 
     def trust(self, addresses: Iterable[str], learn: Callable[[str], None] = lambda _: None) -> None:
-        """Ids and URLs of this cluster's brokers: to these alone redirects are followed, and credentials sent.
+        """Set the ids and URLs of this cluster's brokers. Redirects and credentials go only to these and to
+        ``admin_urls``.
 
-        To ``admin_urls``, too. ``learn`` is called with the host of any other address that is to be asked, and may
-        :meth:`trust_also` one that a broker of that host has given itself.
+        ``learn`` is called with the host of any other address before a request to it, and may :meth:`trust_also` an
+        address that a broker of that host has given for itself.
         """
         self._trusted, self._learn = {host_port(address) for address in addresses}, learn
 
     def trust_also(self, address: str) -> None:
-        """One more, until the next :meth:`trust`."""
+        """Trust one more address, until the next :meth:`trust`."""
         self._trusted.add(host_port(address))
 
     def _trusts(self, url: str) -> bool:
@@ -720,18 +729,18 @@ class Http:
         )
 
     def _special(self, host: str) -> str:
-        """The kind of an address that brokers may not register; empty where the settings allow it."""
+        """Kind of an address that brokers may not register; empty where the settings allow it."""
         kind = special_kind(host)
         allowed = host in self._admin_hosts or (kind == "loopback" and self._on_this_machine)
         return "" if allowed else kind
 
     def _permit(self, request: str, address: HostPort | None, peer: str) -> None:
-        """Refuse a name, no host of the settings, that leads to an address which brokers may not register."""
+        """Refuse a name outside the settings that resolves to an address which brokers may not register."""
         if address is not None and address[0] not in self._admin_hosts and (kind := self._special(peer)):
             raise AdminError(f"{request}: {_words(address)} leads to {peer}, {_refused(kind)}", sent=False)
 
     def _learns_of(self, url: str) -> bool:
-        """Whether it turns out to be trusted; what that takes does not lead to further such questions."""
+        """Whether ``learn`` makes a URL trusted; requests that this takes ask no such question themselves."""
         if getattr(self._learning, "now", False):
             return False
         self._learning.now = True
@@ -755,20 +764,21 @@ class Http:
         begin_by: float | None = None,
         others: bool = False,
     ) -> Response:
-        """The answer after at most ``hops`` redirects; with ``hops=0`` a redirect is itself the answer.
+        """Send a request and return its response after at most ``hops`` redirects; with ``hops=0`` a redirect is the
+        response.
 
         All hops together take ``timeout_seconds`` at most (None: ``pulsar.read_timeout_seconds``), and end at
         ``deadline`` (a value of :func:`boot_seconds`) if that is sooner. ``before_hop`` is called with
         ``scheme://host:port`` before each request after the first, and raises an :class:`LbdError` where that request
-        must not be sent; after ``begin_by`` (as ``deadline``) none is, though the last one may be answered later.
-        ``content`` is JSON to be sent with the request.
+        must not be sent; after ``begin_by`` (as ``deadline``) none is sent, though the response to the last may come
+        later. ``content`` is JSON to be sent with the request.
 
-        A broker that is too busy and says for how long (``Retry-After``) is asked again then, as the next request by
-        all these rules, if the answer can still come in time (see :func:`_waited`). With ``others`` the caller has
-        other brokers to ask, and 503 is the answer at once.
+        After a busy response with ``Retry-After`` the request is repeated at that time, by the same rules, if a
+        response can still come in time (see :func:`_waited`). With ``others`` the caller can try other brokers, and a
+        503 is returned at once.
 
-        Raises :class:`AdminError` when no answer came in time, it was too long, or it led away from the cluster. Its
-        ``sent`` is False where no broker was asked to carry the request out: the last one, if any, redirected it.
+        Raises :class:`AdminError` when no response came in time, it was too long, or it led away from the cluster. Its
+        ``sent`` is False where no broker was to carry the request out: the last one, if any, redirected it.
         """
         ends_at = boot_seconds() + (timeout_seconds or self._settings.read_timeout_seconds)
         ends_at = ends_at if deadline is None else min(ends_at, deadline)
@@ -794,7 +804,7 @@ class Http:
         first, hop, again, renewed = url, 0, False, False
         busy = {429, 503} if method == "GET" and not others else {429}
         while hop <= hops:
-            token = self._token.word(ends_at) if self._token else ""  # may wait, so what must be checked last follows
+            token = self._token.word(ends_at) if self._token else ""  # may wait: the checks that must come last follow
             if (hop or again) and before_hop is not None:
                 before_hop(base_url(url))
             if begin_by is not None and boot_seconds() > begin_by:
@@ -811,11 +821,11 @@ class Http:
         raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_url(url)}", sent=False)
 
     def _renewed(self, refused: str, ends_at: float) -> bool:
-        """Whether there is another token than one that a broker refused: no broker has carried the request out."""
+        """Whether there is another token than the refused one: no broker has carried the request out."""
         try:
             return self._token is not None and self._token.instead_of(refused, ends_at) != refused
         except LbdError:
-            return False  # the broker's answer says enough, and the next request says the rest
+            return False  # the broker's response says enough, and the next request says the rest
 
     def _once(
         self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None, token: str
@@ -842,7 +852,7 @@ class Http:
             raise
 
     def _answers(self, base: str, seconds: float) -> bool:
-        """Whether a broker answers what every turn asks, rightly or not; one that is not there is not silent."""
+        """Whether a broker answers the request that every turn sends, rightly or not; a dead broker is not silent."""
         try:
             ends_at = boot_seconds() + min(seconds, self._settings.read_timeout_seconds)
             token = self._token.word(ends_at) if self._token else ""
@@ -883,7 +893,7 @@ class Http:
         return answer
 
     def _body(self, response: requests.Response, exchange: BoundedExchange, share: Share) -> bytes:
-        with io.BytesIO() as body:  # it ends with an error, too, whoever keeps that one
+        with io.BytesIO() as body:  # an error closes it, too, even if that error is stored
             for piece in unpacked(response, exchange):
                 if body.tell() + len(piece) > MAX_RESPONSE_BYTES:
                     raise exchange.too_long()
@@ -893,10 +903,10 @@ class Http:
             return body.getvalue()
 
     def _secrets(self) -> tuple[str, ...]:
-        """What is sent, in all parts of it that are secret."""
-        passwords = self._password.known if self._password else ()
+        """Secrets of the credentials that are sent, in every form and part."""
+        passwords = self._password.recent if self._password else ()
         name = self._settings.basic.username if self._settings.basic else ""
-        tokens = self._token.known if self._token else ()
+        tokens = self._token.recent if self._token else ()
         pairs = [f"{name}:{password}" for password in passwords]
         return (*pairs, *(base64.b64encode(pair.encode()).decode() for pair in pairs), *passwords, *tokens)
 
@@ -910,12 +920,12 @@ class Http:
 
 
 def _waited(answer: Response, busy: set[int], ends_at: float) -> bool:
-    """Wait as long as a busy broker asks; False, at once, where the request is not to be sent again before ``ends_at``.
+    """Wait as long as a busy broker says; False, at once, where the request must not be repeated before ``ends_at``.
 
-    ``busy`` are the statuses after which it may be sent again. For a GET that is 429 and 503, for anything else only
-    429: a limit on requests stands before what they reach (Pulsar's is ``RateLimitingFilter``, with
-    ``httpRequestsLimitEnabled``), so nothing was begun. A 503 may come from a gateway that had passed the request on,
-    and an unload must not be sent twice.
+    ``busy`` are the statuses after which it may be repeated: for a GET 429 and 503, for anything else only 429. A limit
+    on requests stands before what they reach (Pulsar's is ``RateLimitingFilter``, with ``httpRequestsLimitEnabled``),
+    so nothing was begun. A 503 may come from a gateway that had passed the request on, and an unload must not be sent
+    twice.
 
     Brokers themselves send no ``Retry-After`` (4.0.8 to 5.0.1); gateways before them do.
     """
@@ -943,7 +953,7 @@ def _refused(kind: str) -> str:
 
 
 def unpacked(response: requests.Response, exchange: BoundedExchange) -> Iterator[bytes]:
-    """The body in pieces of no more than ``_CHUNK_BYTES``, however small they came packed. Packed twice is refused."""
+    """The body in pieces of at most ``_CHUNK_BYTES``, whatever they had packed. A body packed twice is refused."""
     packing = response.headers.get("Content-Encoding", "identity").strip().lower()
     if packing not in {"identity", "gzip", "x-gzip", ""}:
         raise AdminError(f"{exchange.request}: Content-Encoding is {packing[:40]!r}, wanted gzip or none")
@@ -968,7 +978,7 @@ def unpacked(response: requests.Response, exchange: BoundedExchange) -> Iterator
 
 
 def _followed(url: str, location: str) -> str:
-    """Where a redirect leads. Raises :class:`AdminError` when that is no address, or leaves TLS."""
+    """Target of a redirect. Raises :class:`AdminError` when that is no address, or leaves TLS."""
     try:
         target = urljoin(url, location)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The topic by which lbds elect a leader, kept alive by a subscription that nobody reads.
+"""The topic by which instances elect a leader, kept alive by a subscription without readers.
 
 Brokers delete a topic without subscriptions. Retention would also keep it, but is a policy of a whole namespace where
 topic policies are off; a subscription works on every version, and also protects the topic itself from deletion.
@@ -23,14 +23,14 @@ EARLIEST = b'{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}'
 
 
 class Writer(msgspec.Struct, frozen=True, rename="camel"):
-    """A producer as the topic's broker sees it: its name, where it connects from, and since when."""
+    """A producer in the statistics of the topic: its name, its address, and since when it is connected."""
 
     producer_name: str = ""
     address: str = "an unknown address"
     connected_since: str = "an unknown time"
 
     def __str__(self) -> str:
-        """Quoted, as whoever writes chooses the name."""
+        """Quoted, because the client chooses the name."""
         return f"{self.producer_name!r} at {self.address}, connected since {self.connected_since}"
 
 
@@ -44,14 +44,14 @@ class _Stats(msgspec.Struct):
 
 
 class LeaderTopic(AdminClient):
-    """The topic, as the admin API has it."""
+    """Requests about the topic over the admin API."""
 
     def __init__(self, settings: PulsarSettings, topic: str) -> None:
         super().__init__(settings)
         self.topic = topic
 
     def create(self) -> None:
-        """Make the topic and its subscription, unless they are there. Raises :class:`ObserveError`."""
+        """Create the topic and its subscription, unless they exist. Raises :class:`ObserveError`."""
         self.active_brokers()
         response = self._any(paths.topic(self.topic), {204, 404, 409}, method="PUT")
         if response.status == 404:
@@ -59,16 +59,16 @@ class LeaderTopic(AdminClient):
         self._any(paths.subscription(self.topic, SUBSCRIPTION), {204, 409}, method="PUT", content=EARLIEST)
 
     def forget(self, seconds: int) -> None:
-        """Let go of lines that are older. 409: there are none, or they are being let go of."""
+        """Expire lines older than ``seconds``. 409: nothing to delete, or deletion is running."""
         self._any(paths.expiry(self.topic, SUBSCRIPTION, seconds), {204, 409}, method="POST")
 
     def writers(self) -> tuple[Writer, ...]:
-        """Who is connected to write: who leads, alone. Raises :class:`ObserveError` where there is no topic."""
+        """Connected producers: the leader alone. Raises :class:`ObserveError` where there is no topic."""
         self.active_brokers()
         return tuple(self._json(self._any(paths.topic_stats(self.topic)), _Stats).publishers)
 
     def early_loss(self, retention_seconds: int) -> str:
-        """How the cluster's policies lose lines younger than ``retention_seconds``; empty if they keep them.
+        """Reason why the cluster's policies lose lines younger than ``retention_seconds``; empty if they keep them.
 
         A topic's own message TTL goes before its namespace's, and both before the brokers' default; 0 is for ever.
         """
@@ -76,7 +76,7 @@ class LeaderTopic(AdminClient):
         policies = self._json(self._any(paths.namespace(self._namespace)), _Policies)
         own, runtime = self._own_ttl(), self.runtime_configuration()
         default = _whole(runtime.get("ttlDurationDefaultInSeconds"))
-        ttl = next(one for one in (own, policies.message_ttl_in_seconds, default) if one is not None)
+        ttl = next(seconds for seconds in (own, policies.message_ttl_in_seconds, default) if seconds is not None)
         if 0 < ttl < retention_seconds:
             return f"messages of {self.topic} expire after {ttl} s (message TTL), wanted {retention_seconds} s or none"
         minutes = policies.subscription_expiration_time_minutes
@@ -88,7 +88,7 @@ class LeaderTopic(AdminClient):
         return ""
 
     def producers_allowed(self) -> list[str] | None:
-        """The roles that were granted to write the topic, beside superusers and admins; None where all may."""
+        """Roles that may write the topic, beside superusers and admins; None without authorization."""
         self.active_brokers()
         if not is_on(self.runtime_configuration(), "authorizationEnabled"):
             return None
@@ -100,11 +100,11 @@ class LeaderTopic(AdminClient):
         return self.topic.removeprefix("persistent://").rpartition("/")[0]
 
     def _own_ttl(self) -> int | None:
-        """405 where brokers have no policies of topics, 404 before the topic is made."""
+        """The topic's own TTL: 405 where brokers have no topic policies, 404 before the topic exists."""
         response = self._any(paths.topic_ttl(self.topic), {200, 204, 404, 405})
         return self._json(response, int | None) if response.status == 200 and response.body.strip() else None  # type: ignore[arg-type]
 
 
 def _whole(text: str | None) -> int:
-    """A number of the brokers' configuration; 0, which is their default, where it is none."""
+    """A number of the brokers' configuration; 0, their default, for any other text."""
     return int(text) if text is not None and text.isascii() and text.isdigit() else 0

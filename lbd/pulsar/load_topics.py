@@ -32,14 +32,14 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class LatestValue:
-    """The last that a broker told, and when it was heard (boot seconds); empty where it took that back."""
+    """Latest value of a broker (empty: retracted), received ``at`` (boot seconds)."""
 
     value: bytes
     at: float
 
 
 class LoadTopicReader(Protocol):
-    """Both topics, as this machine is connected to them."""
+    """A connection to both topics."""
 
     def receive(self, seconds: float) -> Message | None: ...
     def lost(self) -> bool: ...
@@ -47,9 +47,9 @@ class LoadTopicReader(Protocol):
 
 
 class LoadTopics:
-    """Follows both topics from its making on, and connects again by itself. Thread-safe.
+    """Follows both topics from its creation on, and reconnects by itself. Thread-safe.
 
-    What was heard is forgotten with a connection that is lost: what was told meanwhile is not known.
+    All values are dropped with a lost connection, because messages were missed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LoadTopics:
         connect: Callable[[], LoadTopicReader] | None = None,
         monotonic: Callable[[], float] = boot_seconds,
     ) -> None:
-        """Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
+        """Start the thread. Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
         if settings.service_url is None:
             raise ObserveError(
                 "the brokers run ExtensibleLoadManagerImpl, which sends its load data on topics only; "
@@ -78,12 +78,12 @@ class LoadTopics:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is heard at the moment; empty where the topics are followed."""
+        """Reason why nothing is received at the moment; empty while the topics are followed."""
         with self._news:
             return self._trouble
 
     def heard_seconds(self, broker: str) -> float:
-        """How long lbd has listened for a broker since the first request for its data.
+        """Seconds that lbd has listened for a broker since the first request for its data.
 
         Connections count from the last one that received data: many short ones are no new beginning. Time without a
         connection does not count.
@@ -103,14 +103,16 @@ class LoadTopics:
             return self._latest[topic].get(broker)
 
     def again(self, topic: str, broker: str, seconds: float) -> LatestValue | None:
-        """The same, after a broker that withdrew its value has sent a new one, or after ``seconds``."""
+        """The latest value of a broker, after waiting at most ``seconds`` for a new one where it has retracted its
+        last.
+        """
         with self._news:
             self._news.wait_for(lambda: self._stands(topic, broker), max(seconds, 0.0))
             return self._latest[topic].get(broker)
 
-    def age_seconds(self, one: LatestValue) -> float:
-        """How long ago a value was received."""
-        return max(self._monotonic() - one.at, 0.0)
+    def age_seconds(self, latest: LatestValue) -> float:
+        """Seconds since a value was received."""
+        return max(self._monotonic() - latest.at, 0.0)
 
     def wait(self, brokers: Collection[str], seconds: float) -> bool:
         """Whether all these brokers sent both kinds of data within ``seconds``; a failing connection ends the wait."""
@@ -126,7 +128,7 @@ class LoadTopics:
         return latest is not None and latest.value != b""
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the thread."""
         self._stopping.set()
         self._thread.join(STOP_SECONDS)
 
@@ -135,7 +137,7 @@ class LoadTopics:
             try:
                 self._follow()
                 trouble = "the connection was lost"
-            except Exception as error:  # noqa: BLE001 - without its thread nothing would be heard; it is told and tried again
+            except Exception as error:  # noqa: BLE001 - the thread must survive: the error is reported, and it tries again
                 trouble = str(as_lbd_error(error))
             self._forget(trouble)
             self._stopping.wait(AGAIN_AFTER_SECONDS)
@@ -153,7 +155,7 @@ class LoadTopics:
             connection.close()
 
     def _count(self) -> None:
-        """Count the time that an ending connection has listened."""
+        """Add the time that an ending connection has listened."""
         with self._news:
             heard = any(self._latest.values())
             self._unheard_seconds, self._listening_since = 0.0 if heard else self._listened(), None

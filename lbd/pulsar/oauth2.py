@@ -2,7 +2,7 @@
 
 REST requests and the Pulsar client library take their token here, and all clients of a process with the same settings
 share one access token. oauthlib writes and reads the messages to the issuer, and sends nothing itself: it needs no
-other package, where Authlib needs cryptography, and requests-oauthlib reads answers of any size.
+other package, where Authlib needs cryptography, and requests-oauthlib reads responses of any size.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     from lbd.pulsar.http import BearerToken
 
 RENEW_AFTER = 0.8
-"""A token is renewed when so much of its lifetime is over; the rest is for an outage of the issuer."""
+"""Share of a token's lifetime after which it is renewed; the rest is for an outage of the issuer."""
 
 ASSUMED_SECONDS = 300.0
-"""Lifetime that decides the renewal where the issuer gives none. Such a token is used until there is another one."""
+"""Lifetime that decides the renewal where the issuer gives none. Such a token is used until there is another."""
 
 AGAIN_SECONDS = 15.0
-"""After a failure the issuer is left alone for so long; whoever has no token gets the failure at once."""
+"""Pause after a failure of the issuer; a caller without a token gets the failure at once."""
 
 FRESH_SECONDS = 60.0
-"""A younger token that a broker refuses is not renewed: 401 is also Pulsar's answer to a role without the right."""
+"""Age below which a refused token is not renewed: 401 is also Pulsar's response to a role without the right."""
 
 MOST_BYTES = 1 << 18
-"""Longer answers of an issuer, and longer credentials files, are refused. A token has a few KiB."""
+"""Largest response of an issuer, and largest credentials file. A token has a few KiB."""
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 
 
 def bearer_token(settings: PulsarSettings) -> BearerToken | None:
-    """The token to send to brokers; None where they are sent none."""
+    """The token to send to brokers; None where none is configured."""
     if settings.oauth2 is not None:
         return _shared(settings.oauth2, settings.connect_timeout_seconds, settings.read_timeout_seconds)
     return None if settings.token_file is None else Secret(settings.token_file)
@@ -72,7 +72,7 @@ class _Credentials(msgspec.Struct):
 
 @dataclass(frozen=True)
 class _Grant:
-    """An access token; its times are boot seconds, ``ends_at`` infinite where the issuer gives no lifetime."""
+    """An access token; its times are boot seconds, ``ends_at`` is infinite where the issuer gives no lifetime."""
 
     token: str
     made_at: float
@@ -81,9 +81,9 @@ class _Grant:
 
 
 class AccessToken:
-    """The access token of one client at one issuer. Thread-safe: one thread at a time asks the issuer.
+    """The access token of one client at one issuer. Thread-safe: one thread at a time sends requests to the issuer.
 
-    Nobody waits for the issuer who has a token that has not ended, and nobody else longer than the read timeout.
+    A caller waits for the issuer only without a valid token, and at most for the read timeout.
     """
 
     def __init__(self, oauth2: Oauth2Settings, connect_timeout_seconds: float, read_timeout_seconds: float) -> None:
@@ -98,24 +98,24 @@ class AccessToken:
         self._failure: LbdError | None = None
         self._failing_since = 0.0
         self._client_secret = ""
-        self.known: tuple[str, ...] = ()
+        self.recent: tuple[str, ...] = ()
 
     @property
     def trouble(self) -> str:
-        """Why the token was not renewed, and how long it can still be used; empty where nothing failed."""
+        """Reason why the token was not renewed, and how long it remains valid; empty after a success."""
         with self._lock:
             failure, grant = self._failure, self._grant
         if failure is None or grant is None:
             return ""
-        left = grant.ends_at - boot_seconds()
-        until = "a broker refuses it" if math.isinf(left) else utc(time.time() + left)
-        return f"{self._failed(failure)}; the last one {'is used' if left > 0 else 'was good'} until {until}"
+        remaining = grant.ends_at - boot_seconds()
+        until = "a broker refuses it" if math.isinf(remaining) else utc(time.time() + remaining)
+        return f"{self._failed(failure)}; the last one {'is used' if remaining > 0 else 'was good'} until {until}"
 
     def word(self, ends_at: float | None = None) -> str:
-        """The token; its renewal begins here, beside the caller. Waiting for the first one ends at ``ends_at``.
+        """The token; it is renewed in the background. Waiting for the first one ends at ``ends_at``.
 
-        Where there is none that has not ended, it raises :class:`AdminError`, and :class:`UsageError` for a credentials
-        file that could not be used from the start.
+        Without a valid one it raises :class:`AdminError`, and :class:`UsageError` for a credentials file that never
+        could be used.
         """
         with self._lock:
             grant, now = self._grant, boot_seconds()
@@ -134,7 +134,7 @@ class AccessToken:
         raise AdminError(self._failed(failure), sent=False)
 
     def instead_of(self, refused: str, ends_at: float | None = None) -> str:
-        """The token after a renewal, if the one that a broker refused is older than ``FRESH_SECONDS``."""
+        """The token after a renewal, if the refused one is older than ``FRESH_SECONDS``."""
         with self._lock:
             grant, now = self._grant, boot_seconds()
             if grant is not None and grant.token == refused and now - grant.made_at >= FRESH_SECONDS:
@@ -177,11 +177,11 @@ class AccessToken:
         done.set()
 
     def _keep(self, token: str) -> None:
-        """The last two are known: an answer may still hold the one before."""
-        if token not in self.known:
-            for old in self.known[:-1]:
+        """Remember the last two tokens: a response may still echo the previous one."""
+        if token not in self.recent:
+            for old in self.recent[:-1]:
                 forget(old)
-            self.known = (*self.known[-1:], token)
+            self.recent = (*self.recent[-1:], token)
 
     # --- the exchange with the issuer
 
@@ -197,22 +197,22 @@ class AccessToken:
             sessions.close()
 
     def _secrets(self) -> tuple[str, ...]:
-        return (*self.known, *((self._client_secret,) if self._client_secret else ()))
+        return (*self.recent, *((self._client_secret,) if self._client_secret else ()))
 
     def _credentials(self) -> _Credentials:
         """The content of ``private_key_file``. Raises :class:`UsageError`, which does not show it."""
         file = f"pulsar.oauth2.private_key_file {self._oauth2.private_key_file}"
-        wanted = "wanted JSON with type client_credentials, client_id and client_secret"
+        expected = "wanted JSON with type client_credentials, client_id and client_secret"
         try:
             credentials = msgspec.json.decode(_content(self._oauth2.private_key_file), type=_Credentials)
         except OSError as error:
             raise UsageError(f"{file}: cannot be read: {unread(error)}") from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise UsageError(f"{file}: no credentials file; {wanted}") from None
+            raise UsageError(f"{file}: no credentials file; {expected}") from None
         self._client_secret = credentials.client_secret
         remember(self._client_secret)
         if credentials.type != "client_credentials" or not credentials.client_id or not credentials.client_secret:
-            raise UsageError(f"{file}: another type, or an empty value; {wanted}")
+            raise UsageError(f"{file}: another type, or an empty value; {expected}")
         return credentials
 
     def _token_endpoint(self, sessions: Sessions, ends_at: float) -> str:
@@ -232,24 +232,24 @@ class AccessToken:
         from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error  # noqa: PLC0415 - loaded by who needs it
 
         client = BackendApplicationClient(credentials.client_id)
-        wanted = {name: value for name in ("audience", "scope") if (value := getattr(self._oauth2, name)) is not None}
+        options = {name: value for name in ("audience", "scope") if (value := getattr(self._oauth2, name)) is not None}
         form = client.prepare_request_body(
-            include_client_id=True, client_secret=credentials.client_secret, **wanted
+            include_client_id=True, client_secret=credentials.client_secret, **options
         ).encode()
         made_at = boot_seconds()
         status, body = self._send(sessions, "POST", url, ends_at, form)
-        request, said = f"POST {printable_url(url)}", ""
+        request, reason = f"POST {printable_url(url)}", ""
         try:
             answer = client.parse_request_body_response(body.decode())
             token, lifetime = answer["access_token"], float(answer.get("expires_in") or math.inf)
         except OAuth2Error as error:
             why = hidden(f"{error.error}: {error.description}".removesuffix(": "), self._secrets())
-            answer, said = None, f" ({' '.join(why.split())[:200]})"
-        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):  # what it does with junk
+            answer, reason = None, f" ({' '.join(why.split())[:200]})"
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):  # raised for garbage
             answer = None
         if answer is None or status != 200 or not isinstance(token, str) or not one_word(token) or not lifetime > 0:
             raise AdminError(
-                f"{request}: HTTP {status}{said}, wanted an access token; are private_key_file, audience and scope of"
+                f"{request}: HTTP {status}{reason}, wanted an access token; are private_key_file, audience and scope of"
                 " pulsar.oauth2 right?",
                 status=status,
             )
@@ -260,7 +260,7 @@ class AccessToken:
     def _send(
         self, sessions: Sessions, method: str, url: str, ends_at: float, form: bytes | None = None
     ) -> tuple[int, bytes]:
-        """Status and body of one answer; a redirect is one, too: the secret goes to no other address."""
+        """Status and body of one response. A redirect is returned, too: the secret goes to no other address."""
         exchange = BoundedExchange(
             f"{method} {printable_url(url)}", ends_at, MOST_BYTES, peer="issuer", ca_setting="pulsar.oauth2.ca_file"
         )

@@ -1,6 +1,6 @@
-"""What is noted of a broker setting that lbd overrides for a time, and whose an override is. Pure.
+"""The note of a broker setting that lbd overrides for a time, and the owner of an override. Pure.
 
-``act/override.py`` overrides and gives back by it.
+``act/override.py`` overrides and restores by it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class OverrideNote(msgspec.Struct, frozen=True, kw_only=True):
     def lbds(self, present: str | None) -> bool:
         """Whether lbd itself set the present override, in this phase; a kill may have come at any point.
 
-        ``false`` always counts as lbd's: an operator's ``false`` cannot be told apart from it.
+        ``false`` always counts as lbd's, because an operator's ``false`` looks the same.
         """
         return present == OFF or (self.phase == "releasing" and present in {self.override_to_restore, self.before})
 
     def owes(self, present: str | None) -> bool:
-        """Whether ``before`` still is what the operator wants, given the override that is there now.
+        """Whether ``before`` still is the operator's wish, given the present override.
 
-        It is while the present override is lbd's own or equals ``before``. Another value, or that there is none any
-        more, is the operator's newest wish: that must be given back instead.
+        It is while the present override is lbd's own or equals ``before``. Any other value, or none any more, is the
+        operator's newest wish and stays.
         """
         return present == self.before or self.lbds(present)
 
     def awaits(self, present: str | None) -> bool:
-        """Whether the last request of this phase is not visible in the present override: it may be under way yet."""
+        """Whether the last request of this phase is not yet visible in the present override."""
         return self.phase != "taken" and (present == OFF) != (self.phase == "taking")
 
 

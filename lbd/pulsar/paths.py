@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 DIGITS = 12
-"""Octal digits of a made-up topic: the fewest whose bits reach every CRC32 (with 11 they reach half of them)."""
+"""Octal digits of a made-up topic: the fewest whose bits reach every CRC32 (11 reach half of them)."""
 
 CLUSTERS = "/admin/v2/clusters"
 LOAD_REPORT = "/admin/v2/broker-stats/load-report"
@@ -45,10 +45,10 @@ _AUTHORITY = re.compile(r"([^\x00-\x20\x7f@\\/?#\[\]:%]+|\[[0-9a-fA-F.]*:[0-9a-f
 
 @lru_cache(maxsize=4096)
 def host_port(url_or_id: str) -> HostPort | None:
-    """Host and port of a URL or of a broker id; None where it is no address, or has more to it.
+    """Host and port of a URL or of a broker id; None where it is no address, or has more parts.
 
-    A user, a backslash or a space before the path is read differently by those who read URLs, and who is trusted must
-    be who is sent the token. No host begins with a hyphen, which would make it an option of a command.
+    A user, a backslash or a space before the path is read differently by different readers of URLs, and the trusted
+    host must be the one that gets the token. No host begins with a hyphen, which would make it an option of a command.
     """
     if not is_printable(url_or_id):
         return None
@@ -70,7 +70,7 @@ def host_port(url_or_id: str) -> HostPort | None:
 def quote(name: str, safe: str = "/") -> str:
     """A name as part of a path. Raises :class:`ObserveError` for one that is not printable, or was not before.
 
-    It is another name than the cluster's own (:mod:`lbd.foreign`), and a request for it would reach another thing.
+    Such a name differs from the cluster's own (:mod:`lbd.foreign`), and a request for it would reach another thing.
     """
     if not is_printable(name):
         raise ObserveError(f"no request is sent for {name!r}: names with control or format characters are refused")
@@ -89,7 +89,7 @@ def dynamic(key: str, value: str | None = None) -> str:
 
 
 def owned_namespaces(cluster: str, broker: str) -> str:
-    """What one broker owns; reading it has no side effect. Brokers redirect it to the one that is asked about."""
+    """Bundles that one broker owns; reading them has no side effect. Brokers redirect to the broker in question."""
     return f"{brokers(cluster)}/{quote(broker, safe=':')}/ownedNamespaces"
 
 
@@ -99,7 +99,7 @@ def namespace(name: str) -> str:
 
 
 def bundles(name: str) -> str:
-    """Where a namespace is cut into bundles."""
+    """Boundaries of a namespace's bundles."""
     return f"{namespace(name)}/bundles"
 
 
@@ -109,7 +109,7 @@ def anti_affinity(name: str) -> str:
 
 
 def properties(name: str) -> str:
-    """What the admins of its tenant have noted at a namespace, by name."""
+    """Properties of a namespace, set by the admins of its tenant."""
     return f"{namespace(name)}/properties"
 
 
@@ -139,7 +139,7 @@ def split(bundle: str) -> str:
 
 
 def topics(name: str) -> str:
-    """Names of all topics of a namespace, those that are not loaded and those of Pulsar itself among them."""
+    """Names of all topics of a namespace, including those that are not loaded and Pulsar's own."""
     return f"{namespace(name)}/topics?mode=ALL&includeSystemTopic=true"
 
 
@@ -149,7 +149,7 @@ def topic(name: str) -> str:
 
 
 def topic_stats(name: str) -> str:
-    """What a topic's broker knows of it: who writes and reads."""
+    """Statistics of a topic at its broker: producers and consumers."""
     return f"{topic(name)}/stats"
 
 
@@ -166,12 +166,12 @@ def scalable_topics(name: str) -> str:
 
 
 def topic_ttl(name: str) -> str:
-    """Seconds after which messages of a topic expire; without content where the topic has no policy of its own."""
+    """Seconds after which messages of a topic expire; empty where the topic has no policy of its own."""
     return f"{topic(name)}/messageTTL"
 
 
 def topic_permissions(name: str) -> str:
-    """Which roles may do what on a topic, those of its namespace among them."""
+    """Permissions by role on a topic, including those of its namespace."""
     return f"{topic(name)}/permissions"
 
 
@@ -181,17 +181,17 @@ def subscription(name: str, subscription: str) -> str:
 
 
 def expiry(name: str, subscription: str, seconds: int) -> str:
-    """Has a subscription pass over messages that are older."""
+    """Expire older messages of a subscription."""
     return f"{topic(name)}/subscription/{quote(subscription, safe='')}/expireMessages/{seconds}"
 
 
 def topic_hash_positions(bundle: str) -> str:
-    """Read-only owner probe (2.11+): 200 at the owner, 307 to the owner elsewhere, 412 when nobody owns the bundle."""
+    """Read-only owner probe (2.11+): 200 at the owner, 307 to the owner elsewhere, 412 when it has no owner."""
     return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/topicHashPositions"
 
 
 def bundle_of(topic: str) -> str:
-    """Which bundle a topic falls into by the broker's own rule, whether or not there is such a topic."""
+    """Bundle of a topic by the broker's own rule, whether or not there is such a topic."""
     return f"/lookup/v2/topic/{quote(topic.replace('://', '/'))}/bundle"
 
 
@@ -218,10 +218,10 @@ def made_up_topics(bundle: str) -> Iterator[str]:
 
 
 def _number_in(bundle: str) -> int:
-    """The number of a name that Pulsar hashes to the bundle's lower end, which is in it: CRC32 of the full name.
+    """Number of a name that Pulsar hashes to the bundle's lower end, which is in it: CRC32 of the full name.
 
-    CRC32 is linear over GF(2): which bits of the octal digits are set decides, each for itself, which bits of the hash
-    change. Hence the digits are computed, in the same time for a bundle of any width.
+    CRC32 is linear over GF(2): each set bit of the octal digits decides by itself which bits of the hash change. Hence
+    the digits are computed, in the same time for a bundle of any width.
     """
     change = bounds(bundle)[0] ^ zlib.crc32(_made_up(bundle, 0).encode())
     return reduce(xor, (toggle for bit, toggle in enumerate(_toggles()) if change >> bit & 1), 0)
@@ -241,12 +241,12 @@ def _toggles() -> list[int]:
     zero = zlib.crc32(_local_name(0).encode())
     rows = [(zlib.crc32(_local_name(1 << bit).encode()) ^ zero, 1 << bit) for bit in range(3 * DIGITS)]
     for bit in range(32):
-        pivot = next(at for at in range(bit, len(rows)) if rows[at][0] >> bit & 1)
+        pivot = next(index for index in range(bit, len(rows)) if rows[index][0] >> bit & 1)
         changed, number = rows[pivot]
         rows[bit], rows[pivot] = rows[pivot], rows[bit]
         rows = [
-            (row[0] ^ changed, row[1] ^ number) if at != bit and row[0] >> bit & 1 else row
-            for at, row in enumerate(rows)
+            (row[0] ^ changed, row[1] ^ number) if index != bit and row[0] >> bit & 1 else row
+            for index, row in enumerate(rows)
         ]
     return [number for _, number in rows[:32]]
 
@@ -263,29 +263,29 @@ def bounds(bundle: str) -> tuple[int, int]:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """``(major, minor, patch)`` of a broker version like ``4.0.8`` or ``5.0.0-M1``; zeros where it says nothing."""
+    """``(major, minor, patch)`` of a broker version like ``4.0.8`` or ``5.0.0-M1``; zeros for an unreadable one."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 
 def tells_owners(version: str) -> bool:
-    """Whether brokers have :func:`topic_hash_positions`, without which no owner is known for certain: since 2.11.0.
+    """Whether brokers have :func:`topic_hash_positions`, without which no owner is certain: since 2.11.0.
 
-    True also for a version that says nothing.
+    True also for an unreadable version.
     """
     number = parse_version(version)
     return number == (0, 0, 0) or number >= (2, 11, 0)
 
 
 def knows_destinations(version: str) -> bool:
-    """``destinationBroker`` exists since 3.0.0 (#18663); before, it is ignored and answered 204 all the same."""
+    """Whether ``destinationBroker`` has an effect: since 3.0.0 (#18663). Before, 204 is the response all the same."""
     return parse_version(version) >= (3, 0, 0)
 
 
 def keys_destinations_by_range(version: str) -> bool:
     """Whether a leader remembers a destination by the bundle's range alone, whatever its namespace (#25518).
 
-    Fixed in 4.0.10 and 4.2.1; 4.1.3, the last release of 4.1 known here, has it still.
+    Fixed in 4.0.10 and 4.2.1. 4.1.3, the last release of 4.1 that was examined, still has it.
     """
     number = parse_version(version)
     return knows_destinations(version) and (number < (4, 0, 10) or (4, 1, 0) <= number < (4, 2, 1))
@@ -303,7 +303,7 @@ def fails_fast(version: str) -> bool:
 
 
 def mends_policy_readers(version: str) -> bool:
-    """Whether a reader of ``__change_events`` that hangs leaves the topics of its namespace loadable (#26025).
+    """Whether a hanging reader of ``__change_events`` leaves the topics of its namespace loadable (#26025).
 
     It came with the same releases as #26031.
     """
@@ -311,14 +311,14 @@ def mends_policy_readers(version: str) -> bool:
 
 
 NEWEST_KNOWN = {(2, 11): 0, (3, 0): 14, (3, 3): 6, (4, 0): 14, (4, 1): 3, (4, 2): 5, (5, 0): 1}
-"""Of each line of releases the last patch that was run or read (docs/compatibility.md says which, and what of it)."""
+"""Last patch of each release line that was run or read (docs/compatibility.md has the details)."""
 
 
 def newest_known(version: str) -> str | None:
-    """The last release of its line, or of all, that was run or read, where this version is newer; None where not."""
+    """The last release of this version's line, or of all, that was run or read; None unless this version is newer."""
     *line, patch = parse_version(version)
     major, minor = newest = max(NEWEST_KNOWN)
     if tuple(line) > newest:
         return f"{major}.{minor}.{NEWEST_KNOWN[newest]}"
-    known = NEWEST_KNOWN.get((line[0], line[1]), patch)
-    return f"{line[0]}.{line[1]}.{known}" if patch > known else None
+    last = NEWEST_KNOWN.get((line[0], line[1]), patch)
+    return f"{line[0]}.{line[1]}.{last}" if patch > last else None

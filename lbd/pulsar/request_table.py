@@ -1,8 +1,8 @@
-"""Every request that lbd sends to brokers: what it changes in Pulsar, under which settings more, and what guards it.
+"""Every request that lbd sends to brokers: its effects in Pulsar, the settings that add effects, and its guards.
 
 Rule: a request that can disconnect a client has its intent in the journal and passes fence, holds and limits each time
 it is sent. Every other one is harmless under every setting of the brokers, or is not sent where it would not be.
-docs/permissions.md shows the table, and tests/pulsar/test_request_table.py holds it against what is sent.
+docs/permissions.md shows the table, and tests/pulsar/test_request_table.py compares it with the requests that are sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OBSERVE, MOVE, SPLIT, HEALTH, OVERRIDE, LEADER = "*observe*", "*move*", "*split*
 class SettingEffect:
     """A broker setting with which some request does more; ``harmless`` is the value with which none does.
 
-    ``advice`` is what to do where lbd may have to refuse moves because of it; empty where it need not.
+    ``advice`` is the remedy where lbd may have to refuse moves because of it; empty where it need not.
     """
 
     key: str
@@ -41,15 +41,16 @@ ASSIGNER = SettingEffect(
     "nothing, unless moves are refused with the name of this setting: then take Pulsar's own rule",
 )
 EFFECTS = (NON_PERSISTENT, ASSIGNER)
-"""Read from each broker's runtime configuration; ``lbd doctor`` (``requests``) names who has another value."""
+"""Read from each broker's runtime configuration; ``lbd doctor`` (``requests``) names the brokers with another value."""
 
 
 @dataclass(frozen=True)
 class BrokerRequest:
     """One kind of request, by method and path with ``{names}``.
 
-    ``right`` is what Pulsar checks where authorization is on, ``purpose`` what lbd sends it for. ``changes`` is its
-    effect in Pulsar (empty: none), ``more`` when it does more than that, ``guard`` what keeps that from doing harm.
+    ``right`` is the permission that Pulsar checks where authorization is on, ``purpose`` what lbd sends it for.
+    ``changes`` is its effect in Pulsar (empty: none), ``more`` its effect under some settings, ``guard`` what keeps
+    that from doing harm.
     """
 
     method: str
@@ -253,7 +254,7 @@ REQUESTS = (
         effects=(NON_PERSISTENT,),
     ),
 )
-"""Requests over HTTP. The first that fits is meant: a word stands before a name."""
+"""Requests over HTTP. The first match counts: a word stands before a name."""
 
 CLIENT_CALLS = (
     BrokerRequest(
@@ -283,7 +284,7 @@ CLIENT_CALLS = (
         (NON_PERSISTENT,),
     ),
 )
-"""What lbd calls of the client library, over the binary protocol: call and topic stand for method and path."""
+"""Calls of the client library, over the binary protocol: call and topic stand for method and path."""
 
 _BY_LENGTH: dict[int, list[tuple[str, list[str]]]] = {}
 for _request in REQUESTS:
@@ -292,12 +293,12 @@ for _request in REQUESTS:
 
 
 def endpoint(path: str) -> str:
-    """The path of a request in the table, whatever names stand in it; ``other`` for one that lbd does not send.
+    """Path of a request in the table, whatever names stand in it; ``other`` for one that lbd does not send.
 
-    Metrics have it as a label: there are as many as the table has rows, however many bundles a cluster has.
+    Metrics have it as a label: there are as many values as rows in the table, however many bundles a cluster has.
     """
     parts = path.partition("?")[0].split("/")
-    for name, wanted in _BY_LENGTH.get(len(parts) - 1, ()):
-        if all(word.startswith("{") or word == part for word, part in zip(wanted, parts, strict=True)):
+    for name, words in _BY_LENGTH.get(len(parts) - 1, ()):
+        if all(word.startswith("{") or word == part for word, part in zip(words, parts, strict=True)):
             return name
     return OTHER

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from lbd.file_settings import FilePath, SecretPath
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 3600
-"""A time-out above it is a slip of the pen; far above it, the system could not even count it."""
+"""Bounds of a timeout. A longer one is a typing error; far above, the system could not even count it."""
 
 ACKNOWLEDGED_WITHIN_SECONDS = 10.0
-"""How soon a leader's line must be in its topic; one that takes longer leads no more."""
+"""Time in which a leader's line must be in its topic; a slower instance loses the lead."""
 
 _PLAIN_LINE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
 _NEVER_IN_A_URL = re.compile(r"[\s\x00-\x1f\x7f<>\"{}|\\^`#]")
@@ -178,9 +178,9 @@ class PulsarSettings(BaseModel):
     @model_validator(mode="after")
     def _one_identity(self) -> PulsarSettings:
         named = {"token_file": self.token_file, "basic": self.basic, "oauth2": self.oauth2}
-        given = [name for name, value in named.items() if value is not None]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} exclude each other: give one of them")
+        present = [name for name, value in named.items() if value is not None]
+        if len(present) > 1:
+            raise ValueError(f"{' and '.join(present)} exclude each other: give one of them")
         if len({urlsplit(url).scheme for url in self.admin_urls}) > 1:
             raise ValueError("admin_urls mix http and https: give all in one scheme")
         return self

@@ -59,10 +59,10 @@ class TestReading:
         names = lists.names()
         for later in (0.0, 60.0, READ_AGAIN_SECONDS - 1, READ_AGAIN_SECONDS):
             lists.now = TAKEN_AT + later
-            assert set(names.known(seen())) == {"t/n"}
+            assert set(names.by_namespace(seen())) == {"t/n"}
         assert lists.asked == ["t/n"] * 2
 
-        assert names.known(seen(["t/other"])).keys() == {"t/other"}
+        assert names.by_namespace(seen(["t/other"])).keys() == {"t/other"}
         assert lists.asked == ["t/n", "t/n", "t/other"]
 
     def test_a_few_in_each_turn(self) -> None:
@@ -70,7 +70,10 @@ class TestReading:
         lists, all_of_them = Lists(), [f"t/n{at}" for at in range(NAMESPACES_A_TURN + 5)]
         names = lists.names()
 
-        assert [len(names.known(seen(all_of_them, 2))) for _ in range(2)] == [NAMESPACES_A_TURN, len(all_of_them)]
+        assert [len(names.by_namespace(seen(all_of_them, 2))) for _ in range(2)] == [
+            NAMESPACES_A_TURN,
+            len(all_of_them),
+        ]
         assert sorted(lists.asked) == sorted(all_of_them)
 
     @pytest.mark.parametrize(("namespace", "bundles"), [("t/single", 1), ("t/cluster/old", 2)])
@@ -78,7 +81,7 @@ class TestReading:
         """One bundle is on one broker in any case."""
         lists = Lists()
 
-        assert lists.names().known(seen([namespace], bundles)) == {}
+        assert lists.names().by_namespace(seen([namespace], bundles)) == {}
         assert lists.asked == []
 
     def test_what_cannot_be_read_is_not_known_and_read_again_later(self) -> None:
@@ -86,13 +89,13 @@ class TestReading:
         lists = Lists(failing={"t/a"})
         names = lists.names()
 
-        assert names.known(seen(["t/a", "t/b"])) == {}
+        assert names.by_namespace(seen(["t/a", "t/b"])) == {}
         assert names.trouble == "topics of t/a are not known, spread.by does not count them: t/a: 403 Forbidden"
-        assert names.known(seen(["t/a", "t/b"])).keys() == {"t/b"}
+        assert names.by_namespace(seen(["t/a", "t/b"])).keys() == {"t/b"}
 
         lists.failing.clear()
         lists.now += FAILED_SECONDS
-        assert names.known(seen(["t/a", "t/b"])).keys() == {"t/a", "t/b"}
+        assert names.by_namespace(seen(["t/a", "t/b"])).keys() == {"t/a", "t/b"}
         assert (names.trouble, lists.asked) == ("", ["t/a", "t/b", "t/a"])
 
     def test_a_slow_broker_holds_no_turn(self) -> None:
@@ -104,13 +107,13 @@ class TestReading:
             return lists.read(namespace)
 
         names = TopicNames(slowly, lambda: lists.now)
-        assert [names.known(seen()) for _ in range(3)] == [{}, {}, {}]
+        assert [names.by_namespace(seen()) for _ in range(3)] == [{}, {}, {}]
         answers.set()
         for _ in range(1000):
-            if names.known(seen()):
+            if names.by_namespace(seen()):
                 break
             threading.Event().wait(0.01)
-        assert (set(names.known(seen())), lists.asked) == ({"t/n"}, ["t/n"])
+        assert (set(names.by_namespace(seen())), lists.asked) == ({"t/n"}, ["t/n"])
 
 
 class TestSpread:

@@ -749,7 +749,12 @@ class TestUnknownIsNeverNo:
 
 def _takes_404(method: Callable[..., object]) -> bool:
     source = inspect.getsource(method)
-    return "404" in source or "OWNERSHIP_STATUSES" in source or "self._found" in source
+    return (
+        "404" in source
+        or "OWNERSHIP_STATUSES" in source
+        or "self._read_optional" in source
+        or "self._read_since_5" in source
+    )
 
 
 class TestAddresses:

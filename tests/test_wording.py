@@ -1,0 +1,140 @@
+"""The words of the code: a name says what the value is, and a docstring begins with its verb or its noun.
+
+Held for every package of lbd that is not in ``MISSING``. The list only shrinks.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LBD = Path(__file__).parent.parent / "lbd"
+
+MISSING = {
+    *("act", "api", "charts", "cli", "compare", "daemon", "decide", "doctor", "learn", "load", "notify"),
+    *("operations", "permit", "place", "score", "simulate", "split", "store", "turn", "top-level modules"),
+}
+"""Packages whose words are not mended yet."""
+
+NAMES = re.compile(r"_*(one|told|tells|asked|seen|found|left|kept|given|begun|ended|wanted|known|said)")
+"""Names that do not say what the value is."""
+
+TIMES = re.compile(r"float|At\b|datetime|FloatArray")
+"""Types that a value called ``at`` may have: it is a time. An index or an address has a name of its own."""
+
+BEGINNINGS = re.compile(r"(Of|That|What|Who|Whose|Whom|So)\b")
+PHRASES = re.compile(r"\b(told|of which|so many|so much)\b", re.IGNORECASE)
+
+
+def findings(source: str) -> Iterator[tuple[int, str]]:
+    """Line and fault of each name, docstring and comment that breaks a rule."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        yield from ((line, f"name {name!r}") for line, name in _names(node) if NAMES.fullmatch(name))
+        yield from ((line, "name 'at' for another thing than a time") for line in _no_times(node))
+        text = _docstring(node)
+        if text is not None and isinstance(node, ast.stmt):
+            yield from ((node.lineno, f"begins with {begin[0]!r}") for begin in [BEGINNINGS.match(text)] if begin)
+            yield from ((node.lineno, f"says {phrase[0]!r}") for phrase in PHRASES.finditer(text))
+    if PHRASES.search(source):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield from ((token.start[0], f"says {phrase[0]!r}") for phrase in PHRASES.finditer(token.string))
+
+
+def _names(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.lineno, node.id if isinstance(node, ast.Name) else node.attr
+    elif isinstance(node, ast.arg):
+        yield node.lineno, node.arg
+    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.lineno, node.name
+
+
+def _no_times(node: ast.AST) -> Iterator[int]:
+    """Lines that bind ``at`` to something that is not annotated as a time; comprehensions of one line aside."""
+    if isinstance(node, ast.arg) and node.arg == "at":
+        if node.annotation is not None and not TIMES.search(ast.unparse(node.annotation)):
+            yield node.lineno
+    elif isinstance(node, ast.AnnAssign):
+        if _binds_at(node.target) and not TIMES.search(ast.unparse(node.annotation)):
+            yield node.lineno
+    elif isinstance(node, ast.Assign | ast.For | ast.withitem | ast.NamedExpr):
+        targets = node.targets if isinstance(node, ast.Assign) else [_target(node)]
+        if any(_binds_at(target) for target in targets if target is not None):
+            yield (node.context_expr if isinstance(node, ast.withitem) else node).lineno
+    elif (
+        isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+        and node.end_lineno != node.lineno
+    ):
+        yield from (node.lineno for generator in node.generators if _binds_at(generator.target))
+
+
+def _target(node: ast.For | ast.withitem | ast.NamedExpr) -> ast.expr | None:
+    return node.optional_vars if isinstance(node, ast.withitem) else node.target
+
+
+def _binds_at(target: ast.expr) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "at" for part in ast.walk(target))
+
+
+def _docstring(node: ast.AST) -> str | None:
+    """The text of a docstring, of a module, class, function, constant or field."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return node.value.value.strip()
+    return None
+
+
+def packages() -> dict[str, list[Path]]:
+    """Files of each package, and those that are in none."""
+    parts: dict[str, list[Path]] = {"top-level modules": sorted(LBD.glob("*.py"))}
+    for path in sorted(LBD.glob("*/**/*.py")):
+        parts.setdefault(path.relative_to(LBD).parts[0], []).append(path)
+    return parts
+
+
+@pytest.mark.parametrize("package", sorted(packages().keys() - MISSING))
+def test_the_words_of_a_package(package: str) -> None:
+    """A package that was mended has no such name or sentence again."""
+    faults = [
+        f"{path.relative_to(LBD.parent)}:{line}: {fault}"
+        for path in packages()[package]
+        for line, fault in findings(path.read_text(encoding="utf-8"))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_the_missing_packages_exist() -> None:
+    """The list has no package that was renamed or removed."""
+    assert packages().keys() >= MISSING
+
+
+@pytest.mark.parametrize(
+    ("source", "faults"),
+    [
+        ("for one in rows: pass", ["name 'one'"]),
+        (
+            "class A:\n    def _known(self, told: int) -> None: self.kept = 1",
+            ["name '_known'", "name 'told'", "name 'kept'"],
+        ),
+        ("x = [one for one in rows]", ["name 'one'"]),
+        ("for at, row in enumerate(rows): pass", ["name 'at' for another thing than a time"]),
+        ("def send(at: str, time: float): pass", ["name 'at' for another thing than a time"]),
+        ("class Line:\n    at: float\n    past: list[float] = [at for at in times]", []),
+        ("rows = {\n    at\n    for at in times\n}", ["name 'at' for another thing than a time"]),
+        ('"""What is sent."""', ["begins with 'What'"]),
+        (
+            'LIMIT = 1\n"""So many are sent, of which two count."""',
+            ["begins with 'So'", "says 'So many'", "says 'of which'"],
+        ),
+        ('"""Somebody is not Sophie. Offers count; the one in hand, too."""', []),
+        ("x = 1  # as it was told\ny = 'as it was told'", ["says 'told'"]),
+    ],
+)
+def test_a_fault_is_named(source: str, faults: list[str]) -> None:
+    """Each rule finds its fault, and leaves alone what only looks like it; a text for users is no docstring."""
+    assert [fault for _, fault in findings(source)] == faults
