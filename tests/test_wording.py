@@ -15,13 +15,16 @@ import pytest
 LBD = Path(__file__).parent.parent / "lbd"
 
 MISSING = {
-    *("act", "api", "charts", "cli", "compare", "daemon", "decide", "doctor", "learn", "load", "notify"),
+    *("act", "api", "charts", "cli", "compare", "daemon", "decide", "doctor", "learn", "notify"),
     *("operations", "permit", "place", "score", "simulate", "split", "store", "turn", "top-level modules"),
 }
 """Packages whose words are not mended yet."""
 
 NAMES = re.compile(r"_*(one|told|tells|asked|seen|found|left|kept|given|begun|ended|wanted|known|said)")
 """Names that do not say what the value is."""
+
+PUBLISHED = {("lbd/load/capacity.py", "name 'wanted'")}
+"""Fields of JSON and settings, which programs and files of users name."""
 
 TIMES = re.compile(r"float|At\b|datetime|FloatArray")
 """Types that a value called ``at`` may have: it is a time. An index or an address has a name of its own."""
@@ -104,6 +107,7 @@ def test_the_words_of_a_package(package: str) -> None:
         f"{path.relative_to(LBD.parent)}:{line}: {fault}"
         for path in packages()[package]
         for line, fault in findings(path.read_text(encoding="utf-8"))
+        if (str(path.relative_to(LBD.parent)), fault) not in PUBLISHED
     ]
     assert not faults, "\n".join(faults)
 

@@ -144,7 +144,7 @@ def _of_capacity(last: Published) -> Iterator[Metric]:
     capacity = last.record.capacity
     if capacity is not None:
         words = "Brokers of this kind that the peak of the last day needs to stay below capacity.max_score."
-        yield _gauge("lbd_brokers_wanted", words, value=capacity.wanted)
+        yield _gauge("lbd_brokers_wanted", words, value=capacity.target_brokers)
 
 
 def _of_brokers(last: Published, now: float) -> Iterator[Metric]:

@@ -31,20 +31,20 @@ Measure = Literal["throughput", "msg_rate"]
 
 
 class Source(Enum):
-    """Where a slope comes from."""
+    """Origin of a slope."""
 
     FITTED = "fitted"
-    """This broker's own samples, where they place it well, or belie what brokers like it share."""
+    """This broker's own samples, where they determine it well, or contradict the shared slope of similar brokers."""
     CLASS = "class"
     """Samples of all brokers with the same limits."""
     POOLED = "pooled"
     """Samples of all brokers, unlike ones included, by their capacity."""
     GIVEN = "given"
-    """An operator, a calibration, or a simulation said so."""
+    """Given by an operator, a calibration, or a simulation."""
     UNKNOWN = "unknown"
-    """The slope is not known. It stands as 0, and nothing must be built on it."""
+    """The slope is unknown. It is stored as 0, and nothing may depend on it."""
     UNLIMITED = "no-limit"
-    """The broker knows no limit of this resource, so that it makes no score; the slope is 0."""
+    """The broker has no limit of this resource, so that it makes no score; the slope is 0."""
     MEMORY = "background-only"
 
 
@@ -56,7 +56,7 @@ class LoadModel:
     message/s where ``measure`` is ``msg_rate``, in + out in both cases); ``half_width`` is half of the slope's 95 %
     interval, ``background_half_width`` that of the background; ``noise`` the standard deviation of a sample in percent.
     All float64; of an unknown slope these three are infinite, and the background of a broker without a sample is NaN.
-    ``sources`` has a :class:`Source` for each slope, ``samples`` is int32 (B,), how many a broker's own fit had.
+    ``sources`` has a :class:`Source` for each slope, ``samples``, int32 (B,), the number in each broker's own fit.
     """
 
     brokers: tuple[str, ...]
@@ -70,9 +70,9 @@ class LoadModel:
     measure: Measure = "throughput"
 
     def of(self, brokers: Sequence[str]) -> LoadModel:
-        """The same for these brokers. KeyError for one that the model does not know."""
-        at = {broker: position for position, broker in enumerate(self.brokers)}
-        rows = [at[broker] for broker in brokers]
+        """The model of these brokers. KeyError for one that it does not have."""
+        position = {broker: row for row, broker in enumerate(self.brokers)}
+        rows = [position[broker] for broker in brokers]
         return replace(
             self,
             brokers=tuple(brokers),
@@ -86,7 +86,7 @@ class LoadModel:
         )
 
     def unknown(self, weights: Weights) -> tuple[tuple[str, str], ...]:
-        """Broker and resource wherever the slope of a resource with a weight is not known."""
+        """Broker and resource of each unknown slope, for resources with a weight."""
         weighed = [column for column in SCORED if weights.row()[column] > 0]
         return tuple(
             (broker, RESOURCES[column])
@@ -97,7 +97,9 @@ class LoadModel:
 
 
 def fixed_model(brokers: Sequence[str], background: FloatArray, slope: FloatArray) -> LoadModel:
-    """A model with given ``background``, float64 (B,), in points of CPU, and ``slope``, (B,), in points per byte/s."""
+    """Build a model with given ``background``, float64 (B,), in points of CPU, and ``slope``, (B,), in points per
+    byte/s.
+    """
     size = len(brokers)
     columns = np.zeros((size, len(RESOURCES)))
     slopes = columns.copy()
@@ -105,20 +107,20 @@ def fixed_model(brokers: Sequence[str], background: FloatArray, slope: FloatArra
     idle = columns.copy()
     idle[:, CPU] = background
     row = tuple(
-        Source.GIVEN if at == CPU else Source.UNLIMITED if at in DRIVEN else Source.MEMORY
-        for at in range(len(RESOURCES))
+        Source.GIVEN if column == CPU else Source.UNLIMITED if column in DRIVEN else Source.MEMORY
+        for column in range(len(RESOURCES))
     )
     samples = np.zeros(size, dtype=np.int32)
     return LoadModel(tuple(brokers), idle, slopes, columns, columns, columns, (row,) * size, samples)
 
 
 def carried(rates: FloatArray, owner: IntArray, brokers: int) -> FloatArray:
-    """What each broker owns: float64 (B, 4) out of bundle rates (N, 4) and their owners, int32 (N,)."""
+    """Traffic of each broker: float64 (B, 4) out of bundle rates (N, 4) and their owners, int32 (N,)."""
     return np.stack([np.bincount(owner, column, brokers) for column in rates.T], axis=1)
 
 
 def driving(traffic: FloatArray, measure: Measure) -> FloatArray:
-    """What drives each resource, float64 (B, 5), of traffic (B, 4): its messages/s or bytes/s, 0 for memory."""
+    """Driving traffic of each resource, float64 (B, 5), of traffic (B, 4): its messages/s or bytes/s, 0 for memory."""
     drives = np.zeros((len(traffic), len(RESOURCES)))
     incoming, outgoing = (MSG_IN, MSG_OUT) if measure == "msg_rate" else (BYTES_IN, BYTES_OUT)
     drives[:, CPU] = traffic[:, incoming] + traffic[:, outgoing]
@@ -128,32 +130,32 @@ def driving(traffic: FloatArray, measure: Measure) -> FloatArray:
 
 
 def background_as_recorded(model: LoadModel, percent: FloatArray, traffic: FloatArray) -> FloatArray:
-    """What is left of usages seen, (B, 5), when what the model says of the traffic (B, 4) is taken off."""
+    """Remainder of reported usages, (B, 5), without the model's share for the traffic (B, 4)."""
     return percent - model.slope * driving(traffic, model.measure)
 
 
 def usage(background: FloatArray, slope: FloatArray, drives: FloatArray) -> FloatArray:
-    """Percent that brokers use of a resource, of any one shape: its background plus a slope times what drives it."""
+    """Percent that brokers use of a resource, in any one shape: background plus slope times driving traffic."""
     percent: FloatArray = np.maximum(background + slope * drives, 0.0)
     return percent
 
 
 def scores(percent: FloatArray, weights: Weights) -> FloatArray:
-    """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN where none of them is known."""
+    """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN where none is known."""
     points: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1)
     return points
 
 
-# --- share: how far a broker's score rises with the traffic of a bundle moved to it
+# --- share: rise of a broker's score with the traffic of a bundle moved to it
 # The estimate is the source's score in proportion to the share of its traffic that moves. It counts none of the
 # source's load as background, so on similar machines it errs on the high side, and a destination is refused rather than
 # overloaded. A destination weaker than its source gets more points than this: its capacity is not known here.
 
 
 def points(unload: Unload, brokers: Brokers, scores: FloatArray, position: Mapping[str, int]) -> float:
-    """Points that the unload is expected to add to a destination like its source; inf where its share is not known.
+    """Points that the unload is expected to add to a destination like its source; inf where its share is unknown.
 
-    ``scores`` is float64 (B,) in points, ``position`` where each broker stands in it.
+    ``scores`` is float64 (B,) in points, ``position`` the row of each broker in it.
     """
     source = position[unload.source]
     moved = share(unload, brokers, source)
@@ -161,7 +163,7 @@ def points(unload: Unload, brokers: Brokers, scores: FloatArray, position: Mappi
 
 
 def share(unload: Unload, brokers: Brokers, broker: int) -> float:
-    """What the unload carries over what a broker does, by messages or bytes, whichever is more; inf over nothing."""
+    """Traffic of the unload over that of a broker, by messages or bytes, whichever is more; inf over nothing."""
     rates = brokers.rates[broker]
     messages, volume = float(rates[0] + rates[1]), float(rates[2] + rates[3])
     shares = [moved / total for moved, total in ((unload.msg_rate, messages), (unload.throughput, volume)) if total > 0]
@@ -171,8 +173,9 @@ def share(unload: Unload, brokers: Brokers, broker: int) -> float:
 def smallest_gap(hot: tuple[float, float], cold: tuple[float, float]) -> float:
     """Points that must remain between two brokers, each ``(score, traffic)``, if their traffic were levelled.
 
-    A score falls at most in proportion to the traffic taken from its broker, and rises at most so with what it is
-    given; a destination without traffic is taken to cost what the source does. What remains then is no traffic's.
+    A score falls at most in proportion to the traffic taken from its broker, and rises at most in proportion to the
+    traffic given to it; a destination without traffic is assumed to cost the same as the source. The remainder follows
+    no traffic.
     """
     gap = hot[0] - cold[0]
     moved = (hot[1] - cold[1]) / 2
@@ -183,14 +186,14 @@ def smallest_gap(hot: tuple[float, float], cold: tuple[float, float]) -> float:
     return gap - (fall + rise) * moved
 
 
-# --- baseline load: a broker's traffic at one moment, by which bundles are weighed while it is being drained
+# --- baseline load: a broker's traffic at one time, by which bundles are weighed while it is being drained
 # A bundle is weighed by its share of its broker's traffic. On a nearly empty broker the last bundle has all of the
 # traffic, and would count as all of the load; so the traffic at the start is kept.
 
 
 @dataclass(frozen=True)
 class Carried:
-    """``score`` in points, ``msg_rate`` in messages/s and ``throughput`` in bytes/s, in + out; how many ``bundles``."""
+    """``score`` in points, ``msg_rate`` in messages/s and ``throughput`` in bytes/s (in + out), ``bundles`` owned."""
 
     score: float
     msg_rate: float
@@ -199,21 +202,21 @@ class Carried:
 
 
 def carried_by(snapshot: Snapshot, scores: FloatArray, broker: str, bundles: int) -> Carried:
-    """What a broker of this round carries; ``scores`` is float64 (B,), ``bundles`` how many it owns."""
-    at = snapshot.brokers.index()[broker]
-    rates = snapshot.brokers.rates[at]
+    """Load of a broker in this round; ``scores`` is float64 (B,), ``bundles`` the number that it owns."""
+    row = snapshot.brokers.index()[broker]
+    rates = snapshot.brokers.rates[row]
     messages, volume = float(rates[MSG_IN] + rates[MSG_OUT]), float(rates[BYTES_IN] + rates[BYTES_OUT])
-    return Carried(float(scores[at]), messages, volume, bundles)
+    return Carried(float(scores[row]), messages, volume, bundles)
 
 
 def as_it_was(snapshot: Snapshot, scores: FloatArray, broker: str, then: Carried) -> tuple[Snapshot, FloatArray]:
     """The round and its scores with the traffic and score that one broker had ``then``.
 
-    A broker without traffic gets one message and one byte a second: its bundles weigh nothing, and that is known.
+    A broker without traffic gets one message and one byte a second: its bundles certainly weigh nothing.
     """
-    at = snapshot.brokers.index()[broker]
+    row = snapshot.brokers.index()[broker]
     rates, points = snapshot.brokers.rates.copy(), scores.copy()
-    rates[at] = 0.0
-    rates[at, MSG_IN], rates[at, BYTES_IN] = then.msg_rate or 1.0, then.throughput or 1.0
-    points[at] = then.score
+    rates[row] = 0.0
+    rates[row, MSG_IN], rates[row, BYTES_IN] = then.msg_rate or 1.0, then.throughput or 1.0
+    points[row] = then.score
     return replace(snapshot, brokers=replace(snapshot.brokers, rates=rates)), points

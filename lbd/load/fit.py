@@ -1,4 +1,4 @@
-"""Fit of the load model: a robust line through samples, and the slopes of brokers whose samples say too little. Pure.
+"""Fit of the load model: a robust line through samples, and slopes for brokers whose samples are insufficient. Pure.
 
 The line is the weighted Theil-Sen estimator: the slope is the median of the slopes between any two points, each
 weighted by their distance (Theil 1950, Sen 1968; weights: Jaeckel 1972). Points that a neighbour's load lifts do not
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     IndexArray = NDArray[np.intp]
 
 MOST_POINTS = 128
-"""Of a group; of more, as many are taken evenly: the pairs of 128 points place a slope within 2 % where traffic varies
-by ten times the noise."""
+"""Largest number of points of a group; of more, this many are taken evenly: the pairs of 128 points place a slope
+within 2 % where traffic varies by ten times the noise.
+"""
 
 NORMAL = 1.4826
 """Standard deviations in a median absolute deviation, for normal noise."""
@@ -44,22 +45,24 @@ WIDTH = 1.96 * 1.0472**0.5
 
 FAR_OFF = 3.5
 REFINED = 2
-"""Times that points further off than so many deviations are left out, and the line is drawn anew: points that are wrong
-at one end of x only would bend it by a seventh or so."""
+"""Rounds that drop points this many deviations off and fit the line again: wrong points at one end of x only would bend
+it by about a seventh.
+"""
 
 ROUNDING = 1e-9
-"""Points on a line exactly are not far off it."""
+"""Tolerance for points exactly on a line."""
 
 FEWEST_FREE = 6
-"""Points beyond one for each intercept and one for the slope: fewer are no evidence, however well a line fits."""
+"""Fewest points beyond one for each intercept and one for the slope: fewer prove nothing, however well a line fits.
+"""
 
 FLAT_SHARE = 0.01
-"""Of the largest x of a group: where all are within it, their differences are rounding, and prove nothing."""
+"""Share of the largest x of a group: where all are within it, their differences are rounding, and prove nothing."""
 
 
 @dataclass(frozen=True)
 class SlopeFit:
-    """A slope; half of the width of its 95 % interval; and the noise: the standard deviation of what is left.
+    """A slope; half of the width of its 95 % interval; and the noise: the standard deviation of the residuals.
 
     The interval takes noise for normal and independent from point to point. ``half_width`` is infinite, and ``slope``
     0, where x explains nothing: it does not vary, or there are too few points.
@@ -74,7 +77,7 @@ UNKNOWN = SlopeFit(0.0, np.inf, np.inf)
 
 
 def line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> SlopeFit:
-    """The common slope of some groups of points, each ``(x, y)`` float64 (n,) in the order of time."""
+    """Common slope of some groups of points, each ``(x, y)`` float64 (n,) in the order of time."""
     most = max(MOST_POINTS // max(int(len(groups) ** 0.5), 1), 16)
     thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups]
     fitted = _line([(x, y) for x, y in thin if _varies(x)])
@@ -93,7 +96,7 @@ def _line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> SlopeFit:
     if free < FEWEST_FREE:
         return UNKNOWN
     rises = [_pairs(x, y) for x, y in groups]
-    slope = weighted_median(np.concatenate([one[0] for one in rises]), np.concatenate([one[1] for one in rises]))
+    slope = weighted_median(np.concatenate([rise[0] for rise in rises]), np.concatenate([rise[1] for rise in rises]))
     residuals = np.concatenate([_residuals(x, y, slope) for x, y in groups])
     noise = robust_deviation(residuals) * (points / free) ** 0.5
     spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in groups)
@@ -107,7 +110,7 @@ def _residuals(x: FloatArray, y: FloatArray, slope: float) -> FloatArray:
 
 
 def _near(x: FloatArray, y: FloatArray, fitted: SlopeFit) -> tuple[FloatArray, FloatArray]:
-    """The points of a group that are not far off the line."""
+    """Points of a group that are not far off the line."""
     if not x.size:
         return x, y
     near = np.abs(_residuals(x, y, fitted.slope)) <= FAR_OFF * fitted.noise + ROUNDING
@@ -115,7 +118,7 @@ def _near(x: FloatArray, y: FloatArray, fitted: SlopeFit) -> tuple[FloatArray, F
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> float:
-    """The smallest value, float64 (K,), up to which there is half of the weight, float64 (K,); 0 without any."""
+    """Smallest value, float64 (K,), with half of the weight, float64 (K,), up to it; 0 without any."""
     if not values.size:
         return 0.0
     order = np.argsort(values)
@@ -124,7 +127,7 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> float:
 
 
 def robust_deviation(values: FloatArray) -> float:
-    """The standard deviation that normal values with this median absolute deviation would have."""
+    """Standard deviation of normal values with this median absolute deviation."""
     return float(NORMAL * np.median(np.abs(values - np.median(values))))
 
 
@@ -140,12 +143,12 @@ def _evenly(values: FloatArray, most: int) -> FloatArray:
 
 @cache
 def _both(size: int) -> tuple[IndexArray, IndexArray]:
-    """Any two of so many, once; at most :data:`MOST_POINTS`, so few sizes are kept."""
+    """Each pair of ``size`` points once. Sizes are at most :data:`MOST_POINTS`, so the cache is small."""
     return np.triu_indices(size, 1)
 
 
 def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Slope between any two points whose x differ, and how far these are apart."""
+    """Slope between any two points whose x differ, and their distance."""
     first, second = _both(x.size)
     run, rise = x[second] - x[first], y[second] - y[first]
     apart = np.abs(run)
@@ -153,14 +156,16 @@ def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     return rise[distinct] / run[distinct], apart[distinct]
 
 
-# --- brokers beside each other: traffic and usage of several, for those without a slope of their own
+# --- brokers beside each other: traffic and usage of several, for brokers without a slope of their own
 
 GIVEN_HALF_WIDTH = 0.25
-"""Of a slope that was given: it is taken to be right within a quarter, as one that is learned must be."""
+"""Half width of a given slope, as a share of it: it is assumed right within a quarter, as a learned one must be."""
 
 
 def capacities(limits: Mapping[str, float], settings: LoadSettings) -> dict[str, float]:
-    """Capacity by broker: as set, else its CPU limit over the lowest one (usage is in percent of the limit), else 1."""
+    """Capacity by broker: the configured one, else its CPU limit over the lowest (usage is in percent of the limit),
+    else 1.
+    """
     if settings.has_capacity:
         return {broker: settings.capacity(broker) for broker in limits}
     if not all(0 < limit < np.inf for limit in limits.values()):
@@ -176,19 +181,19 @@ def completed(
 ) -> list[tuple[Source, SlopeFit]]:
     """CPU slopes, completed where a broker's own samples yield none: from the settings, else by the brokers' capacity.
 
-    By capacity only if the settings name a broker: one fitted broker does not speak for others that may be unlike it
-    (on brokers of 0.4 and 0.55 cores that erred by 3 points on average, where nothing was to be claimed).
+    By capacity only if the settings name a broker: one fitted broker says nothing about others that may be unlike it
+    (on brokers of 0.4 and 0.55 cores that erred by 3 points on average).
     """
-    slopes = [_fixed_slope(one, settings.slope(broker)) for one, broker in zip(fitted, brokers, strict=True)]
-    known = [
+    slopes = [_fixed_slope(own, settings.slope(broker)) for own, broker in zip(fitted, brokers, strict=True)]
+    usable = [
         line.slope * capacity[broker]
         for (source, line), broker in zip(slopes, brokers, strict=True)
         if source in {Source.FITTED, Source.GIVEN}
     ]
-    if not known or not settings.brokers:
+    if not usable or not settings.brokers:
         return slopes
-    middle = float(np.median(known))
-    off = max(GIVEN_HALF_WIDTH * middle, *(abs(one - middle) for one in known))
+    middle = float(np.median(usable))
+    off = max(GIVEN_HALF_WIDTH * middle, *(abs(slope - middle) for slope in usable))
     return [
         (Source.POOLED, _by_capacity(middle, off, capacity[broker])) if source is Source.UNKNOWN else (source, line)
         for (source, line), broker in zip(slopes, brokers, strict=True)
@@ -212,27 +217,27 @@ def _by_capacity(slope: float, off: float, capacity: float) -> SlopeFit:
 
 CONFIDENT_SHARE = 0.25
 CONFIDENT_POINTS = 1.5
-"""A slope is known when half of its interval is a quarter of it at most, or so many points for the busiest broker."""
+"""A slope is sure when half of its interval is at most a quarter of it, or this many points for the busiest broker."""
 
 OTHERS_SHARE = 0.25
-"""Of the brokers that are sure of a slope of their own so many may differ from the shared one, and it is one still."""
+"""Share of the brokers sure of their own slope that may differ from the shared one."""
 
 SATURATED_PERCENT = 98.0
-"""At its limit a broker uses no more, however much it is given."""
+"""Usage of a saturated broker, which shows no further traffic."""
 
 MEDIAN_WIDTH = 1.96 * (np.pi / 2) ** 0.5
 """Standard errors of a mean on either side of the 95 % interval of a median."""
 
 RECENT_SAMPLES = 30
-"""Half an hour, over which background is taken: neighbours come and go."""
+"""Samples, half an hour, over which background is taken: neighbours come and go."""
 
 MEASURE_GAIN = 0.9
-"""Bytes unless messages leave less than this of the noise that bytes leave."""
+"""Share of the noise that bytes leave; messages explain CPU only if they leave less."""
 
 
 @dataclass(frozen=True)
 class _Points:
-    """One broker's points of one resource: x (n,) traffic, of CPU by its ``capacity``, and y (n,) percent."""
+    """One broker's points of one resource: x (n,) traffic, for CPU divided by ``capacity``, and y (n,) percent."""
 
     x: FloatArray
     y: FloatArray
@@ -241,18 +246,18 @@ class _Points:
 
 @dataclass(frozen=True, eq=False)
 class _SamplePool:
-    """Trusted samples by broker, and how much each broker carries beside one of 1."""
+    """Trusted samples by broker, and the capacity of each beside one of 1."""
 
     samples: Mapping[str, BrokerSamples]
     capacity: Mapping[str, float]
 
 
 def fit(samples: Mapping[str, BrokerSamples], settings: LoadSettings = NOTHING_KNOWN) -> LoadModel:
-    """The load model of the brokers of these samples; samples during which bundles came or went are left out.
+    """Fit the load model of the brokers of these samples; samples during which bundles came or went are left out.
 
-    A resource without a known limit gets no slope. Where not even all brokers together yield a slope, its source is
+    A resource without a limit gets no slope. Where not even all brokers together yield a slope, its source is
     :attr:`~lbd.load.estimate.Source.UNKNOWN`: their traffic did not change, or there are too few samples. The
-    ``settings`` hold where a broker's own samples yield none.
+    ``settings`` apply where a broker's own samples yield none.
     """
     brokers = tuple(sorted(samples))
     trusted = {broker: samples[broker].where(samples[broker].trusted) for broker in brokers}
@@ -264,9 +269,9 @@ def fit(samples: Mapping[str, BrokerSamples], settings: LoadSettings = NOTHING_K
         slopes = _column(pool, column, measure)
         if column == CPU:
             slopes = completed(slopes, brokers, pool.capacity, settings)
-        for row, (source, one) in enumerate(slopes):
+        for row, (source, fitted) in enumerate(slopes):
             sources[row][column] = source
-            lines[row, column] = (one.slope, one.half_width, one.noise)
+            lines[row, column] = (fitted.slope, fitted.half_width, fitted.noise)
     slope, half_width, noise = np.moveaxis(lines, 2, 0)
     background, error = _backgrounds(trusted, lines, measure)
     return LoadModel(
@@ -288,7 +293,7 @@ def _blank(brokers: int) -> FloatArray:
 
 
 def _measure(pool: _SamplePool) -> Measure:
-    """The measure that explains CPU better: the one with less residual noise if each kind of machine shares a slope."""
+    """Measure that explains CPU better: the one with less residual noise if each kind of machine shares a slope."""
     noise = {measure: _residual_noise(pool, measure) for measure in ("throughput", "msg_rate")}
     return "msg_rate" if noise["msg_rate"] < MEASURE_GAIN * noise["throughput"] else "throughput"
 
@@ -296,8 +301,8 @@ def _measure(pool: _SamplePool) -> Measure:
 def _residual_noise(pool: _SamplePool, measure: Measure) -> float:
     kinds = _by_hardware(pool.samples)
     noises = [line(_groups(_points(pool, CPU, measure), kind)).noise for kind in kinds.values()]
-    known = [noise for noise in noises if np.isfinite(noise)]
-    return sum(known) / len(known) if known else np.inf
+    finite = [noise for noise in noises if np.isfinite(noise)]
+    return sum(finite) / len(finite) if finite else np.inf
 
 
 def _by_hardware(samples: Mapping[str, BrokerSamples]) -> dict[tuple[float, ...], list[str]]:
@@ -319,11 +324,13 @@ def _points(pool: _SamplePool, column: int, measure: Measure) -> dict[str, _Poin
 
 def _groups(points: Mapping[str, _Points], brokers: Iterable[str]) -> Sequence[tuple[FloatArray, FloatArray]]:
     own = (points[broker] for broker in brokers)
-    return [(one.x, one.y) for one in own if _has_spread(one.x)]
+    return [(points_of.x, points_of.y) for points_of in own if _has_spread(points_of.x)]
 
 
 def _has_spread(x: FloatArray) -> bool:
-    """One point alone beside others that are level would be the slope, and nothing would tell that it is wrong."""
+    """Whether x varies at both ends: a single point beside others that are level would decide the slope, right or
+    wrong.
+    """
     if x.size <= 2:
         return False
     ends = np.partition(x, (0, 1, x.size - 2, x.size - 1))
@@ -331,7 +338,7 @@ def _has_spread(x: FloatArray) -> bool:
 
 
 def _column(pool: _SamplePool, column: int, measure: Measure) -> list[tuple[Source, SlopeFit]]:
-    """Slope of one resource for each broker, and where it comes from."""
+    """Slope of one resource for each broker, and its source."""
     samples, points = pool.samples, _points(pool, column, measure)
     most = max((float(own.x.max()) for own in points.values() if own.x.size), default=0.0)
     owns = {broker: _shared(points, [broker]) for broker in samples}
@@ -346,29 +353,31 @@ def _column(pool: _SamplePool, column: int, measure: Measure) -> list[tuple[Sour
             slopes.append((Source.UNLIMITED, SlopeFit(0.0, 0.0, 0.0)))
         else:
             shared = ((Source.CLASS, kinds[own.hardware]), (Source.POOLED, pooled))
-            source, one = _choose_slope(owns[broker], shared, most)
+            source, chosen = _choose_slope(owns[broker], shared, most)
             capacity = points[broker].capacity
-            slopes.append((source, replace(one, slope=one.slope / capacity, half_width=one.half_width / capacity)))
+            slopes.append(
+                (source, replace(chosen, slope=chosen.slope / capacity, half_width=chosen.half_width / capacity))
+            )
     return slopes
 
 
 def _shared(points: Mapping[str, _Points], brokers: Iterable[str]) -> SlopeFit:
-    """The slope that these brokers share; more traffic makes no broker use less."""
+    """Shared slope of these brokers, at least 0: more traffic makes no broker use less."""
     fitted = line(_groups(points, brokers))
     return replace(fitted, slope=max(fitted.slope, 0.0))
 
 
 def _choose_slope(own: SlopeFit, shared: Iterable[tuple[Source, SlopeFit]], most: float) -> tuple[Source, SlopeFit]:
-    """A broker's own slope where it is sure, or sure to be none of the shared ones; else the first of those."""
+    """A broker's own slope where it is sure, or surely none of the shared ones; else the first of those."""
     if _sure(own, most):
         return Source.FITTED, own
-    known = [(source, one) for source, one in shared if _sure(one, most)]
-    alike = (candidate for candidate in known if _alike(own, candidate[1]))
-    return next(alike, (Source.FITTED, own) if known else (Source.UNKNOWN, UNKNOWN))
+    sure = [(source, slope) for source, slope in shared if _sure(slope, most)]
+    alike = (candidate for candidate in sure if _alike(own, candidate[1]))
+    return next(alike, (Source.FITTED, own) if sure else (Source.UNKNOWN, UNKNOWN))
 
 
 def _believed(shared: SlopeFit, owns: Sequence[SlopeFit], most: float) -> SlopeFit:
-    """What brokers share; unless many of those that are sure of their own have clearly another: then it is nobody's."""
+    """The shared slope; UNKNOWN if many of the brokers that are sure of their own clearly have another."""
     sure = [own for own in owns if _sure(own, most)]
     others = sum(
         abs(own.slope - shared.slope) > max(own.half_width + shared.half_width, CONFIDENT_SHARE * shared.slope)
@@ -383,15 +392,15 @@ def _sure(slope: SlopeFit, most: float) -> bool:
 
 
 def _alike(own: SlopeFit, shared: SlopeFit) -> bool:
-    """Like limits do not make like machines: a slope that is a standard error away from a broker's own is not its."""
+    """Whether a broker's own slope agrees with a shared one: like limits do not make like machines."""
     return abs(own.slope - shared.slope) <= own.half_width / WIDTH + shared.half_width
 
 
 def _backgrounds(
     samples: Mapping[str, BrokerSamples], lines: FloatArray, measure: Measure
 ) -> tuple[FloatArray, FloatArray]:
-    """Median usage of the latest samples that traffic does not explain, (B, 5), NaN without a sample; and half of its
-    95 % interval, infinite without one: a slope that is wrong puts the same traffic to the wrong account.
+    """Median usage of the latest samples beyond their traffic's, (B, 5), NaN without a sample; and half of its 95 %
+    interval, infinite without one. A wrong slope shifts the same traffic to the background.
     """
     backgrounds, half_widths = np.full(lines.shape[:2], np.nan), np.full(lines.shape[:2], np.inf)
     for row, own in enumerate(samples.values()):

@@ -1,7 +1,7 @@
-"""The error of the load model, measured on moves that really happened. Pure.
+"""Error of the load model, measured on moves that really happened. Pure.
 
-For each broker whose bundles changed: the model is fitted to what was known before (:data:`GROWN`), with the background
-that the broker then had; its prediction for the traffic afterwards is compared with the second fresh sample after the
+For each broker whose bundles changed: the model is fitted to earlier samples (:data:`GROWN`), with the background that
+the broker then had; its prediction for the traffic afterwards is compared with the second fresh sample after the
 change, the first that was taken wholly with the new bundles.
 """
 
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 
 SMALLEST_POINTS = 1.0
-"""A change for which the model predicts less is no test of the model."""
+"""Smallest predicted change that tests the model."""
 
 BEFORE = 3
-"""Samples over which the background before a move is taken, against the noise of one."""
+"""Samples over which the background before a move is averaged, against the noise of one."""
 
 GROWN = 1.1
-"""A model fitted before a change stands for later ones, until so many times the samples are there: so the fits are as
-many as the logarithm of the history, and not as its changes."""
+"""Growth of the number of samples after which the model is fitted again: the number of fits is the logarithm of the
+history.
+"""
 
 
 @dataclass(frozen=True)
 class ModelError:
-    """Predicted minus seen scores, in points, over ``number`` brokers whose bundles changed by a point or more.
+    """Predicted minus measured scores, in points, over ``number`` brokers whose bundles changed by a point or more.
 
     ``mean_absolute``, ``p95`` of the absolute, and ``bias`` (above 0: predicted too high) are NaN where ``number`` is
-    0. ``unchanged_mean_absolute`` is what one errs who takes scores to stay as they were. ``unpredicted`` changes came
-    before a slope was known.
+    0. ``unchanged_mean_absolute`` is the error of assuming unchanged scores. ``unpredicted`` changes came before a
+    slope was known.
     """
 
     number: int
@@ -53,7 +54,7 @@ class ModelError:
 
 @dataclass(frozen=True)
 class _Change:
-    """Bundles of a broker changed between two trusted samples of it, at these positions."""
+    """Change of a broker's bundles between two trusted samples, at these positions."""
 
     broker: str
     before: int
@@ -61,12 +62,12 @@ class _Change:
 
 
 def measure(samples: Mapping[str, BrokerSamples], weights: Weights, model: LoadModel | None = None) -> ModelError:
-    """The error over all changes that these samples show: of this model, else of the one fitted before each of them."""
-    known_at = _ModelAtTime(samples) if model is None else lambda _: model
+    """Error over all changes in these samples: of this model, else of the one fitted before each of them."""
+    model_at = _ModelAtTime(samples) if model is None else lambda _: model
     errors: list[tuple[float, float]] = []
     unpredicted = 0
-    for change in sorted(_changes(samples), key=lambda one: float(samples[one.broker].at[one.before])):
-        error = _error(samples[change.broker], change, known_at, weights)
+    for change in sorted(_changes(samples), key=lambda change: float(samples[change.broker].at[change.before])):
+        error = _error(samples[change.broker], change, model_at, weights)
         if error is None:
             unpredicted += 1
         elif error[0] >= SMALLEST_POINTS:
@@ -75,7 +76,7 @@ def measure(samples: Mapping[str, BrokerSamples], weights: Weights, model: LoadM
 
 
 class _ModelAtTime:
-    """What was known at some time; asked for in the order of time."""
+    """Models by time, requested in the order of time."""
 
     def __init__(self, samples: Mapping[str, BrokerSamples]) -> None:
         self._samples = samples
@@ -84,7 +85,7 @@ class _ModelAtTime:
         self._had = 0
 
     def __call__(self, at: float) -> LoadModel:
-        """The model of then, or of a little earlier."""
+        """The model of that time, or of a little earlier."""
         there = int(np.searchsorted(self._at, at, side="right"))
         if self._model is None or there > GROWN * self._had:
             self._model = fit({broker: own.where(own.at <= at) for broker, own in self._samples.items()})
@@ -101,15 +102,15 @@ def _changes(samples: Mapping[str, BrokerSamples]) -> Iterator[_Change]:
 
 
 def _error(
-    own: BrokerSamples, change: _Change, known_at: Callable[[float], LoadModel], weights: Weights
+    own: BrokerSamples, change: _Change, model_at: Callable[[float], LoadModel], weights: Weights
 ) -> tuple[float, float, float] | None:
-    """Points that the model moves the score by, predicted - seen, and before - seen; None without a slope."""
-    model = known_at(float(own.at[change.before])).of([change.broker])
+    """Points by which the model moves the score, predicted - measured, and before - measured; None without a slope."""
+    model = model_at(float(own.at[change.before])).of([change.broker])
     if model.sources[0][CPU] is Source.UNKNOWN:
         return None
     past = np.flatnonzero(own.trusted[: change.before + 1])[-BEFORE:]
-    idle = np.median([background_as_recorded(model, own.used[[at]], own.carried[[at]])[0] for at in past], axis=0)
-    now, then = (driving(own.carried[[at]], model.measure) for at in (change.after, change.before))
+    idle = np.median([background_as_recorded(model, own.used[[row]], own.carried[[row]])[0] for row in past], axis=0)
+    now, then = (driving(own.carried[[row]], model.measure) for row in (change.after, change.before))
     predicted = scores(idle + model.slope * now, weights)[0]
     measured, before = scores(own.used[[change.after, change.before]], weights)
     moved = float(scores(np.abs(model.slope * (now - then)), weights)[0])

@@ -31,24 +31,24 @@ FIRST_CPU = 1e-5
 
 
 def is_of_start_up(age_seconds: float, cpu_percent: float) -> bool:
-    """Whether a broker of this age is not to be believed yet; its age is NaN where no report has it."""
+    """Whether a broker is too young for its sample to count; its age is NaN where no report has it."""
     return age_seconds < YOUNG_SECONDS or cpu_percent <= FIRST_CPU
 
 
-# --- brokers whose bundles changed between two rounds, seen by their traffic
+# --- brokers whose bundles changed between two rounds, detected by their traffic
 
 CHANGED_SHARE = 0.01
-"""Of a broker's bytes/s; with less than this in bundles that came or went, it carries what it did."""
+"""Share of a broker's bytes/s: with less than this in bundles that came or went, its load is unchanged."""
 
 
 def is_much(moved: FloatArray, before: FloatArray, now: FloatArray) -> BoolArray:
-    """Whether the bundles that came and went are much of a broker's traffic ``before`` or ``now``, bytes/s."""
+    """Whether the traffic of bundles that came and went is much of a broker's ``before`` or ``now``, bytes/s."""
     much: BoolArray = moved > CHANGED_SHARE * np.maximum(before, now)
     return much
 
 
 def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
-    """Brokers whose bundles, or the segments in them, are not those of the round before, bool (B,).
+    """Brokers whose bundles, or the segments in them, differ from the round before, bool (B,).
 
     A change of few bytes does not count.
     """
@@ -56,25 +56,25 @@ def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
     if before is not None:
         then, position = before.rows.bundle.tolist(), before.brokers.index()
         held = now.positions_in(before.bundles)[now.rows.bundle].tolist()
-        for at, broker in enumerate(now.brokers.ids):
+        for row, broker in enumerate(now.brokers.ids):
             was = position.get(broker)
-            if was is not None and held[now.rows.of(at)] != then[before.rows.of(was)]:
-                traffic[:, at] = _moved(_bytes(before, was), _bytes(now, at))
+            if was is not None and held[now.rows.of(row)] != then[before.rows.of(was)]:
+                traffic[:, row] = _moved(_bytes(before, was), _bytes(now, row))
     return is_much(*traffic) | now.segment_brokers
 
 
 def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
-    """Bytes/s of each bundle that a broker reports, infinite where the report has no statistics of it."""
+    """Bytes/s of each bundle that a broker reports, infinite for a bundle without statistics."""
     rows = snapshot.rows.of(broker)
     carried = snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
     if snapshot.partial:
         carried[~snapshot.rows.reported[rows]] = math.inf
-    names = [snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()]
+    names = [snapshot.bundles[row] for row in snapshot.rows.bundle[rows].tolist()]
     return dict(zip(names, carried.tolist(), strict=True))
 
 
 def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[float, float, float]:
-    """The bytes/s that came and went, and the sums before and now, which leave out bundles without statistics."""
+    """Bytes/s that came and went, and the sums before and now, without bundles that have no statistics."""
     there = before.keys() & now.keys()
     moved = sum(value for side in (before, now) for name, value in side.items() if name not in there)
     return moved, _sum(before), _sum(now)
@@ -89,14 +89,14 @@ def _sum(carried: Mapping[str, float]) -> float:
 # both some time later: within one report, a change of traffic is in the one and not yet in the other.
 
 COUNTED_SECONDS = 60.0
-"""Rates that stand still for longer have been counted anew, and are the same."""
+"""Time after which unchanged rates have been counted anew."""
 
 REMEMBERED = 64
-"""Counts that are kept; a sample waits for the next one only."""
+"""Number of counts kept; a sample waits for the next one only."""
 
 
 class TrafficMeter:
-    """Follows what one broker says that it carries, round by round."""
+    """Follows the reported traffic of one broker, round by round."""
 
     def __init__(self) -> None:
         self._until: deque[float] = deque(maxlen=REMEMBERED)
@@ -105,7 +105,7 @@ class TrafficMeter:
         self._counted = -np.inf
 
     def take(self, at: float, rates: FloatArray) -> None:
-        """A round at this moment; ``rates`` is float64 (4,)."""
+        """Add a round at this time; ``rates`` is float64 (4,)."""
         since, self._round = at - self._round, at
         same = bool(self._rates) and np.array_equal(self._rates[-1], rates)
         if same and at - self._counted < COUNTED_SECONDS:
@@ -117,25 +117,25 @@ class TrafficMeter:
 
     @staticmethod
     def lag(since_seconds: float) -> float:
-        """How long ago, at a guess, what this round is the first to show was counted: within the time since the last
-        round, but no longer ago than it takes to be counted once more.
+        """Estimated seconds since the rates that this round is the first to show were counted: within the time since
+        the last round, but no longer ago than one counting interval.
         """
         return min(since_seconds, COUNTED_SECONDS) / 2
 
     def latest(self) -> FloatArray | None:
-        """The rates that were counted last, float64 (4,); None before any were."""
+        """The latest rates, float64 (4,); None before any were counted."""
         return self._rates[-1] if self._rates else None
 
     def mean(self, begin: float, end: float) -> FloatArray | None:
-        """The mean rates over this span, float64 (4,); None while its end has not been counted yet."""
+        """Mean rates over this span, float64 (4,); None while its end has not been counted yet."""
         if not self._until or self._until[-1] < end:
             return None
         passed, total = 0.0, np.zeros(4)
-        for at in range(len(self._until) - 1, -1, -1):
-            since = self._until[at - 1] if at else -np.inf
-            span = min(self._until[at], end) - max(since, begin)
+        for index in range(len(self._until) - 1, -1, -1):
+            since = self._until[index - 1] if index else -np.inf
+            span = min(self._until[index], end) - max(since, begin)
             if span > 0:
-                passed, total = passed + span, total + span * self._rates[at]
+                passed, total = passed + span, total + span * self._rates[index]
             if since <= begin:
                 break
         return total / passed if passed else self._rates[-1]
@@ -144,33 +144,34 @@ class TrafficMeter:
 # --- sampling
 
 SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
-"""What changes with a new sample; memory is read whenever somebody asks."""
+"""Resources that change with a new sample only; memory is read for every report."""
 
 IS_SAMPLED = np.isin(np.arange(len(RESOURCES)), SAMPLED)
 """The same as bool (5,), for loops over brokers: to look up columns takes longer."""
 
 LONGEST_SECONDS = 300.0
-"""A sample is taken to be of no longer a time."""
+"""Longest span of a sample."""
 
 KEPT = 1440
-"""Samples of a broker: a day of them."""
+"""Number of samples kept per broker: a day of them."""
 
 GO_STALE_SECONDS = 24 * 3600.0
-"""A day: what a machine does for its traffic changes with restarts and limits, which are looked at, and with messages
-and settings of brokers, which are not."""
+"""Age of a stale sample: the cost of traffic changes with restarts and limits, which are checked, and with messages and
+settings of brokers, which are not.
+"""
 
 NEVER = 1_000_000
-"""Samples since the bundles of a broker changed, where nobody saw them change."""
+"""Samples since the bundles of a broker changed, where no change was recorded."""
 
 
 @dataclass(frozen=True, eq=False)
 class BrokerSamples:
-    """Samples of one broker in the order of time, since it was started last and its limits were set.
+    """Samples of one broker in the order of time, since its last start and the last change of its limits.
 
     ``at`` is float64 (n,), epoch seconds; ``carried`` (n, 4), messages/s and bytes/s of its bundles; ``used`` (n, 5),
-    percent of the limit, NaN where none is known. ``since_change`` is int32 (n,): how many new samples came before
-    this one since the report of the broker's bundles changed; 0 also for one that came with that report. ``hardware``
-    is equal on like brokers. ``started_at`` is when it was started, epoch seconds; NaN where reports do not have it.
+    percent of the limit, NaN where there is none. ``since_change`` is int32 (n,): the number of new samples before this
+    one since the report of the broker's bundles changed; 0 also for one that came with that report. ``hardware`` is
+    equal on like brokers. ``started_at`` is the start of its process, epoch seconds; NaN where reports do not have it.
     """
 
     at: FloatArray
@@ -182,23 +183,23 @@ class BrokerSamples:
 
     @classmethod
     def none(cls) -> BrokerSamples:
-        """The samples of a broker that has none."""
+        """Samples of a broker that has none."""
         return cls(np.zeros(0), np.zeros((0, 4)), np.zeros((0, len(RESOURCES))), np.zeros(0, dtype=np.int32), ())
 
     def where(self, chosen: BoolArray) -> BrokerSamples:
-        """Some of them: ``chosen`` is bool (n,)."""
+        """Select samples: ``chosen`` is bool (n,)."""
         columns = self.at[chosen], self.carried[chosen], self.used[chosen], self.since_change[chosen]
         return BrokerSamples(*columns, self.hardware, self.started_at)
 
     @property
     def trusted(self) -> BoolArray:
-        """All but those that saw bundles come or go: the next fresh one is the first that shows the effect."""
+        """All but those during which bundles came or went: the next fresh one is the first that shows the effect."""
         return self.since_change > 0
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """One that was seen, from ``begin`` to ``end`` (epoch seconds)."""
+    """A sample from ``begin`` to ``end``, first reported ``at`` (epoch seconds)."""
 
     at: float
     begin: float
@@ -209,9 +210,9 @@ class _Sample:
 
 @dataclass
 class _PendingSample:
-    """What is being gathered of one broker. ``waiting``: what it carried meanwhile has not been counted yet.
+    """Samples of one broker under way. ``waiting``: their traffic has not been counted yet.
 
-    ``usage`` is the sample seen last, None where it may be among those known from before.
+    ``usage`` is the last sample, None where it may be among the earlier ones.
     """
 
     hardware: tuple[float, ...]
@@ -228,75 +229,79 @@ class _PendingSample:
         return self.hardware == hardware and (unknown or self.started_at == started_at)
 
     def take(self, at: float, since: float, used: FloatArray, *, changed: bool) -> None:
-        """A new sample, first seen now; the round before was ``since`` seconds ago."""
+        """Add a new sample, first reported at ``at``; the round before was ``since`` seconds ago."""
         self.since_change = 0 if changed else min(self.since_change + 1, NEVER)
         end = at - TrafficMeter.lag(since)
         begin = max(self.sampled_at, end - LONGEST_SECONDS)
         self.sampled_at = end
         young = is_of_start_up(at - self.started_at, used[0])
-        known = used[np.array(self.hardware) > 0]
-        if not young and ((known >= 0) & np.isfinite(known)).all():
+        limited = used[np.array(self.hardware) > 0]
+        if not young and ((limited >= 0) & np.isfinite(limited)).all():
             self.waiting.append(_Sample(at, begin, end, used, self.since_change))
 
     def doubt(self) -> None:
-        """Bundles came or went: the last count holds the traffic until then, and no broker will make that count."""
-        self.waiting = [replace(one, since_change=0) for one in self.waiting]
+        """Mark waiting samples as changed: the last count holds the traffic until then, and no broker will make that
+        count.
+        """
+        self.waiting = [replace(sample, since_change=0) for sample in self.waiting]
 
     def latest(self, most: int, since: float) -> list[FloatArray]:
         """Usage in percent, float64 (5,) each, of at most ``most`` samples, the newest first.
 
         Samples from before ``since``, epoch seconds, or from before the last change of bundles are left out, and so are
-        the first two after a change, which may still show the time before it. Samples whose traffic is not known yet
-        are included.
+        the first two after a change, which may still show the time before it. Samples with uncounted traffic are
+        included.
         """
-        newest = islice(chain(reversed(self.waiting), (one for one, _ in reversed(self.samples))), most)
-        return [one.used for one in takewhile(lambda one: one.since_change > 0 and one.at >= since, newest)]
+        newest = islice(chain(reversed(self.waiting), (sample for sample, _ in reversed(self.samples))), most)
+        return [
+            sample.used for sample in takewhile(lambda sample: sample.since_change > 0 and sample.at >= since, newest)
+        ]
 
     def settle(self) -> None:
-        """Keep the waiting samples whose traffic is known by now."""
+        """Keep the waiting samples whose traffic has been counted."""
         still = []
-        for one in self.waiting:
-            carried = self.meter.mean(one.begin, one.end)
+        for sample in self.waiting:
+            carried = self.meter.mean(sample.begin, sample.end)
             if carried is None:
-                still.append(one)
+                still.append(sample)
             elif np.isfinite(carried).all():
-                self.samples.append((one, carried))
+                self.samples.append((sample, carried))
         self.waiting = still
 
 
 class Gathering:
-    """Takes rounds one after the other; at most ``keep`` samples of a broker are kept, the latest.
+    """Gathers samples from rounds in the order of time, at most the latest ``keep`` of a broker.
 
-    It goes on with what is ``known`` from before. The sample that it finds may be one of those, and nobody saw what
-    happened to bundles until the next one: the first to be trusted is the second new one.
+    It continues ``earlier`` samples. The first sample may be one of those, and the bundles until the next one are
+    unknown: the first trusted one is the second new one.
     """
 
-    def __init__(self, keep: int = KEPT, known: Mapping[str, BrokerSamples] | None = None) -> None:
+    def __init__(self, keep: int = KEPT, earlier: Mapping[str, BrokerSamples] | None = None) -> None:
         self._keep = keep
-        self._of = {broker: _resumed(own, keep) for broker, own in (known or {}).items()}
+        self._of = {broker: _resumed(own, keep) for broker, own in (earlier or {}).items()}
         self._before: Snapshot | None = None
 
     def take(self, snapshot: Snapshot) -> None:
-        """Take one more round, later than those before. Brokers that are away keep their samples."""
+        """Add one more round, later than those before. Brokers that are away keep their samples."""
         used, carried = percent_used(snapshot), row_totals(snapshot)
         usages, changed = snapshot.brokers.usage[:, SAMPLED].tolist(), changed_brokers(self._before, snapshot)
         since = math.inf if self._before is None else snapshot.taken_at - self._before.taken_at
-        for at, broker in enumerate(snapshot.brokers.ids):
-            own = self._of[broker] = self._known(snapshot, at)
-            usage = tuple(usages[at])
-            if changed[at]:
+        for row, broker in enumerate(snapshot.brokers.ids):
+            own = self._of[broker] = self._pending(snapshot, row)
+            usage = tuple(usages[row])
+            if changed[row]:
                 own.doubt()
-            own.meter.take(snapshot.taken_at, carried[at])
+            own.meter.take(snapshot.taken_at, carried[row])
             previous, own.usage = own.usage, usage
             if previous is not None and not np.array_equal(usage, previous, equal_nan=True):
-                own.take(snapshot.taken_at, since, used[at], changed=bool(changed[at]))
-            if changed[at]:
+                own.take(snapshot.taken_at, since, used[row], changed=bool(changed[row]))
+            if changed[row]:
                 own.since_change = -1
             own.settle()
         self._before = snapshot
 
     def forget(self, before: float) -> None:
-        """Leave out samples from before that time, epoch seconds, and brokers that are away and have no others."""
+        """Drop samples from before that time, epoch seconds, and brokers that are away and have no others."""
         for broker, own in list(self._of.items()):
             while own.samples and own.samples[0][0].at <= before:
                 own.samples.popleft()
@@ -304,24 +309,24 @@ class Gathering:
                 del self._of[broker]
 
     def sizes(self) -> Mapping[str, int]:
-        """How many samples of each broker are kept."""
+        """Number of samples kept of each broker."""
         return {broker: len(own.samples) for broker, own in sorted(self._of.items())}
 
     def samples(self) -> Mapping[str, BrokerSamples]:
-        """What was gathered of each broker."""
+        """Samples of each broker."""
         return {broker: _columns(own) for broker, own in sorted(self._of.items())}
 
     def with_waiting(self, broker: str) -> BrokerSamples | None:
-        """A broker's samples, the newest ones with the latest count of its traffic; None for an unknown broker."""
+        """A broker's samples, the newest with the latest count of its traffic; None for an unknown broker."""
         own = self._of.get(broker)
         if own is None:
             return None
         counted = own.meter.latest()
-        waiting = [] if counted is None else [(one, counted) for one in own.waiting]
+        waiting = [] if counted is None else [(sample, counted) for sample in own.waiting]
         return _columns(replace(own, samples=deque([*own.samples, *waiting])))
 
     def version(self, broker: str) -> tuple[float, ...] | None:
-        """Changes whenever the samples of :meth:`with_waiting` change; None while a count still goes on."""
+        """Key that changes whenever the samples of :meth:`with_waiting` change; None while a count still goes on."""
         own = self._of.get(broker)
         if own is None or own.waiting:
             return None
@@ -329,24 +334,24 @@ class Gathering:
         return (len(own.samples), *ends)
 
     def latest(self, broker: str, most: int, since: float) -> list[FloatArray]:
-        """Usage in percent, float64 (5,) each, by a broker's newest samples, the newest first; at most so many.
+        """Usage in percent, float64 (5,) each, of a broker's newest samples, the newest first; at most ``most``.
 
-        None of before ``since``, epoch seconds, nor of before its bundles changed.
+        None from before ``since``, epoch seconds, nor from before its bundles changed.
         """
         return self._of[broker].latest(most, since) if broker in self._of else []
 
-    def _known(self, snapshot: Snapshot, at: int) -> _PendingSample:
+    def _pending(self, snapshot: Snapshot, row: int) -> _PendingSample:
         """A broker's pending samples; those from before a restart or from another machine are dropped."""
-        hardware = tuple(snapshot.brokers.limit[at].tolist())
-        started_at = float(snapshot.brokers.started_at[at])
-        own = self._of.get(snapshot.brokers.ids[at])
+        hardware = tuple(snapshot.brokers.limit[row].tolist())
+        started_at = float(snapshot.brokers.started_at[row])
+        own = self._of.get(snapshot.brokers.ids[row])
         if own is not None and own.is_still(hardware, started_at):
             return own
         return _PendingSample(hardware, started_at, deque(maxlen=self._keep))
 
 
 def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
-    """The samples of some rounds, in the order of time."""
+    """Samples of some rounds, in the order of time."""
     gathering = Gathering()
     for snapshot in snapshots:
         gathering.take(snapshot)
@@ -354,11 +359,11 @@ def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
 
 
 def row_totals(snapshot: Snapshot) -> FloatArray:
-    """The sum of what each broker reports of its bundles, float64 (B, 4); NaN with a rate that is negative or none.
+    """Sum of each broker's reported bundles, float64 (B, 4); NaN with a rate that is negative or NaN.
 
     Where brokers report their largest bundles only, it is the broker's own total.
     """
-    if snapshot.partial:  # the totals are all there is: smaller bundles are not reported
+    if snapshot.partial:  # the totals are complete: smaller bundles are not reported
         return np.where(snapshot.brokers.rates >= 0, snapshot.brokers.rates, np.nan)
     owner, size = snapshot.rows.owner(), len(snapshot.brokers)
     rates = np.where(snapshot.rows.rates >= 0, snapshot.rows.rates, np.nan)
@@ -377,12 +382,12 @@ def _resumed(own: BrokerSamples, keep: int) -> _PendingSample:
 
 
 def _columns(pending: _PendingSample) -> BrokerSamples:
-    samples, carried = [one for one, _ in pending.samples], [rates for _, rates in pending.samples]
+    samples, carried = [sample for sample, _ in pending.samples], [rates for _, rates in pending.samples]
     return BrokerSamples(
-        at=np.array([one.at for one in samples]),
+        at=np.array([sample.at for sample in samples]),
         carried=np.array(carried).reshape(-1, 4),
-        used=np.array([one.used for one in samples]).reshape(-1, 5),
-        since_change=np.array([one.since_change for one in samples], dtype=np.int32),
+        used=np.array([sample.used for sample in samples]).reshape(-1, 5),
+        since_change=np.array([sample.since_change for sample in samples], dtype=np.int32),
         hardware=pending.hardware,
         started_at=pending.started_at,
     )
@@ -392,19 +397,19 @@ def _columns(pending: _PendingSample) -> BrokerSamples:
 # A sample at rest differs by a point or more, which is the error of a plan made on one of them; with five it is half.
 
 MOST_SAMPLES = 5
-"""Of more the noise is hardly less, and load that drifts is long past."""
+"""More samples hardly reduce the noise, and include load that has drifted."""
 
 MOST_SECONDS = 600.0
 
 SAME_POINTS = 4.0
-"""Samples of one load are seldom further apart (deviations of a point to a point and a half); a larger
-difference is a change of load, and then the newest sample counts."""
+"""Largest distance of samples of one load (deviations of 1 to 1.5 points); beyond it the load has changed, and only the
+newest sample counts.
+"""
 
 
 def usual(newest_first: Sequence[FloatArray]) -> tuple[FloatArray, int]:
-    """The mean of these usages, each float64 (5,) in percent, up to the first that is unlike the newest, and their
-    number. NaN without usages, and NaN for memory: it is read anew for each report, and an emptied heap is no change of
-    load.
+    """Mean of these usages, each float64 (5,) in percent, up to the first that is unlike the newest, and their number.
+    NaN without usages, and NaN for memory: it is read anew for each report, and an emptied heap is no change of load.
     """
     if not newest_first:
         return np.full(len(RESOURCES), np.nan), 0

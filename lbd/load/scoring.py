@@ -1,4 +1,4 @@
-"""How loaded a broker is: the highest weighted resource, in points. Pure, and bit for bit what Pulsar computes.
+"""Load of a broker: its highest weighted resource, in points. Pure, and bit for bit Pulsar's result.
 
 Source: ResourceUsage.percentUsage (float32 division and product, limit <= 0 gives 0) and
 LocalBrokerData.getMaxResourceUsageWithWeight (double weights, heap memory left out, NaN skipped, / 100), which
@@ -22,9 +22,9 @@ SCORED = (0, 2, 3, 4)
 """Columns of :data:`~lbd.model.RESOURCES` that make a score: all but heap memory."""
 
 AT_LIMIT_POINTS = 90.0
-"""A broker here is at the end of its CPU: more to do cannot raise its score, so how far it is above others tells too
-little. A saturated one stood 36 points above the others after its first move, and 45 before it
-(docs/decisions/0004-real-clusters.md)."""
+"""Score of a saturated broker: more work cannot raise it, so its distance from others is too small. One stood 36 points
+above the others after its first move, and 45 before it (docs/decisions/0004-real-clusters.md).
+"""
 
 
 def broker_conf(key: str, text: str) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def broker_conf(key: str, text: str) -> dict[str, Any]:
 
 
 class Weights(BaseModel):
-    """How much each resource counts in a broker's score."""
+    """Weight of each resource in a broker's score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -91,11 +91,11 @@ def scores(brokers: Brokers, weights: Weights) -> FloatArray:
 
 
 def binding(brokers: Brokers, weights: Weights) -> tuple[str | None, ...]:
-    """The resource that makes each broker's score; None where no resource has a known limit and a weight."""
+    """Resource that makes each broker's score; None where no resource has a limit and a weight."""
     values = weighted(brokers, weights)
-    known = (brokers.limit[:, SCORED] > 0) & (weights.row()[list(SCORED)] > 0) & ~np.isnan(values)
-    best = np.where(known, values, -np.inf).argmax(axis=1)
-    return tuple(RESOURCES[SCORED[at]] if known[row, at] else None for row, at in enumerate(best))
+    counts = (brokers.limit[:, SCORED] > 0) & (weights.row()[list(SCORED)] > 0) & ~np.isnan(values)
+    best = np.where(counts, values, -np.inf).argmax(axis=1)
+    return tuple(RESOURCES[SCORED[column]] if counts[row, column] else None for row, column in enumerate(best))
 
 
 # --- fractions: usage of the most used resource, compared by Pulsar's shedders other than AvgShedder

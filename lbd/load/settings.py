@@ -1,4 +1,4 @@
-"""The ``load:`` section: what an operator, or a calibration, knows of brokers before lbd has learned it. Pure."""
+"""The ``load:`` section: facts about brokers from an operator or a calibration, before lbd has learned them. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 UNIT = {"throughput": 1e6, "msg_rate": 1e3}
-"""What a slope of the settings is for: MB/s or 1,000 msg/s."""
+"""Units of a slope in the settings: MB/s or 1,000 msg/s."""
 
 
 class KnownBroker(BaseModel):
-    """What is known of one broker, or of all that a pattern names."""
+    """Capacity and slope of one broker, or of all that a pattern matches."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -48,13 +48,13 @@ class KnownBroker(BaseModel):
         return self
 
     def means(self, broker: str) -> bool:
-        """Whether a broker, ``host:port``, is meant."""
+        """Whether the entry is for a broker, ``host:port``."""
         names = (broker, broker.rpartition(":")[0])
         return self.broker == broker or any(re.fullmatch(self.broker, name) for name in names)
 
 
 class LoadSettings(BaseModel):
-    """What lbd assumes until it has learned it. A broker's own samples replace this once they are sufficient."""
+    """Load of brokers until lbd has learned it. A broker's own samples replace this once they are sufficient."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -78,7 +78,7 @@ class LoadSettings(BaseModel):
 
     @model_validator(mode="after")
     def _in_a_unit(self) -> LoadSettings:
-        if self.measure is None and any(one.slope is not None for one in self.brokers):
+        if self.measure is None and any(broker.slope is not None for broker in self.brokers):
             raise ValueError(
                 "measure: wanted beside a slope: throughput (points for each MB/s) or msg_rate (1,000 msg/s)"
             )
@@ -86,16 +86,16 @@ class LoadSettings(BaseModel):
 
     @property
     def has_capacity(self) -> bool:
-        """Whether the capacity of any broker is set; then that of the others is 1."""
-        return any(one.capacity is not None for one in self.brokers)
+        """Whether any broker has a capacity; then the others have 1."""
+        return any(broker.capacity is not None for broker in self.brokers)
 
     def capacity(self, broker: str) -> float:
-        """How much it carries beside a broker of 1."""
-        return next((one.capacity for one in self.brokers if one.capacity and one.means(broker)), 1.0)
+        """Capacity of a broker relative to one of 1."""
+        return next((entry.capacity for entry in self.brokers if entry.capacity and entry.means(broker)), 1.0)
 
     def slope(self, broker: str) -> float | None:
         """Percent of CPU for a byte/s or message/s in + out; None where it is not set."""
-        slopes = (one.slope for one in self.brokers if one.slope is not None and one.means(broker))
+        slopes = (entry.slope for entry in self.brokers if entry.slope is not None and entry.means(broker))
         slope = next(slopes, None)
         return None if slope is None or self.measure is None else slope / UNIT[self.measure]
 

@@ -1,4 +1,4 @@
-"""The knowledge of each broker, as numbers for text and JSON. Pure."""
+"""The learned load of each broker, as numbers for text and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ HOW = {
 
 @dataclass(frozen=True)
 class BrokerLoad:
-    """One broker. ``slope`` is points of CPU for each MB/s, or each 1,000 msg/s where ``measure`` is ``msg_rate``.
+    """Load of one broker. ``slope`` is points of CPU per MB/s, or per 1,000 msg/s where ``measure`` is ``msg_rate``.
 
     ``background`` are points of CPU that no traffic makes, ``beside`` those of them that the others do not have: a
-    neighbour's. ``unlike`` is how many times the CPU of the others, by their capacity, the same traffic takes; None
-    where it is like them. Points and slope are None where nothing is known.
+    neighbour's. ``unlike`` is the CPU for the same traffic over that of the others, by their capacity; None where it is
+    like them. Points and slope are None where unknown.
     """
 
     broker: str
@@ -55,7 +55,7 @@ class BrokerLoad:
 
     @property
     def words(self) -> str:
-        """Slope and background as a person reads them."""
+        """Slope and background in words."""
         if self.slope is None:
             return "it is not known what traffic costs it: that has hardly changed, or was not seen for long enough"
         unit = "MB/s" if self.measure == "throughput" else "1,000 msg/s"
@@ -67,56 +67,56 @@ class BrokerLoad:
 
     @property
     def neighbour(self) -> str:
-        """Un-sheddable load, by name; empty where there is none."""
+        """Load of a neighbour, by name; empty where there is none."""
         return "" if self.beside is None else f"a co-located process on {self.broker} uses {self.beside:.0f} points"
 
 
-def loads(brokers: Sequence[str], known: Slopes | None, capacity: Mapping[str, float]) -> list[BrokerLoad]:
-    """The learned load of each of a snapshot's brokers; ``capacity`` is what each carries beside a broker of 1."""
-    if known is None or known.sources is None or known.background is None:
+def loads(brokers: Sequence[str], slopes: Slopes | None, capacity: Mapping[str, float]) -> list[BrokerLoad]:
+    """Learned load of each of a snapshot's brokers; ``capacity`` is that of each beside a broker of 1."""
+    if slopes is None or slopes.sources is None or slopes.background is None:
         return [BrokerLoad(broker, "unknown", Source.UNKNOWN.value, "throughput") for broker in brokers]
-    has_source = np.array([source in STATES for source in known.sources])
-    slope = np.where(has_source, known.slope[:, CPU], np.nan)
-    idle = np.where(has_source, known.background[:, CPU], np.nan)
-    own = np.array([source == Source.FITTED.value for source in known.sources])
+    has_source = np.array([source in STATES for source in slopes.sources])
+    slope = np.where(has_source, slopes.slope[:, CPU], np.nan)
+    idle = np.where(has_source, slopes.background[:, CPU], np.nan)
+    own = np.array([source == Source.FITTED.value for source in slopes.sources])
     size = np.array([capacity.get(broker, 1.0) for broker in brokers])
-    times = times_of_others(slope * size, _half_width(known.half_width, size.size) * size, own)
-    beside = points_of_neighbours(idle, _half_width(known.background_half_width, size.size))
+    times = times_of_others(slope * size, _half_width(slopes.half_width, size.size) * size, own)
+    beside = points_of_neighbours(idle, _half_width(slopes.background_half_width, size.size))
     return [
         BrokerLoad(
             broker,
             STATES.get(source, "unknown"),
             source,
-            known.measure,
-            _number(slope[at] * UNIT[known.measure]),
-            _number(idle[at]),
-            _number(beside[at]),
-            _number(times[at]),
+            slopes.measure,
+            _number(slope[row] * UNIT[slopes.measure]),
+            _number(idle[row]),
+            _number(beside[row]),
+            _number(times[row]),
         )
-        for at, (broker, source) in enumerate(zip(brokers, known.sources, strict=True))
+        for row, (broker, source) in enumerate(zip(brokers, slopes.sources, strict=True))
     ]
 
 
-def _half_width(known: FloatArray | None, brokers: int) -> FloatArray:
-    """Of CPU, float64 (B,): infinite where nothing is known, so that nobody is called unlike."""
-    return np.full(brokers, np.inf) if known is None else known[:, CPU]
+def _half_width(half_width: FloatArray | None, brokers: int) -> FloatArray:
+    """Half width of CPU, float64 (B,): infinite where it is unknown, so that no broker is called unlike."""
+    return np.full(brokers, np.inf) if half_width is None else half_width[:, CPU]
 
 
 def _number(value: float) -> float | None:
-    """Four digits are enough to read."""
+    """A number with four digits."""
     return float(f"{value:.4g}") if np.isfinite(value) else None
 
 
 def known_text(brokers: Sequence[BrokerLoad]) -> str:
-    """For how many brokers the load is known, or taken from others."""
-    known, pooled = (sum(one.state == state for one in brokers) for state in ("known", "pooled"))
-    text = f"known of {known} of {counted(len(brokers), 'broker')}"
+    """Number of brokers whose load is known, or taken from others."""
+    own, pooled = (sum(broker.state == state for broker in brokers) for state in ("known", "pooled"))
+    text = f"known of {own} of {counted(len(brokers), 'broker')}"
     return f"{text}, taken from the others for {pooled}" if pooled else text
 
 
 def summary(brokers: Sequence[BrokerLoad]) -> str:
-    """For how many brokers the load is known, and what is assumed for the rest, as one sentence."""
-    unknown = sum(one.state == "unknown" for one in brokers)
+    """Number of brokers with a known load, and the assumption for the rest, as one sentence."""
+    unknown = sum(broker.state == "unknown" for broker in brokers)
     if unknown == len(brokers):
         text = "what traffic costs brokers is not known: a destination is taken to gain its source's points"
         return f"{text} by the share of traffic that moves"

@@ -1,8 +1,8 @@
-"""Which brokers are unlike the others by more than the error of the fit: another kind of machine, or a neighbour. Pure.
+"""Brokers unlike the others by more than the error of the fit: another kind of machine, or a neighbour. Pure.
 
-A difference is told of only if it is large, and larger than chance makes the largest difference of so many brokers
-alike. Chance is the standard error of each broker's own fit, times how much the brokers are spread beyond it: samples
-whose noise lasts for minutes say less than as many independent ones, and that shows in all brokers alike.
+A difference counts only if it is large, and larger than chance makes the largest difference among equal brokers. Chance
+is the standard error of each broker's own fit, times the factor by which the brokers are spread beyond it: samples
+whose noise lasts for minutes say less than independent ones, and that shows in all brokers alike.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 UNLIKE = 0.25
-"""A slope that differs from the others' median by more than this fraction is that of another kind of machine."""
+"""Difference from the others' median slope, as a fraction of it, that makes another kind of machine."""
 
 NEIGHBOUR_POINTS = 10.0
-"""Background above the others' median by more than this is a neighbour's: brokers alike are a few points apart."""
+"""Background above the others' median that is a neighbour's: equal brokers are a few points apart."""
 
 CHANCE = 0.002
-"""Of clusters whose brokers are alike, so many would have one that is called unlike if errors were normal. They have
-longer tails: of 1,800 simulated clusters twelve had one (without a look at the error every fourth had), five of them
-among 300 whose noise lasts for ten minutes."""
+"""Share of clusters of equal brokers with one that is called unlike, if errors were normal. They have longer tails: of
+1,800 simulated clusters twelve had one (regardless of the error every fourth had), five of them among 300 whose noise
+lasts for ten minutes.
+"""
 
 INTERVAL_ERRORS = 1.96
 """Standard errors in half of a 95 % interval."""
@@ -35,10 +36,10 @@ HALF_OF_NORMAL = 1.349
 
 
 def times_of_others(slope: FloatArray, half_width: FloatArray, own: BoolArray) -> FloatArray:
-    """How many times that of the others each slope is, float64 (B,); NaN of those that may be like the others.
+    """Each slope over that of the others, float64 (B,); NaN for those that may be like the others.
 
-    ``half_width``, (B,), is half of a slope's 95 % interval. A slope that is NaN is not known. ``own``, bool (B,), are
-    those that a broker's own samples show: the rest are shared, so they count among the others and are never unlike.
+    ``half_width``, (B,), is half of a slope's 95 % interval. A NaN slope is unknown. ``own``, bool (B,), are slopes of
+    a broker's own samples: the rest are shared, so they count among the others and are never unlike.
     """
     others = _others(slope)
     times = np.divide(slope, others, out=np.full(slope.size, np.nan), where=others > 0)
@@ -46,9 +47,9 @@ def times_of_others(slope: FloatArray, half_width: FloatArray, own: BoolArray) -
 
 
 def points_of_neighbours(background: FloatArray, half_width: FloatArray) -> FloatArray:
-    """Points above that of the others of each background, float64 (B,); NaN of those without a clear neighbour.
+    """Points of each background above that of the others, float64 (B,); NaN for those without a clear neighbour.
 
-    ``half_width``, (B,), is half of a background's 95 % interval. A background that is NaN is not known.
+    ``half_width``, (B,), is half of a background's 95 % interval. A NaN background is unknown.
     """
     above = background - _others(background)
     clear = _beyond_chance(background, half_width, np.isfinite(background))
@@ -56,13 +57,13 @@ def points_of_neighbours(background: FloatArray, half_width: FloatArray) -> Floa
 
 
 def _others(values: FloatArray) -> FloatArray:
-    """For each the median of what is known of all others, float64 (B,), NaN where nothing is.
+    """Median of the known values of all others, for each, float64 (B,), NaN where there is none.
 
-    Of two in the middle it is the nearer one: of three brokers one that is unlike does not make the others so.
+    Of two in the middle it is the nearer one: with three brokers a single unlike one does not make the others so.
     """
-    known, medians = np.isfinite(values), np.full(values.size, np.nan)
-    for row in np.flatnonzero(known).tolist():
-        rest = np.sort(np.delete(values, row)[np.delete(known, row)])
+    finite, medians = np.isfinite(values), np.full(values.size, np.nan)
+    for row in np.flatnonzero(finite).tolist():
+        rest = np.sort(np.delete(values, row)[np.delete(finite, row)])
         middle = rest[(rest.size - 1) // 2 : rest.size // 2 + 1]
         if middle.size:
             medians[row] = middle[np.argmin(np.abs(middle - values[row]))]
@@ -71,8 +72,8 @@ def _others(values: FloatArray) -> FloatArray:
 
 def _beyond_chance(values: FloatArray, half_width: FloatArray, own: BoolArray) -> BoolArray:
     """Whether each value of its ``own`` is further from the others than chance explains, bool (B,)."""
-    known = np.isfinite(values) & np.isfinite(half_width)
-    number, own = int(known.sum()), own & known
+    usable = np.isfinite(values) & np.isfinite(half_width)
+    number, own = int(usable.sum()), own & usable
     if number < 2:
         return np.zeros(values.size, dtype=np.bool_)
     error = half_width / INTERVAL_ERRORS
@@ -86,7 +87,7 @@ def _beyond_chance(values: FloatArray, half_width: FloatArray, own: BoolArray) -
 
 
 def _spread(values: FloatArray) -> float:
-    """The standard deviation that normal values would have whose denser half lies as close together as that of these.
+    """Standard deviation of normal values whose denser half is as narrow as that of these.
 
     The other half may be machines of another kind.
     """

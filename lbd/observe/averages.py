@@ -61,7 +61,7 @@ def _former(old: IntArray, values: NDArray[Number]) -> NDArray[Number]:
 
 
 def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> Iterator[IntArray]:
-    """Positions of the rows to average, in passes, none of which holds a bundle twice."""
+    """Positions of the rows to average, in passes, so that none holds a bundle twice."""
     rows = snapshot.rows
     taken = rows.reported.copy()
     if fresh is not None:

@@ -61,7 +61,7 @@ ANSWER_SECONDS = 5.0
 SHARE_OF_TIME = 0.4
 """Largest part of a broker's time for its responses: after one that took 5 s the next request comes 12.5 s later.
 
-At its limit a broker of 0.4 core takes 4 to 5 s, most of which it waits for CPU.
+At its limit a broker of 0.4 core takes 4 to 5 s, mostly waiting for CPU.
 """
 
 REFUSED_SECONDS = 600.0

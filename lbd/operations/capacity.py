@@ -51,8 +51,8 @@ class PeakKeeper:
         if known_hours(self._peaks.hours, load.taken_at) >= DAY_HOURS:
             self._lost = ""
         if self._peaks.hours:
-            self._saved.after(load.taken_at, at_once=capacity.wanted != self._wanted)
-            self._wanted = capacity.wanted
+            self._saved.after(load.taken_at, at_once=capacity.target_brokers != self._wanted)
+            self._wanted = capacity.target_brokers
         return capacity
 
     def take(self, settings: Settings) -> None:

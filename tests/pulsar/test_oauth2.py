@@ -194,7 +194,7 @@ class TestRenewal:
         assert time.monotonic() - started_at < 1
         issuer.hanging.set()
         eventually(lambda: token.word() == SECOND)
-        assert token.known == (FIRST, SECOND)
+        assert token.recent == (FIRST, SECOND)
 
     def test_without_a_lifetime_it_is_renewed_and_kept(self, issuer: Issuer, key: Path, clock: Clock) -> None:
         """After four minutes; an outage of any length does not end it."""
@@ -290,7 +290,7 @@ class TestRenewal:
             token.word()
             clock.later(LIFETIME_SECONDS)
         assert redacted("the-token-of-the-api") == HIDDEN
-        assert redacted(token.known[0]) == HIDDEN
+        assert redacted(token.recent[0]) == HIDDEN
 
     def test_clients_with_the_same_settings_share_a_token(self, issuer: Issuer, key: Path) -> None:
         """REST and the binary protocol, and each command of a daemon; another audience has a token of its own."""
