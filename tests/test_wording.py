@@ -15,7 +15,16 @@ import pytest
 LBD = Path(__file__).parent.parent / "lbd"
 
 MISSING = {
-    *("act", "api", "charts", "cli", "compare", "daemon", "decide", "doctor", "learn", "notify"),
+    *(
+        "api",
+        "charts",
+        "cli",
+        "compare",
+        "daemon",
+        "decide",
+        "doctor",
+        "learn",
+    ),
     *("operations", "permit", "place", "score", "simulate", "split", "store", "turn", "top-level modules"),
 }
 """Packages whose words are not mended yet."""
@@ -23,7 +32,7 @@ MISSING = {
 NAMES = re.compile(r"_*(one|told|tells|asked|seen|found|left|kept|given|begun|ended|wanted|known|said)")
 """Names that do not say what the value is."""
 
-PUBLISHED = {("lbd/load/capacity.py", "name 'wanted'")}
+PUBLISHED = {("lbd/load/capacity.py", "name 'wanted'"), ("lbd/notify/events.py", "name 'ended'")}
 """Fields of JSON and settings, which programs and files of users name."""
 
 TIMES = re.compile(r"float|At\b|datetime|FloatArray")

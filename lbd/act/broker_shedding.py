@@ -1,6 +1,6 @@
 """Turn the brokers' own shedding off and restore it, so that it and lbd never act together.
 
-The note on the override (``override.py``) is on disk before a change: after a kill the next process goes on by it.
+The note on the override (``override.py``) is on disk before a change: after a kill the next process continues by it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NoteKeeper(Protocol):
-    """Keeps the one note; ``place`` names where. Every method raises :class:`~lbd.errors.UsageError`."""
+    """Stores the one note; ``place`` names where. Every method raises :class:`~lbd.errors.UsageError`."""
 
     place: str
 
@@ -36,7 +36,7 @@ class NoteKeeper(Protocol):
 # --- take-over and release
 
 IN_FLIGHT_SECONDS = 5.0
-"""How long a request of a process that was killed may still take effect; it takes 7-9 ms."""
+"""Time in which a request of a killed process may still take effect; it takes 7-9 ms."""
 
 IN_FLIGHT_PAUSE_SECONDS = 0.2
 
@@ -45,7 +45,7 @@ CONFIRM_EVERY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class TakenOver:
-    """Proof that no active broker sheds: the ``brokers`` asked, and the note to release (None: nothing changed)."""
+    """Proof that no active broker sheds: the ``brokers`` that confirmed it, and the note to release, if any."""
 
     brokers: tuple[str, ...]
     note: TakeOverNote | None
@@ -60,17 +60,17 @@ class TakenOver:
 class SheddingSwitch:
     """The dynamic override of ``loadBalancerSheddingEnabled``, and the note on it; one process at a time may use it."""
 
-    def __init__(self, admin: Admin, kept: NoteKeeper, clock: ActClock, now: Callable[[], float]) -> None:
+    def __init__(self, admin: Admin, notes: NoteKeeper, clock: ActClock, now: Callable[[], float]) -> None:
         self._admin = admin
-        self._kept = kept
+        self._notes = notes
         self._clock = clock
         self._now = now
         self._switch = SettingSwitch(admin, clock, SHEDDING_ENABLED, name="in-broker shedding", again=_AGAIN)
 
     @property
     def note(self) -> TakeOverNote | None:
-        """The take-over that is not released yet. Raises :class:`UsageError` when the note cannot be read."""
-        return self._kept.load()
+        """The take-over that is not yet released. Raises :class:`UsageError` when the note cannot be read."""
+        return self._notes.load()
 
     def take_over(self) -> TakenOver:
         """Turn shedding off on all brokers, and prove it on each.
@@ -80,8 +80,8 @@ class SheddingSwitch:
         operator's newest wish (:meth:`TakeOverNote.owes`). If no broker sheds, or the override is ``false`` already,
         nothing is changed.
 
-        Raises :class:`RefusedError` that names a broker that still sheds or cannot be asked, :class:`AdminError` when
-        the override cannot be read or set; the note stays, and calling again goes on.
+        Raises :class:`RefusedError` that names a broker that still sheds or does not respond, :class:`AdminError` when
+        the override cannot be read or set; the note stays, and another call continues.
         """
         note = self._own_note()
         present = self._settled(note)
@@ -102,31 +102,31 @@ class SheddingSwitch:
     def release(self) -> str:
         """Restore the override from before lbd, prove it on each broker, and remove the note. Returns one sentence.
 
-        An override that is not lbd's any more was changed by somebody else: it is left alone, and the note is removed.
-        Raises :class:`ObserveError` when it cannot be done or proven now; the note stays, and calling again goes on.
+        An override that is not lbd's any more was changed by somebody else: it stays, and the note is removed. Raises
+        :class:`ObserveError` when it cannot be done or proven now; the note stays, and another call continues.
         """
         note = self._own_note()
         if note is None:
-            return nothing_taken(self._kept.place)
+            return nothing_taken(self._notes.place)
         present = self._settled(note)
         if note.lbds(present):
             message = self._switch.give_back(self._save(replace(note, phase="releasing", asked_at=self._now())))
         else:
             message = _remaining_note(note, present)
-        self._kept.remove()
+        self._notes.remove()
         return message
 
     def _own_note(self) -> TakeOverNote | None:
         note = self.note
         if note is not None and note.cluster != self._admin.cluster:
             raise RefusedError(
-                f"{self._kept.place}: taken over from cluster {note.cluster!r}, and pulsar.admin_urls lead to "
+                f"{self._notes.place}: taken over from cluster {note.cluster!r}, and pulsar.admin_urls lead to "
                 f"{self._admin.cluster!r}; run lbd release with the admin_urls of {note.cluster!r} first"
             )
         return note
 
     def _settled(self, note: TakeOverNote | None) -> str | None:
-        """The present override, once a killed process's request is visible in it, or can no longer take effect."""
+        """Present override, once a killed process's request is visible in it, or can no longer take effect."""
         present = self._switch.present()
         while note is not None and note.awaits(present):
             remaining = note.asked_at + IN_FLIGHT_SECONDS - self._now()
@@ -148,7 +148,7 @@ class SheddingSwitch:
         return self._save(replace(note, phase="taking", at=off_since, asked_at=now))
 
     def _save(self, note: TakeOverNote) -> TakeOverNote:
-        self._kept.save(note)
+        self._notes.save(note)
         return note
 
 

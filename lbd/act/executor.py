@@ -45,9 +45,9 @@ class IntentLog(Protocol):
 
 
 class Limits(Protocol):
-    """The limits of a plan (:class:`~lbd.permit.limits.Ledger`): questions change nothing, ``take…`` counts, once.
+    """Limits of a plan (:class:`~lbd.permit.limits.Ledger`): queries change nothing, ``take…`` counts, once.
 
-    The executor calls them under one lock, and holds it until what they let through is counted.
+    The executor calls them under one lock, and holds it until the permitted moves are counted.
     """
 
     def sending_refusal(self, unload: Unload, sent: Collection[Sent], now: float) -> Skip | None: ...
@@ -58,10 +58,10 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """The pace of a plan: seconds between two unloads from one source, and the number of unloads at once.
+    """Pace of a plan: seconds between two unloads from one source, and the number of unloads at once.
 
-    ``from_each`` may be in flight from one source. No two of the same range ever are, unless leaders know a destination
-    by the bundle's full name: ``by_name``.
+    ``from_each`` may be in flight from one source. No two of the same range ever are, unless leaders remember a
+    destination by the bundle's full name: ``by_name``.
     """
 
     spacing_seconds: float = 0.0
@@ -71,7 +71,7 @@ class Pace:
 
     @classmethod
     def of(cls, guardrails: Guardrails) -> Pace:
-        """The pace that the guardrails set."""
+        """The pace of these guardrails."""
         return cls(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
 
     def keys(self, unload: Unload) -> tuple[str, ...]:
@@ -80,20 +80,21 @@ class Pace:
         return (span,) if self.from_each > 1 else (unload.source, span)
 
     def lanes(self, plan: Sequence[Unload]) -> list[list[Unload]]:
-        """The plan cut into lanes, ``from_each`` for each source; the moves of a lane run one after the other."""
+        """Cut the plan into lanes, ``from_each`` for each source; the moves of a lane run one after the other."""
         sources: dict[str, list[Unload]] = {}
         for unload in plan:
             sources.setdefault(unload.source, []).append(unload)
-        cut = [own[at :: self.from_each] for own in sources.values() for at in range(self.from_each)]
+        cut = [own[start :: self.from_each] for own in sources.values() for start in range(self.from_each)]
         return [lane for lane in cut if lane]
 
 
 @dataclass(frozen=True)
 class FinishedMoves:
-    """Moves that ended since the last call: proven outcomes, moves that were not sent, and why acting failed.
+    """Moves that ended since the last call: proven outcomes, moves that were not sent, and the reason why acting
+    failed.
 
-    ``unfinished`` are the moves that had not ended at that moment. ``touched`` are the brokers of all these moves, and
-    of those reported before, until :meth:`Executor.settled`. ``amended`` are corrections of outcomes reported before.
+    ``unfinished`` are the moves that are still open. ``touched`` are the brokers of all these moves, and of those
+    reported before, until :meth:`Executor.settled`. ``amended`` are corrections of outcomes reported before.
     """
 
     outcomes: tuple[Outcome, ...] = ()
@@ -106,10 +107,10 @@ class FinishedMoves:
 
 @dataclass(frozen=True)
 class Execution:
-    """How to execute a plan. ``held`` is called before each request, and returns why nothing may begin now.
+    """Orders for a plan. ``held`` is called before each request, and returns the reason why nothing may begin now.
 
-    So is ``unserved``, which returns why bundles of some namespaces stay. ``passes`` are the holds that a person has
-    overridden for this plan.
+    ``unserved`` is called, too, and returns the reason why bundles of some namespaces stay. ``passes`` are the holds
+    that a person has overridden for this plan.
     """
 
     unloader: Unloader
@@ -120,32 +121,34 @@ class Execution:
 
 
 def touched_brokers(unloads: Iterable[Unload], outcomes: Iterable[Outcome] = ()) -> set[str]:
-    """The brokers that moves touch: both ends, and where a bundle landed instead."""
+    """Brokers that moves touch: both ends, and any other broker on which a bundle landed."""
     landed = list(outcomes)
-    ends = {end for move in [*unloads, *(one.unload for one in landed)] for end in (move.source, move.destination)}
-    return {broker for broker in ends | {one.owner for one in landed} if broker is not None}
+    ends = {
+        end for move in [*unloads, *(outcome.unload for outcome in landed)] for end in (move.source, move.destination)
+    }
+    return {broker for broker in ends | {outcome.owner for outcome in landed} if broker is not None}
 
 
 # --- dry-run
 
 
 class DryRun:
-    """Takes a plan and does nothing; the plan itself is the answer."""
+    """An executor that does nothing with a plan: the plan itself is the result."""
 
     acts = False
 
     def collect(self) -> FinishedMoves:
-        """Nothing: no request was sent."""
+        """Return nothing: no request was sent."""
         return FinishedMoves()
 
     def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
         """Drop the plan."""
 
     def settled(self) -> None:
-        """No broker was touched."""
+        """Do nothing: no broker was touched."""
 
     def halt(self, reason: Reason, detail: str) -> None:
-        """Nothing is under way."""
+        """Do nothing: nothing is under way."""
 
 
 # --- executor
@@ -159,14 +162,14 @@ DOUBTFUL = frozenset({Result.FAILED, Result.UNOWNED, Result.UNKNOWN})
 """Results after which a broker may still act, or take the bundle."""
 
 AMEND_FOR_SECONDS = 60.0
-"""How long ownership is checked again after such a result: the longest time that brokers need to close topics."""
+"""Time for which ownership is checked again after such a result: the longest that brokers need to close topics."""
 
 AMEND_EVERY_SECONDS = 5.0
 
 
 @dataclass(eq=False)
 class _PlanRun:
-    """One plan under way. ``stop`` is why its other moves do not begin any more, None while they may."""
+    """One plan under way. ``stop`` is the reason why its other moves may not begin any more, None while they may."""
 
     orders: Execution
     limits: Limits
@@ -220,7 +223,7 @@ class Executor:
 
     @property
     def unfinished(self) -> tuple[Unload, ...]:
-        """Moves handed over that have not ended, those of a killed process included."""
+        """Open moves, those of a killed process included."""
         with self._changed:
             return (*self._foreign, *self._unfinished)
 
@@ -238,7 +241,7 @@ class Executor:
             self._foreign.extend(self._inherited.values())
 
     def moved_elsewhere(self, unload: Unload) -> None:
-        """Note a move of another lbd: both brokers must settle as if it were moved here."""
+        """Note a move of another instance: both brokers must settle as if it were moved here."""
         with self._changed:
             self._touched |= touched_brokers((unload,))
 
@@ -255,7 +258,7 @@ class Executor:
             threading.Thread(target=self._work, args=(run, lane), name=name, daemon=True).start()
 
     def collect(self) -> FinishedMoves:
-        """The moves that ended since the last call."""
+        """Moves that ended since the last call."""
         with self._changed:
             unfinished = (*self._foreign, *self._unfinished)
             self._touched |= touched_brokers(unfinished, (*self._outcomes, *self._amended))
@@ -277,7 +280,7 @@ class Executor:
             run.end(reason, detail)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether all moves that were handed over here have ended, within that time."""
+        """Wait for the end of all moves that were handed over here. Returns False after ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished, seconds)
 
@@ -288,7 +291,7 @@ class Executor:
     def recover(self, unloader: Callable[[], Unloader], seconds: float = 0.0) -> None:
         """Start, once, to find the outcomes of a killed process's moves, beside the turns; wait at most ``seconds``.
 
-        ``unloader`` is called each time: the settings may be read again meanwhile.
+        ``unloader`` is called each time, because the settings may change meanwhile.
         """
         with self._changed:
             inherited, self._inherited = self._inherited, {}
@@ -310,7 +313,7 @@ class Executor:
             threading.Event().wait(RECOVERY_PAUSE_SECONDS)
 
     def _age(self, unload: Unload, waited: float, *, heir: bool) -> float:
-        """Minimum seconds since the last request for the move; ``waited`` is by a clock that cannot be set."""
+        """Seconds, at least, since the last request for the move; ``waited`` is by a clock that cannot be set."""
         if heir:
             return waited - HEIR_WAITS_SECONDS
         return max(self._now() - self._journal.attempted_at.get(unload.bundle, 0.0), waited)
@@ -355,9 +358,9 @@ class Executor:
         return Skip(unload.bundle, Reason.ROUND_STOPPED, why)
 
     def _move(self, run: _PlanRun, unload: Unload) -> Outcome | Skip:
-        """Try once, and once more if it is worth it; where the bundle landed instead is counted once, at the end.
+        """Try once, and once more if that may help; a landing on another broker is counted once, at the end.
 
-        What stays is counted under the lock under which it was asked: no other lane fills the broker in between.
+        A bundle that stays is counted under the same lock as the check: no other lane fills the broker in between.
         """
         outcome = self._attempt(run, unload, 1)
         if isinstance(outcome, Skip):
@@ -369,7 +372,7 @@ class Executor:
         return outcome if is_final else self._again(run, unload, outcome)
 
     def _again(self, run: _PlanRun, unload: Unload, first: Outcome) -> Outcome:
-        """The second attempt starts at the broker where the first one ended: only the owner can unload the bundle."""
+        """Try again from the broker on which the first attempt ended: only the owner can unload the bundle."""
         outcome = first
         try:
             again = self._attempt(run, replace(unload, source=first.owner or unload.source), 2)
@@ -393,20 +396,20 @@ class Executor:
 
     @staticmethod
     def _stays(run: _PlanRun, unload: Unload) -> tuple[Reason, str] | None:
-        """Why this bundle stays, while others of the plan may move."""
+        """Reason why this bundle stays, while others of the plan may move."""
         why = run.orders.unserved().get(bundle_namespace(unload.bundle))
         return None if why is None else (Reason.NOT_SERVED, why)
 
     @staticmethod
     def _hold_now(run: _PlanRun) -> tuple[Reason, str] | None:
-        """The hold at present; it ends the rest of the plan."""
+        """Present hold; it ends the rest of the plan."""
         hold = run.orders.held()
         if hold is not None:
             run.end(*hold)
         return hold
 
     def _send(self, run: _PlanRun, ready: ReadyMove, attempt: int) -> Outcome | Skip:
-        """Send one request. Limits are asked each time, retries included: a request that is sent counts."""
+        """Send one request. Limits apply each time, retries included: every sent request counts."""
         with self._limiting:
             refusal = run.limits.sending_refusal(ready.move, self._journal.sent, self._now())
             if refusal is not None:
@@ -428,7 +431,7 @@ class Executor:
         return outcome
 
     def _fenced(self, run: _PlanRun, ready: ReadyMove, move: str) -> ReadyMove:
-        """The move with its fence: another leader, a hold, or too much time since its checks stops its requests."""
+        """The move with its fence: another leader, a hold, or too long a time since its checks stops its requests."""
 
         def may_stay(broker: str) -> bool:
             with self._limiting:
@@ -468,7 +471,7 @@ class Executor:
                     return
 
     def _look_again(self, doubt: _Doubt) -> None:
-        """Check one outcome, unless a move of the same range, perhaps of the same bundle, is under way."""
+        """Check one outcome again, unless a move of the same range, perhaps of the same bundle, is under way."""
         bundle, last = doubt.outcome.unload.bundle, boot_seconds() >= doubt.until
         keys = {bundle, bundle_range(bundle)}
         with self._changed:
@@ -502,13 +505,13 @@ class Executor:
 
     @staticmethod
     def _take_landing(run: _PlanRun, outcome: Outcome) -> None:
-        """Count a bundle where it landed instead; call it once for a move, under the lock."""
+        """Count a bundle on the broker on which it landed instead; call it once for a move, under the lock."""
         if outcome.result is Result.ELSEWHERE and outcome.owner is not None:
             run.limits.take_landing(outcome.unload, outcome.owner)
 
     @staticmethod
     def _worth_another(run: _PlanRun, outcome: Outcome) -> bool:
-        """Whether to try again: the bundle came back to its source, or landed where it must not stay."""
+        """Whether to try again: the bundle came back to its source, or landed on a broker that must not have it."""
         if outcome.result is Result.FAILED:
             return outcome.confirmed
         if outcome.result is not Result.ELSEWHERE or outcome.owner is None:
@@ -533,7 +536,7 @@ class Executor:
 
     @contextmanager
     def _claim(self, *keys: str) -> Iterator[None]:
-        """Hold a source and a range: the leader of many versions knows a destination by its range alone (#25518)."""
+        """Hold a source and a range: the leader of many versions keeps a destination by its range alone (#25518)."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy.isdisjoint(keys))
             self._busy.update(keys)

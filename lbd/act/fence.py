@@ -1,8 +1,8 @@
-"""The fence of one move: until when, and on which conditions, a request that changes something may still start.
+"""The fence of one move: the deadline and the conditions for its next request that changes something.
 
 An old leader sends for at most :data:`SEND_WITHIN_SECONDS` after the last proof that it leads; its successor touches an
 open move no earlier than :data:`HEIR_WAITS_SECONDS` after it became the leader. Both count seconds of their own
-machine's boot clock, so no clocks are compared, and neither SIGSTOP nor a suspended machine extends the first one.
+machine's boot clock, so no clocks are compared, and neither SIGSTOP nor a suspended machine extends the first.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from lbd.reason import Reason
 
 SEND_WITHIN_SECONDS = 15.0
-"""From the first of a move's last checks on, each of its requests, at each hop, begins within so long or not at all.
+"""Time from the first of a move's last checks in which each of its requests, at each hop, must begin.
 
 Checks, intent and redirects take 0.1 s on a healthy cluster; a leader topic may take 10 s to acknowledge an intent.
 """
 
 ARRIVES_WITHIN_SECONDS = 5.0
-"""How long a request that has begun may need until its broker has it: a connection may take 3 s."""
+"""Time that a request may need to reach its broker: a connection may take 3 s."""
 
 HEIR_WAITS_SECONDS = SEND_WITHIN_SECONDS + ARRIVES_WITHIN_SECONDS
-"""A new leader does not touch the open moves of its predecessors for so long."""
+"""Time for which a new leader does not touch the open moves of its predecessors."""
 
 RENEW_WITHIN_SECONDS = 5.0
-"""With less than so much left of a fence it is renewed before the next request."""
+"""Remaining time below which a fence is renewed before the next request."""
 
 
 class Fence:
     """Guards the requests of one move.
 
-    ``leads`` raises :class:`LbdError` when another lbd may lead; with ``again`` it asks the topic for a new proof.
-    ``held`` returns why nothing may begin now.
+    ``leads`` raises :class:`LbdError` when another instance may lead; with ``again`` it gets a new proof from the
+    topic. ``held`` returns the reason why nothing may begin now.
     """
 
     def __init__(
@@ -47,19 +47,19 @@ class Fence:
         leads: Callable[[bool], None] = lambda _: None,
         held: Callable[[], tuple[Reason, str] | None] = lambda: None,
     ) -> None:
-        """``checked_at`` is when its last checks began, in seconds of the boot ``clock``; None: now."""
+        """``checked_at`` is the start of its last checks, in seconds of the boot ``clock``; None: now."""
         self._clock, self._leads, self._held = clock, leads, held
         self.until = (clock() if checked_at is None else checked_at) + SEND_WITHIN_SECONDS
 
     def pass_on(self, _: str = "") -> None:
-        """Before an unload begins, or goes on to another broker. Raises :class:`AdminError` when it must not."""
+        """Check before an unload begins, or goes on to another broker. Raises :class:`AdminError` when it must not."""
         self.check()
         hold = self._held()
         if hold is not None:
             raise AdminError(f"{hold[0].message(hold[1])}; not sent", sent=False)
 
     def check(self) -> None:
-        """Raises :class:`AdminError` when no request of the move may begin now."""
+        """Raise :class:`AdminError` when no request of the move may begin now."""
         self._prove(again=False)
         late = self._clock() - self.until
         if late > 0:
@@ -67,9 +67,9 @@ class Fence:
             raise AdminError(f"{spent}; not sent", sent=False)
 
     def renew(self) -> None:
-        """Before a request that ends the move: prove and extend a fence whose time is nearly over.
+        """Prove and extend a fence whose time is nearly over, before a request that ends the move.
 
-        Raises :class:`AdminError` when it cannot be. A hold does not stop the placement of a released bundle.
+        Raises :class:`AdminError` when that fails. A hold does not stop the placement of a released bundle.
         """
         now = self._clock()
         if self.until - now < RENEW_WITHIN_SECONDS:

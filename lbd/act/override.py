@@ -1,9 +1,9 @@
 """A dynamic setting that lbd overrides on all brokers for a time: intent, act, read back, release.
 
-Overriding and giving back are two steps each, and a kill, or a request that fails, may come between any two of them. So
-a note on what was there before is on disk before anything is changed, and is dropped only when the previous state was
-read back from the brokers. Every step can be repeated. Take-over of shedding and a rollout, which stops automatic
-splitting, both go this way; where the note is kept is theirs.
+To override and to restore take two steps each, and a kill or a failing request may come between any two. So a note on
+the previous state is on disk before any change, and is dropped only when that state was read back from the brokers.
+Every step can be repeated. Take-over of shedding, and a rollout, which stops automatic splitting, use it; each stores
+its own note.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from lbd.pulsar.admin import Admin
 
 
-# --- effective settings, read from each broker: the only proof that a dynamic setting was taken
+# --- effective settings, read from each broker: the only proof that a dynamic setting was accepted
 
 PATIENCE_SECONDS = 5.0
-"""Brokers take 16-80 ms to run with an override that was stored (2.11.0 to 5.0.0-M1, three brokers)."""
+"""Time for brokers to adopt a stored override: 16-80 ms (2.11.0 to 5.0.0-M1, three brokers)."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5
 
 
 class ReadBack:
-    """Asks all active brokers for one setting's effective value, at the same time."""
+    """Reads one setting's effective value from all active brokers at the same time."""
 
     def __init__(self, admin: Admin, clock: ActClock, key: str) -> None:
         self._admin = admin
@@ -39,7 +39,7 @@ class ReadBack:
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-read-back")
 
     def now(self) -> dict[str, Mapping[str, str] | str]:
-        """Each active broker's effective configuration, or why it cannot be read."""
+        """Effective configuration of each active broker, or the reason why it cannot be read."""
         brokers = self._admin.active_brokers()
         return dict(zip(brokers, self._pool.map(self._configuration, brokers), strict=True))
 
@@ -50,7 +50,7 @@ class ReadBack:
             return str(error)
 
     def until(self, holds: Callable[[str, Mapping[str, str]], bool]) -> tuple[tuple[str, ...], str]:
-        """All active brokers, and a message on those for which it does not hold even after some seconds."""
+        """All active brokers, and a message on those for which ``holds`` is still false after some seconds."""
         deadline = self._clock.monotonic() + PATIENCE_SECONDS
         pause = FIRST_PAUSE_SECONDS
         while True:
@@ -79,9 +79,10 @@ def _first_problem(wrong: list[str]) -> str:
 
 
 class SettingSwitch:
-    """The override of one setting, turned off and given back. ``name`` is what it is called, ``again`` what to do next.
+    """The override of one setting, turned off and restored. ``name`` is for messages, ``again`` the advice after a
+    failure.
 
-    Errors leave the note to its owner: what is not proven is to be tried again.
+    Errors leave the note to its owner: an unproven change is to be tried again.
     """
 
     def __init__(self, admin: Admin, clock: ActClock, key: str, *, name: str, again: str) -> None:
@@ -89,15 +90,15 @@ class SettingSwitch:
         self.brokers = ReadBack(admin, clock, key)
 
     def present(self) -> str | None:
-        """The override that is there now. Raises :class:`AdminError`."""
+        """The present override. Raises :class:`AdminError`."""
         return self._admin.dynamic_configuration().get(self._key)
 
     def running(self) -> dict[str, Mapping[str, str]]:
-        """What each broker runs with that tells it."""
+        """Configuration of each broker that gives it."""
         return {broker: runtime for broker, runtime in self.brokers.now().items() if not isinstance(runtime, str)}
 
     def note(self, present: str | None, running: Mapping[str, Mapping[str, str]]) -> OverrideNote:
-        """What must be on disk before the override is set."""
+        """The note that must be on disk before the override is set."""
         ran = {broker: runtime.get(self._key, ON) for broker, runtime in running.items()}
         return OverrideNote(phase="taking", before=present, ran=ran)
 
@@ -107,16 +108,18 @@ class SettingSwitch:
         return self.prove_off(is_on, "set to false by lbd on all brokers")
 
     def prove_off(self, is_on: Callable[[Mapping[str, str]], bool], how: str) -> tuple[str, ...]:
-        """The brokers, none of which has it on. Raises :class:`RefusedError` that names one that has, or is silent."""
+        """The brokers, once none has it on. Raises :class:`RefusedError` that names a broker that has it on, or is
+        silent.
+        """
         brokers, wrong = self.brokers.until(lambda _, runtime: not is_on(runtime))
         if wrong:
             raise RefusedError(f"{self._name} is not off: {wrong}, wanted false; it is {how}")
         return brokers
 
     def give_back(self, note: OverrideNote) -> str:
-        """Restore what was there before, and prove it; the note says ``releasing`` by now. Returns one sentence.
+        """Restore the previous state, and prove it; the note says ``releasing`` by now. Returns one sentence.
 
-        Raises :class:`ObserveError` where it cannot be done or proven now; calling again goes on.
+        Raises :class:`ObserveError` where it cannot be done or proven now; another call continues.
         """
         if note.override_to_restore is not None:
             self._admin.set_dynamic(self._key, note.override_to_restore)
@@ -128,10 +131,10 @@ class SettingSwitch:
     def _text(self, override: str | None) -> str:
         return override_text(self._key, override)
 
-    def _require_running(self, wanted: str) -> None:
-        _, wrong = self.brokers.until(lambda _, runtime: runtime.get(self._key) == wanted)
+    def _require_running(self, value: str) -> None:
+        _, wrong = self.brokers.until(lambda _, runtime: runtime.get(self._key) == value)
         if wrong:
-            raise ObserveError(f"{self._name} is not given back: {wrong}, wanted {wanted}; {self._again}")
+            raise ObserveError(f"{self._name} is not given back: {wrong}, wanted {value}; {self._again}")
 
     def _delete(self, note: OverrideNote) -> str:
         self._admin.delete_dynamic(self._key)

@@ -20,7 +20,7 @@ LONGEST_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class ActClock:
-    """The clock for acting: ``monotonic``, ``sleep``, and ``boot``, which goes on while the machine is suspended."""
+    """Clock for acting: ``monotonic``, ``sleep``, and ``boot``, which goes on while the machine is suspended."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], None]
@@ -28,7 +28,7 @@ class ActClock:
 
 
 class Ownership:
-    """Asks brokers for the owners of bundles; none of its requests assigns a bundle."""
+    """Requests the owners of bundles; none of its requests assigns a bundle."""
 
     def __init__(self, admin: Admin, clock: ActClock) -> None:
         self._admin = admin
@@ -37,7 +37,7 @@ class Ownership:
     def owner(self, bundle: str) -> str | None:
         """The broker that owns a bundle and confirms it; None if no broker does.
 
-        Raises :class:`AdminError` when it cannot be asked, also while ownership changes hands (a 500 then).
+        Raises :class:`AdminError` when there is no clear response, also while ownership changes (a 500 then).
         """
         base = self._admin.owner_base(bundle)
         if base is None:
@@ -57,8 +57,8 @@ class Ownership:
     def owner_within(self, bundle: str, seconds: float, patience_seconds: float = 0.0) -> str | None:
         """The owner as soon as there is one; None if no broker owns the bundle until the time is over.
 
-        While the owner is not known (ownership changes hands, a dead owner's session still lives) brokers are asked for
-        as long as ``patience_seconds``, if that is more. Raises :class:`AdminError` when it is not known then either.
+        While the owner is unclear (ownership changes, a dead owner's session still lives) it tries for as long as
+        ``patience_seconds``, if that is more. Raises :class:`AdminError` when it is still unclear then.
         """
         owner, failure = self._until(lambda owner: owner is not None, bundle, seconds, patience_seconds)
         if failure is not None:
@@ -75,7 +75,7 @@ class Ownership:
     def _until(
         self, reached: Callable[[str | None], bool], bundle: str, seconds: float, patience_seconds: float
     ) -> tuple[str | None, AdminError | None]:
-        """The first answer that satisfies ``reached``, or the last one."""
+        """The first response that satisfies ``reached``, or the last one."""
         started, pause = self._clock.monotonic(), FIRST_PAUSE_SECONDS
         while True:
             owner, failure = self._ask(bundle)
@@ -87,7 +87,9 @@ class Ownership:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _ask(self, bundle: str) -> tuple[str | None, AdminError | None]:
-        """One request; a failure is a result of its own, since brokers answer with errors while ownership changes."""
+        """Send one request; a failure is a result of its own, because brokers respond with errors while ownership
+        changes.
+        """
         try:
             return self.owner(bundle), None
         except AdminError as error:

@@ -33,9 +33,10 @@ class AlreadyOwned(Skip):
 
 
 class Placer:
-    """Places single bundles of one cluster. ``forbids`` is called last: why policies now forbid the placement.
+    """Places single bundles of one cluster. ``forbids`` is called last: the reason why policies now forbid the
+    placement.
 
-    ``held`` returns before each request why nothing may begin now.
+    ``held`` returns before each request the reason why nothing may begin now.
     """
 
     def __init__(
@@ -50,28 +51,28 @@ class Placer:
 
     def place(self, bundle: str, broker: str, reason: str) -> Outcome | Skip:
         """Place once. A broker's failure is an outcome, never an error; the outcome's unload has no source."""
-        wanted, started = Unload(bundle, "", broker, 0.0, 0.0, reason), self._clock.monotonic()
+        placement, started = Unload(bundle, "", broker, 0.0, 0.0, reason), self._clock.monotonic()
         fence = Fence(clock=self._clock.boot, held=self._held)
-        checked = self.check(wanted)
+        checked = self.check(placement)
         if isinstance(checked, Skip):
             return checked
-        return replace(self._place(wanted, checked, fence), seconds=self._clock.monotonic() - started)
+        return replace(self._place(placement, checked, fence), seconds=self._clock.monotonic() - started)
 
-    def check(self, wanted: Unload, *, planned: bool = True) -> Skip | str:
-        """Why a bundle may not be placed now, else the topic by which its broker is to take it. Changes nothing.
+    def check(self, placement: Unload, *, planned: bool = True) -> Skip | str:
+        """Check a placement: a refusal, else the topic by which its broker is to take the bundle. Changes nothing.
 
-        The last check before the request, and the one by which a preview says what the request would come to. Never
-        raises. ``planned``: ``forbids`` knows the policies by which it was planned.
+        It is the last check before the request, and also the preview of the result. Never raises. ``planned``:
+        ``forbids`` knows the policies of the plan.
         """
         try:
-            refused = self._refused(wanted, planned=planned)
-            return refused or self.admin.topic_in(wanted.bundle, self.admin.base(wanted.destination or ""))
+            refused = self._refused(placement, planned=planned)
+            return refused or self.admin.topic_in(placement.bundle, self.admin.base(placement.destination or ""))
         except LbdError as error:
-            return Skip(wanted.bundle, Reason.NOT_CHECKED, f"{error}; not asked for")
+            return Skip(placement.bundle, Reason.NOT_CHECKED, f"{error}; not asked for")
 
-    def _refused(self, wanted: Unload, *, planned: bool) -> Skip | None:
-        """The bundle has an owner by now, or the broker is not active, not ready or not allowed."""
-        bundle, broker = wanted.bundle, wanted.destination or ""
+    def _refused(self, placement: Unload, *, planned: bool) -> Skip | None:
+        """Refusal if the bundle has an owner by now, or the broker is not active, not ready or not allowed."""
+        bundle, broker = placement.bundle, placement.destination or ""
         owner = self._ownership.owner_within(bundle, 0.0, NUDGE_WAIT_SECONDS)
         if owner is not None:
             return AlreadyOwned(bundle, Reason.OWNER_CHANGED, f"{owner} owns it by now; left alone", owner)
@@ -79,29 +80,29 @@ class Placer:
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is no longer active; not asked for")
         if not self.admin.ready(broker):
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is not ready; not asked for")
-        return self._forbids(wanted, planned=planned)
+        return self._forbids(placement, planned=planned)
 
-    def _place(self, wanted: Unload, topic: str, fence: Fence) -> Outcome:
-        """Have the broker take it. Its response does not count; the owner of the bundle after it does."""
-        why = self._assign(wanted, topic, fence)
+    def _place(self, placement: Unload, topic: str, fence: Fence) -> Outcome:
+        """Have the broker take it. Its response does not count; the owner of the bundle afterwards does."""
+        why = self._assign(placement, topic, fence)
         try:
-            owner = self._ownership.owner_within(wanted.bundle, PROOF_SECONDS)
+            owner = self._ownership.owner_within(placement.bundle, PROOF_SECONDS)
         except LbdError as error:
-            return Outcome(wanted, Result.UNKNOWN, None, "; ".join(filter(None, (why, str(error)))))
-        if owner == wanted.destination:
-            return Outcome(wanted, Result.LANDED, owner)
-        if owner is None and (words := missing_reason(self.admin, wanted.bundle)):
-            return Outcome(wanted, Result.GONE, None, f"{why}; {words}" if why else words)
+            return Outcome(placement, Result.UNKNOWN, None, "; ".join(filter(None, (why, str(error)))))
+        if owner == placement.destination:
+            return Outcome(placement, Result.LANDED, owner)
+        if owner is None and (words := missing_reason(self.admin, placement.bundle)):
+            return Outcome(placement, Result.GONE, None, f"{why}; {words}" if why else words)
         if owner is None:
             unowned = "nobody owns it; the next client's lookup assigns it"
-            return Outcome(wanted, Result.UNOWNED, None, f"{why}; {unowned}" if why else unowned)
-        elsewhere = f"a client's lookup was faster: {owner} has it, wanted {wanted.destination}"
-        return Outcome(wanted, Result.ELSEWHERE, owner, elsewhere)
+            return Outcome(placement, Result.UNOWNED, None, f"{why}; {unowned}" if why else unowned)
+        elsewhere = f"a client's lookup was faster: {owner} has it, wanted {placement.destination}"
+        return Outcome(placement, Result.ELSEWHERE, owner, elsewhere)
 
-    def _assign(self, wanted: Unload, topic: str, fence: Fence) -> str:
-        """Why the broker may not have taken it; empty when it has."""
+    def _assign(self, placement: Unload, topic: str, fence: Fence) -> str:
+        """Reason why the broker may not have taken it; empty when it has."""
         try:
-            base = self.admin.base(wanted.destination or "")
+            base = self.admin.base(placement.destination or "")
             fence.pass_on()
             answer = self.admin.assign(topic, base, authoritative=True, deadline=fence.until)
         except AdminError as error:

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 PROOF_SECONDS = 5.0
-"""New boundaries are there with the 204; a broker with an old cache may return the old ones for moments."""
+"""Time to read new boundaries: they come with the 204, a broker with an old cache may briefly return old ones.
+"""
 
 REFUSED_SECONDS = 0.3
 OWNER_SECONDS = 0.3
 
 NOT_ACQUIRED = "failed to acquire ownership of split bundle"
-"""What a busy Pulsar answers with 500 where it has cut nothing and means "try again" (ServiceUnitNotReadyException).
+"""Text of a 500 from a busy Pulsar that has cut nothing and means "try again" (ServiceUnitNotReadyException).
 
 Source: NamespaceService.splitAndOwnBundleOnceAndRetry, which changes the boundaries only after this step.
 """
@@ -45,9 +46,9 @@ class Splitter:
         self._ownership = Ownership(admin, clock)
 
     def boundaries(self, namespace: str) -> tuple[int, ...]:
-        """Where the namespace's bundles begin and end now. Raises :class:`UsageError` when there is no namespace.
+        """Present boundaries of the namespace's bundles. Raises :class:`UsageError` when there is no namespace.
 
-        Raises :class:`ObserveError` when they cannot be had.
+        Raises :class:`ObserveError` when they cannot be read.
         """
         boundaries = self._admin.boundaries(namespace)
         if boundaries is None:
@@ -61,14 +62,14 @@ class Splitter:
         """Owner of a bundle. Raises :class:`UsageError` if it does not exist, :class:`RefusedError` if it has none."""
         namespace, ends = bundle_namespace(bundle), range_in_name(bundle)
         if ends not in pairwise(boundaries):
-            raise UsageError(missing(bundle, [f"{namespace}/{range_name(*one)}" for one in pairwise(boundaries)]))
+            raise UsageError(missing(bundle, [f"{namespace}/{range_name(*bounds)}" for bounds in pairwise(boundaries)]))
         owner = self._ownership.owner_within(bundle, OWNER_SECONDS)
         if owner is None:
             raise RefusedError(f"{bundle}: {UNOWNED}")
         return owner
 
     def check(self, cut: Cut) -> None:
-        """The last check before the request. Raises :class:`RefusedError`, or the error that prevented the check."""
+        """Check the split for the last time. Raises :class:`RefusedError`, or the error that prevented the check."""
         owner = self.owner(cut.bundle, self.boundaries(bundle_namespace(cut.bundle)))
         if owner != cut.owner:
             raise RefusedError(f"{cut.bundle}: {owner} owns it, not {cut.owner}; ask again")
@@ -89,10 +90,10 @@ class Splitter:
         return replace(outcome, seconds=self._clock.monotonic() - started)
 
     def finish(self, cut: Cut, age_seconds: float) -> CutOutcome | None:
-        """The outcome of a split that a killed process began so long ago; None while it is not known yet.
+        """Outcome of a split that a killed process began so long ago; None while it is open.
 
-        A broker may still be splitting for as long as lbd waits for a response. After twice that time an outcome that
-        is not known is UNKNOWN.
+        A broker may still be splitting for as long as lbd waits for a response. After twice that time an open outcome
+        is UNKNOWN.
         """
         patience = self._admin.settings.read_timeout_seconds
         try:
@@ -127,7 +128,7 @@ class Splitter:
         return self._verify(cut, f"HTTP {answer.status}{error_reason(answer)}", REFUSED_SECONDS)
 
     def _verify(self, cut: Cut, message: str, seconds: float, *, in_doubt: bool = False) -> CutOutcome:
-        """The outcome by the boundaries; ``in_doubt``: no response came, and a whole range may still be cut later."""
+        """Outcome by the boundaries; ``in_doubt``: no response came, and a whole range may still be cut later."""
         deadline, pause = self._clock.monotonic() + seconds, FIRST_PAUSE_SECONDS
         while True:
             result, positions = judged(cut, self.boundaries(bundle_namespace(cut.bundle)))

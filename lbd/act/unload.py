@@ -1,8 +1,8 @@
 """One unload: check, send, nudge, verify.
 
 A 204 is no proof: the leader gives the destination to the first lookup that comes, and then forgets it (#24884), so
-clients that reconnect at the same moment can pull the bundle elsewhere. Therefore: check, unload, nudge, and ask for
-the owner. Every request that changes something passes a fence (``fence.py``).
+clients that reconnect at the same moment can pull the bundle elsewhere. Therefore: check, unload, nudge, and read the
+owner. Every request that changes something passes a fence (``fence.py``).
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 
 Nudge = Literal["leader", "destination", "none"]
-"""Who is asked to take the bundle right after the 204: the leader (who then forgets the destination, as it should), the
-destination itself (which leaves the destination noted at the leader), or nobody but the clients."""
+"""Broker that gets the lookup right after the 204: the leader (which then forgets the destination, as it should), the
+destination itself (which leaves the destination noted at the leader), or none but the clients' own.
+"""
 
 
 class Forbids(Protocol):
-    """Why policies now forbid a move; without ``planned`` the policies that it was planned with are not known."""
+    """Reason why policies now forbid a move; without ``planned`` the policies of its plan are unknown."""
 
     def __call__(self, move: Unload, *, planned: bool) -> Skip | None: ...
 
@@ -44,7 +45,7 @@ NUDGE_WAIT_SECONDS = 0.3
 PROOF_SECONDS = 5.0
 
 POLICIES_HOLD_SECONDS = 1.0
-"""Policies read within this time need not be read again: clients reconnect within it."""
+"""Age up to which policies need not be read again: clients reconnect within it."""
 
 RANGE_IS_NO_BUNDLE = 412
 OPEN_AFTER_RESTART = "found open after a restart"
@@ -52,12 +53,12 @@ OPEN_AFTER_RESTART = "found open after a restart"
 
 @dataclass(frozen=True)
 class ReadyMove:
-    """A move that may be sent now: the leader to send it to, and whether that version knows destinations.
+    """A move that may be sent now: the leader to send it to, and whether that version accepts destinations.
 
-    ``transferred``: brokers hand the bundle over themselves, so that no leader notes anything, and no lookup helps.
+    ``transferred``: brokers hand over the bundle themselves, so that no leader notes anything, and no lookup helps.
     ``checked_at`` is when its checks began, by the boot clock; ``planned``: by this very process. ``may_stay``: whether
-    another broker may have the bundle instead; asking changes nothing. ``topics`` are made-up topics of the bundle, by
-    base URL of the broker that puts each into it.
+    another broker may have the bundle instead; it changes nothing. ``topics`` are made-up topics of the bundle, by base
+    URL of the broker that puts each into it.
     """
 
     move: Unload
@@ -83,7 +84,7 @@ class ReadyMove:
 
 @dataclass
 class _Flight:
-    """A move under way. ``noted`` is what the leader may have noted, ``policies_at`` when they were last read."""
+    """A move under way. ``noted`` is the destination that the leader may have noted, ``policies_at`` the last read."""
 
     ready: ReadyMove
     fence: Fence
@@ -97,7 +98,7 @@ class _Flight:
 
 
 class Unloader:
-    """Unloads single bundles of one cluster. ``forbids`` is called last: why policies now forbid a move."""
+    """Unloads single bundles of one cluster. ``forbids`` is called last: the reason why policies now forbid a move."""
 
     def __init__(
         self,
@@ -132,10 +133,10 @@ class Unloader:
         return replace(outcome, seconds=self._clock.monotonic() - started, leader=leader)
 
     def finish(self, move: Unload, age_seconds: float, fence: Fence | None = None) -> Outcome | None:
-        """The outcome of a move that a killed process began so long ago; None while it is not known yet.
+        """Outcome of a move that a killed process began so long ago; None while it is open.
 
         A source that still owns the bundle may be closing its topics until an unload's time is over. A bundle without
-        owner is placed on its destination, if that is active. After twice that time an unknown outcome is UNKNOWN.
+        owner is placed on its destination, if that is active. After twice that time an open outcome is UNKNOWN.
         """
         waits = age_seconds < self._patience_seconds
         try:
@@ -155,7 +156,7 @@ class Unloader:
             return unproven(Outcome(move, Result.UNKNOWN, None, detail, noted=self._may_note(move)))
 
     def judge(self, move: Unload) -> Outcome:
-        """The outcome of the move by the present owner. Raises :class:`LbdError` while that is not known."""
+        """Outcome of the move by the present owner. Raises :class:`LbdError` while that is unknown."""
         return self._judged(move, self._ownership.owner_within(move.bundle, 0.0))
 
     def _flight(self, ready: ReadyMove, noted: str | None) -> _Flight:
@@ -163,7 +164,7 @@ class Unloader:
         return _Flight(ready, fence, noted, topics=dict(ready.topics))
 
     def _may_note(self, move: Unload) -> str | None:
-        """The destination that a leader may have noted for the move; None where brokers hand bundles over."""
+        """The destination that a leader may have noted for the move; None where brokers transfer bundles themselves."""
         try:
             return None if self._admin.transfers else move.destination
         except LbdError:
@@ -181,7 +182,9 @@ class Unloader:
     def _finish_stranded(
         self, move: Unload, owner: str | None, wrong: Skip | None, ready: ReadyMove | Skip, *, waits: bool
     ) -> Outcome | None:
-        """The destination is no longer possible, or no broker leads; None while a broker may still take the bundle."""
+        """Outcome where the destination is no longer possible, or no broker leads; None while a broker may take the
+        bundle.
+        """
         flight = self._flight(ready, self._may_note(move)) if isinstance(ready, ReadyMove) else None
         gone = owner is None and missing_reason(self._admin, move.bundle)
         policy = wrong is not None and wrong.reason is not Reason.DESTINATION_FORBIDDEN
@@ -203,7 +206,9 @@ class Unloader:
         return self._missing(move, planned=True)
 
     def _missing(self, move: Unload, *, planned: bool) -> Skip | None:
-        """Why the destination is not possible; ``planned``: this process planned the move and knows its policies."""
+        """Reason why the destination is not possible; ``planned``: this process planned the move and knows its
+        policies.
+        """
         destination = move.destination or ""
         if destination not in self._admin.active_brokers():
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is no longer active; not sent")
@@ -255,7 +260,7 @@ class Unloader:
     def _topics(self, ready: ReadyMove) -> dict[str, str]:
         """A topic of the bundle for each broker that is to place it. Raises :class:`LbdError` where one has none.
 
-        What no broker could be made to take is not unloaded.
+        A bundle that no broker could be made to take is not unloaded.
         """
         if ready.transferred:
             return {}
@@ -263,7 +268,7 @@ class Unloader:
         return {base: self._admin.topic_in(ready.move.bundle, base) for base in dict.fromkeys(bases)}
 
     def _request(self, flight: _Flight) -> Response:
-        """The unload itself, under one deadline over all brokers that it is sent on to."""
+        """Send the unload, under one deadline over all brokers to which it is redirected."""
         ready = flight.ready
         where = ready.destination, ready.leader.base
         again = partial(self._check_again, flight)
@@ -280,7 +285,7 @@ class Unloader:
 
     @property
     def _patience_seconds(self) -> float:
-        """Longer than a broker needs to close topics, and than a dead broker's session lasts."""
+        """Time that is longer than a broker needs to close topics, and than a dead broker's session lasts."""
         return self._admin.settings.unload_timeout_seconds
 
     def _closing(self, started: float) -> float:
@@ -288,7 +293,9 @@ class Unloader:
         return max(self._patience_seconds - (self._clock.monotonic() - started), PROOF_SECONDS)
 
     def _in_doubt(self, flight: _Flight, why: str, seconds: float) -> Outcome:
-        """No response, or a refusal: the unload may happen all the same, so the owner in the end decides."""
+        """Outcome without a response, or with a refusal: the unload may happen all the same, so the final owner
+        decides.
+        """
         move = flight.move
         if not self._ownership.let_go(move.bundle, move.source, seconds, self._patience_seconds):
             return self._judged(move, move.source, why, flight.noted)
@@ -298,7 +305,7 @@ class Unloader:
         return replace(placed, detail=f"{why}; {placed.detail}" if placed.detail else why)
 
     def _place(self, flight: _Flight) -> Outcome:
-        """The source has released the bundle: nudge until a broker owns it, and return the outcome."""
+        """Nudge until a broker owns the released bundle, and return the outcome."""
         refusal = self._forbidden(flight)
         if refusal is not None:
             return self._place_elsewhere(flight, refusal)
@@ -319,7 +326,7 @@ class Unloader:
         return self._judged(move, owner, noted=noted)
 
     def _forbidden(self, flight: _Flight) -> Skip | None:
-        """Why policies now forbid the destination, or that they cannot be read; None if they were read just now."""
+        """Reason why policies now forbid the destination, or that they cannot be read; None if read just now."""
         if flight.ready.transferred or self._clock.boot() - flight.policies_at < POLICIES_HOLD_SECONDS:
             return None
         try:
@@ -328,9 +335,9 @@ class Unloader:
             return Skip(flight.move.bundle, Reason.POLICY_UNKNOWN, str(error))
 
     def _place_elsewhere(self, flight: _Flight, refusal: Skip) -> Outcome:
-        """Policies forbid the destination by now: place the bundle on its source, or on another allowed broker.
+        """Place the bundle on its source, or on another allowed broker, because policies forbid the destination by now.
 
-        These brokers take it without asking the leader, whose note is used up first.
+        These brokers take it without the leader, whose note is used up first.
         """
         move, why = flight.move, f"{refusal.reason.message(refusal.detail)}, after it was sent"
         self._use_up_note(flight)
@@ -361,9 +368,9 @@ class Unloader:
         return allowed and (back or flight.ready.may_stay(broker))
 
     def _give_back(self, flight: _Flight, failure: AdminError) -> str | None:
-        """Place the bundle on its source again, since the destination did not take it; returns the owner.
+        """Place the bundle on its source again, because the destination did not take it; returns the owner.
 
-        A destination that hangs is not asked any more; a dead one is noticed with the next request to it.
+        A hanging destination gets no more requests; the next request to a dead one reveals it.
         """
         move = flight.move
         if timed_out(failure):
@@ -372,28 +379,28 @@ class Unloader:
         return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
 
     def _soon(self, move: Unload) -> str | None:
-        """The owner shortly after a lookup at the leader; None also while that is not known yet."""
+        """The owner shortly after a lookup at the leader; None also while it is unknown."""
         try:
             return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
         except AdminError:
             return None
 
     def _use_up_note(self, flight: _Flight) -> None:
-        """Have the leader forget the destination of a bundle that nobody owns: its redirect there is not followed.
+        """Have the leader forget the destination of a bundle without an owner: its redirect there is not followed.
 
-        A leader that is the destination would take the bundle itself, so it is not asked.
+        A leader that is the destination would take the bundle itself, so it gets no request.
         """
         leader = flight.ready.leader
         if flight.noted is None or leader.broker in {None, flight.move.destination}:
             return
         answer = self._assign(flight, leader.base, authoritative=False, hops=0)
         if isinstance(answer, Response) and "authoritative=true" in (answer.location or ""):
-            flight.noted = None  # only a leader's redirect says so
+            flight.noted = None  # only a leader's redirect proves it
 
     def _assign(
         self, flight: _Flight, base: str, *, authoritative: bool, hops: int = MAX_HOPS
     ) -> Response | AdminError:
-        """The answer to a request that has the bundle assigned, or its error; the bundle's owner shows its effect."""
+        """Response to a request that has the bundle assigned, or its error; the bundle's owner shows its effect."""
         try:
             if base not in flight.topics:
                 flight.topics[base] = self._admin.topic_in(flight.move.bundle, base)
@@ -424,7 +431,7 @@ def unproven(outcome: Outcome) -> Outcome:
 
 
 def missing_reason(admin: Admin, bundle: str) -> str:
-    """Why the bundle no longer exists; empty if it does, or if that cannot be read."""
+    """Reason why the bundle no longer exists; empty if it does, or if that cannot be read."""
     try:
         boundaries = admin.boundaries(bundle_namespace(bundle))
     except LbdError:

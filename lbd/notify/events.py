@@ -1,6 +1,6 @@
-"""The events that people are notified of: a pure function of earlier announcements and of the end of a turn.
+"""The events to announce to people: a pure function of earlier announcements and of the end of a turn.
 
-A refused order is no event: the person who gave it has the answer already.
+A refused order is no event: its author has the response already.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ Kind: TypeAlias = Literal["plan", "move", "failure", "blocked", "drain", "leader
 
 NOT_SENT = "not-sent"
 NO_FAILURE = frozenset({Result.LANDED, Result.GONE})
-"""A bundle that was deleted or split while it moved is nobody's fault."""
+"""Results without a failure: a bundle that was deleted or split while it moved is no fault of a broker."""
 
 BLOCKED_SECONDS = 900.0
-"""As the alert LbdBlocked waits: between two waves brokers are often blocked for a turn or two."""
+"""Time before a block is announced, as for the alert LbdBlocked: between two waves brokers are often blocked for a
+turn.
+"""
 
 PAUSED_SECONDS = 4 * 3600.0
-"""As the alert LbdPausedTooLong waits."""
+"""Time before a pause is announced, as for the alert LbdPausedTooLong."""
 
 PAUSED_AGAIN_SECONDS = 86_400.0
-"""People forget a pause that lasts: it is announced again."""
+"""Interval of further announcements of a pause, because people forget it."""
 
 ORDERED = frozenset({Reason.PAUSED.label, Reason.QUIET_HOURS.label})
 """Reasons to block that a person has ordered."""
@@ -55,9 +57,9 @@ class EndedMove(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing to announce. ``at`` is epoch seconds; ``ended``: it has ceased.
+    """One thing to announce. ``at`` is epoch seconds; ``ended``: it is over.
 
-    ``scores`` are those of now, in points, of the brokers that the ``plan`` touches. ``broker`` is the drained one.
+    ``scores`` are present ones, in points, of the brokers that the ``plan`` touches. ``broker`` is the drained one.
     """
 
     kind: Kind | Literal["test"]
@@ -72,7 +74,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class TurnEnd:
-    """The end of a turn. ``plan`` waits for approval, or is what an observing lbd would have started.
+    """The end of a turn. ``plan`` waits for approval, or is the one that an observing lbd would have started.
 
     ``ended`` are the moves that ended since the turn before, ``works`` those of drains in force.
     """
@@ -87,9 +89,9 @@ class TurnEnd:
 
 @dataclass(frozen=True)
 class Announced:
-    """What was announced so far. Times are epoch seconds.
+    """Announcements so far. Times are epoch seconds.
 
-    ``pairs`` are the brokers of the announced plan, ``drains`` the bundles that each drain was announced to leave.
+    ``pairs`` are the brokers of the announced plan, ``drains`` the remaining bundles that were announced of each drain.
     """
 
     leads: bool = False
@@ -103,7 +105,7 @@ class Announced:
 
 
 def news(announced: Announced, now: TurnEnd) -> tuple[Announced, list[Event]]:
-    """What is announced after a turn, and the events of the turn."""
+    """Announcements after a turn, and the events of the turn."""
     events = _moves(now)
     for look in (_leader, _plan, _blocked, _drains, _pause):
         announced, more = look(announced, now)
@@ -112,7 +114,7 @@ def news(announced: Announced, now: TurnEnd) -> tuple[Announced, list[Event]]:
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """The events of one message: all moves together, and the last of several events of the same kind and broker."""
+    """Merge the events of one message: all moves together, and the last of the events of one kind and broker."""
     latest: dict[tuple[str, str], Event] = {}
     for event in events:
         key = event.kind, event.broker
@@ -122,8 +124,8 @@ def merged(events: Iterable[Event]) -> list[Event]:
 
 
 def _moves(now: TurnEnd) -> list[Event]:
-    landed = [one for one in now.ended if one.result == Result.LANDED]
-    failed = [one for one in now.ended if one.result not in NO_FAILURE]
+    landed = [move for move in now.ended if move.result == Result.LANDED]
+    failed = [move for move in now.ended if move.result not in NO_FAILURE]
     events = Event("move", now.status.at, ""), Event("failure", now.status.at, "")
     return [_moved(event, moves) for event, moves in zip(events, (landed, failed), strict=True) if moves]
 
@@ -133,13 +135,13 @@ def _moved(event: Event, moves: list[EndedMove]) -> Event:
     if event.kind == "move":
         text = f"{counted(len(moves), 'bundle')} moved"
     else:
-        numbers = ", ".join(f"{number} {result}" for result, number in Counter(one.result for one in moves).items())
+        numbers = ", ".join(f"{number} {result}" for result, number in Counter(move.result for move in moves).items())
         text = f"{counted(len(moves), 'move')} not made as planned: {numbers}"
     return msgspec.structs.replace(event, text=text, moves=moves)
 
 
 def _leader(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """A change of role, where several lbds share a cluster; each announces its own."""
+    """A change of role, where several instances share a cluster; each announces its own."""
     words = now.status.leader
     if now.leads == announced.leads or words is None:
         return replace(announced, leads=now.leads), ()
@@ -147,13 +149,13 @@ def _leader(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Eve
 
 
 def _plan(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """Noise puts other bundles into each plan: only a plan that moves between other brokers is an event."""
-    at, plan = now.status.at, now.plan
-    if now.ended or at - announced.planned_at > PLAN_SECONDS:  # it was applied, or is long gone
+    """A plan that moves between other brokers than the announced one; noise puts other bundles into each plan."""
+    now_seconds, plan = now.status.at, now.plan
+    if now.ended or now_seconds - announced.planned_at > PLAN_SECONDS:  # it was applied, or has expired
         announced = replace(announced, pairs=frozenset())
     if plan is None or not plan.unloads:
         return announced, ()
-    announced = replace(announced, planned_at=at)
+    announced = replace(announced, planned_at=now_seconds)
     pairs = frozenset((move.source, move.destination) for move in plan.unloads)
     if pairs <= announced.pairs:
         return announced, ()
@@ -163,55 +165,61 @@ def _plan(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event
     else:
         clients = f"{counted(plan.clients, 'client')} would reconnect"
         text = f"plan {plan.id} waits for approval: {number}, {clients}: lbd apply {plan.id}"
-    scores = {one.id: one.score for one in now.status.brokers if one.id in plan.expected and one.score is not None}
-    return replace(announced, pairs=pairs), [Event("plan", at, text, plan=plan, scores=scores)]
+    scores = {
+        broker.id: broker.score
+        for broker in now.status.brokers
+        if broker.id in plan.expected and broker.score is not None
+    }
+    return replace(announced, pairs=pairs), [Event("plan", now_seconds, text, plan=plan, scores=scores)]
 
 
 def _blocked(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """A turn without a view of the cluster, or with a block that a person has ordered, changes nothing."""
-    at, verdict = now.status.at, now.status.verdict
+    """A long block, or its end. A turn without a view of the cluster, or with an ordered block, changes nothing."""
+    now_seconds, verdict = now.status.at, now.status.verdict
     if not now.leads:
         return replace(announced, blocked_since=None, blocked=False), ()
     if verdict is None or verdict.kind == "unknown" or (verdict.kind == "blocked" and verdict.reason in ORDERED):
         return announced, ()
-    since = at if announced.blocked_since is None else announced.blocked_since
-    lasted = duration_text(at - since)
+    since = now_seconds if announced.blocked_since is None else announced.blocked_since
+    lasted = duration_text(now_seconds - since)
     if verdict.kind != "blocked":
         text = f"not blocked any more, after {lasted}: {verdict.words}"
-        events = [Event("blocked", at, text, ended=True)] if announced.blocked else ()
+        events = [Event("blocked", now_seconds, text, ended=True)] if announced.blocked else ()
         return replace(announced, blocked_since=None, blocked=False), events
     announced = replace(announced, blocked_since=since)
-    if announced.blocked or at - since < BLOCKED_SECONDS:
+    if announced.blocked or now_seconds - since < BLOCKED_SECONDS:
         return announced, ()
-    return replace(announced, blocked=True), [Event("blocked", at, f"for {lasted} {verdict.words}")]
+    return replace(announced, blocked=True), [Event("blocked", now_seconds, f"for {lasted} {verdict.words}")]
 
 
 def _drains(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """A drain looks again and again for bundles that came back: only other remaining bundles are an event."""
+    """Changed remainders of drains. A drain looks again and again for returned bundles, which alone are no event."""
     if not now.leads:
         return announced, ()
-    known: dict[str, frozenset[str]] = {}
+    drains: dict[str, frozenset[str]] = {}
     events = []
     for work in now.works:
         before = announced.drains.get(work.broker)
         if work.ended_at is None and before is not None:
-            known[work.broker] = before
+            drains[work.broker] = before
         elif work.ended_at is not None and work.exit_code:
-            known[work.broker] = remaining = frozenset(one.bundle for one in work.left)
+            drains[work.broker] = remaining = frozenset(entry.bundle for entry in work.left)
             if remaining != before:
                 text = f"drain incomplete: {work.sentence}"
                 events.append(Event("drain", now.status.at, text, broker=work.broker))
-    return replace(announced, drains=known), events
+    return replace(announced, drains=drains), events
 
 
 def _pause(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """The standbys have the pause as well, and leave its announcement to the leader."""
-    at, pause = now.status.at, now.pause
-    if not now.leads or pause is None or pause.until is not None or at - pause.since < PAUSED_SECONDS:
+    """A long pause. Standbys have the pause, too, and leave its announcement to the leader."""
+    now_seconds, pause = now.status.at, now.pause
+    if not now.leads or pause is None or pause.until is not None or now_seconds - pause.since < PAUSED_SECONDS:
         return announced, ()
-    if announced.paused_since == pause.since and at - announced.pause_announced_at < PAUSED_AGAIN_SECONDS:
+    if announced.paused_since == pause.since and now_seconds - announced.pause_announced_at < PAUSED_AGAIN_SECONDS:
         return announced, ()
-    lasted = f"for {duration_text(at - pause.since)}" if pause.since else "since nobody knows when"
+    lasted = f"for {duration_text(now_seconds - pause.since)}" if pause.since else "since nobody knows when"
     reason = pause.reason and f": {pause.reason}"
     text = f"paused {lasted}, and no end is set: by {pause.by}{reason}; lbd resume ends it"
-    return replace(announced, paused_since=pause.since, pause_announced_at=at), [Event("pause", at, text)]
+    return replace(announced, paused_since=pause.since, pause_announced_at=now_seconds), [
+        Event("pause", now_seconds, text)
+    ]

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 
 LISTED = 10
-"""Moves that a text lists of one event; JSON has :data:`MOST_MOVES`."""
+"""Moves of one event that a text lists; JSON has :data:`MOST_MOVES`."""
 
 MOST_MOVES = 200
-"""A drain moves thousands; the text counts all of them."""
+"""Moves of one event in JSON. A drain moves thousands; the text counts all of them."""
 
 MOST_CHARACTERS = 10_000
-"""Slack cuts a text after 40,000, and a person reads no more than this."""
+"""Longest text: Slack cuts after 40,000 characters, and a person reads no more than this."""
 
 
 class WebhookMessage(msgspec.Struct, frozen=True):
-    """Events in one message: ``instance`` is this lbd's machine, ``dropped`` how many events before them are lost."""
+    """Events in one message: ``instance`` is this lbd's machine, ``dropped`` the number of earlier events that are
+    lost.
+    """
 
     cluster: str
     instance: str
@@ -37,7 +39,7 @@ class WebhookMessage(msgspec.Struct, frozen=True):
 
 
 def content(message: WebhookMessage, form: str) -> bytes:
-    """What is posted; ``form`` is slack or json."""
+    """The body to post; ``form`` is slack or json."""
     if form == "slack":
         return redacted_json(msgspec.json.encode({"text": _escaped(_text(message)[:MOST_CHARACTERS])}))
     short = [msgspec.structs.replace(event, moves=event.moves[:MOST_MOVES]) for event in message.events]
@@ -45,7 +47,7 @@ def content(message: WebhookMessage, form: str) -> bytes:
 
 
 def _escaped(text: str) -> str:
-    """The three characters by which Slack's texts name links, channels and people, and no other one."""
+    """Escape the three characters by which Slack's texts name links, channels and people."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -61,7 +63,7 @@ def _text(message: WebhookMessage) -> str:
 def _details(event: Event) -> Iterator[str]:
     if event.plan is not None:
         moves = event.plan.unloads
-        yield from (f"{one.bundle}: {one.source} -> {one.destination}" for one in moves[:LISTED])
+        yield from (f"{move.bundle}: {move.source} -> {move.destination}" for move in moves[:LISTED])
         yield from _more(len(moves), "lbd plan")
         scores = (
             f"{broker} {_points(event.scores.get(broker))} -> {after:.1f}"

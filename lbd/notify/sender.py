@@ -33,38 +33,38 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3.0
 EXCHANGE_SECONDS = 8.0
-"""For the connection, the message and the head of the answer together."""
+"""Timeout of the connection, the message and the head of the response together."""
 
 HEAD_BYTES = 64 << 10
-"""A head that is longer ends the exchange; a body is not read."""
+"""Longest head of a response; a body is not read."""
 
 SECRET_CHARACTERS = 20
-"""A path that is shorter, as ``/v1/hook``, holds no secret, and would be cut out of other texts."""
+"""Shortest path that holds a secret: one as ``/v1/hook`` would be cut out of other texts."""
 
 MOST_WAITING = 256
-"""Events that wait for the receiver; beyond them the oldest are lost, counted, and reported."""
+"""Largest number of waiting events; beyond it the oldest are lost, counted, and reported."""
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 2.0, 300.0
-"""From retry to retry the pause doubles. ``Retry-After`` makes it longer, up to an hour."""
+"""Bounds of the pause between retries, which doubles. ``Retry-After`` makes it longer, up to an hour."""
 
 LONGEST_WAIT_SECONDS = 3600.0
 
 STOP_SECONDS = 4.0
-"""A stop waits so long for what is still to be sent."""
+"""Time for the last messages at a stop."""
 
 MESSAGES = Counter("lbd_notifications", "Messages to the webhook, by how an attempt ended.", ["result"], registry=None)
 LOST = Counter("lbd_notification_events_lost", "Events that were dropped before a message had them.", registry=None)
 WRONG_CONTENT = frozenset({400, 413, 422})
-"""Answers to a message that would be refused again. Any other one is tried again: people mend addresses, too."""
+"""Statuses for a message that would be refused again. Any other one is retried: people fix addresses, too."""
 
 for _result in ("sent", "failed", "refused"):
     MESSAGES.labels(_result)
 
 
 class NotTakenError(LbdError):
-    """A message was not taken. ``lasting``: the receiver refuses this one, and would refuse it again.
+    """The receiver did not accept a message. ``lasting``: it would refuse this one again.
 
-    ``retry_seconds``: it is not to be asked before.
+    ``retry_seconds`` is the pause before the next message.
     """
 
     def __init__(self, message: str, *, lasting: bool = False, retry_seconds: float = 0.0) -> None:
@@ -104,7 +104,7 @@ class Receiver:
         return address
 
     def post(self, message: WebhookMessage) -> None:
-        """Send it. Raises :class:`NotTakenError`, whose text holds no secret part of the address."""
+        """Send a message. Raises :class:`NotTakenError`, whose text holds no secret part of the address."""
         try:
             url = self.url()
         except UsageError as error:
@@ -115,7 +115,7 @@ class Receiver:
         self._session.begin(exchange)
         limits = min(CONNECT_SECONDS, EXCHANGE_SECONDS), EXCHANGE_SECONDS
         try:
-            with self._session.post(  # its body is of no interest
+            with self._session.post(  # the body does not matter
                 url, body, headers=headers, timeout=limits, allow_redirects=False, stream=True
             ) as answer:
                 _check(answer)
@@ -123,7 +123,7 @@ class Receiver:
             raise NotTakenError(exchange.given_up or _failure_text(error)) from None
 
     def post_test(self) -> None:
-        """Send a message that says what it is. Raises :class:`NotTakenError`."""
+        """Send a message that introduces itself. Raises :class:`NotTakenError`."""
         event = Event("test", time.time(), "a person tries the webhook with lbd doctor --notify")
         self.post(WebhookMessage("", socket.gethostname(), time.time(), [event]))
 
@@ -132,14 +132,14 @@ class Receiver:
         self._session.close()
 
     def give_up(self) -> None:
-        """The same, and end an exchange that another thread waits for: its message was not taken."""
+        """Close idle connections, and end an exchange that another thread waits for: its message was not accepted."""
         if self._exchange is not None:
             self._exchange.give_up("given up: lbd has another receiver")
         self.close()
 
 
 def _check(answer: requests.Response) -> None:
-    """Raises :class:`NotTakenError` for all but success."""
+    """Raise :class:`NotTakenError` for any status but success."""
     if answer.ok and not answer.is_redirect:
         return
     why = f"it answered {answer.status_code} {answer.reason or ''}".rstrip()
@@ -150,7 +150,7 @@ def _check(answer: requests.Response) -> None:
 
 
 def _failure_text(error: requests.RequestException | AdminError) -> str:
-    """A text of our own: the library's has the address in it."""
+    """Text of an error without the address, which the library's own text has."""
     if isinstance(error, AdminError) and not timed_out(error):
         return f"its answer has a head of more than {HEAD_BYTES >> 10} KiB"
     return next(
@@ -168,11 +168,11 @@ FAILURES = (
     ),
     (requests.exceptions.ConnectionError, "no connection, or it broke off"),
 )
-"""By the first kind that it is: those of connections are kinds of each other."""
+"""Texts by the first matching kind: errors of connections are kinds of each other."""
 
 
 class Notifier:
-    """Tells people of turns. Nothing here raises, and only :meth:`close` waits."""
+    """Announces turns to people. Nothing here raises, and only :meth:`close` waits."""
 
     def __init__(self, settings: NotifySettings) -> None:
         self._settings = settings
@@ -195,25 +195,25 @@ class Notifier:
 
     @property
     def trouble(self) -> str:
-        """Since when the receiver takes no messages, and why; empty where it does."""
+        """Time since which the receiver accepts no messages, and the reason; empty while it does."""
         return self._trouble
 
     def tell(self, now: TurnEnd) -> None:
-        """A turn has ended."""
+        """Record the end of a turn."""
         self._announced, events = news(self._announced, now)
-        wanted = [event for event in events if event.kind in self._settings.events]
+        chosen = [event for event in events if event.kind in self._settings.events]
         with self._changed:
             self._cluster = now.status.cluster
-            if not self.enabled or not wanted:
+            if not self.enabled or not chosen:
                 return
-            self._keep([*self._waiting, *wanted])
+            self._keep([*self._waiting, *chosen])
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
                 self._thread.start()
             self._changed.notify()
 
     def take(self, settings: NotifySettings) -> None:
-        """Go on with other settings; a receiver that is another one is tried at once."""
+        """Apply other settings; a changed receiver is tried at once."""
         if settings == self._settings:
             return
         with self._changed:
@@ -226,7 +226,7 @@ class Notifier:
             before.give_up()
 
     def close(self) -> None:
-        """Send the waiting events at once, in one attempt; a receiver that hangs is given up after ``STOP_SECONDS``."""
+        """Send the waiting events at once, in one attempt; a hanging receiver is given up after ``STOP_SECONDS``."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -239,7 +239,7 @@ class Notifier:
             self._log.warning("notifications were not sent before the end", events=unsent)
 
     def _keep(self, events: list[Event]) -> None:
-        """Let these events wait. Drop the oldest where they are too many, and all where there is no receiver."""
+        """Queue these events. Drop the oldest where they are too many, and all where there is no receiver."""
         most = MOST_WAITING if self.enabled else 0
         number = max(len(events) - most, 0)
         self._waiting = events[number:]
@@ -266,13 +266,13 @@ class Notifier:
         return bool(self._waiting) and time.monotonic() >= self._due_at
 
     def _send(self, receiver: Receiver, lost: int) -> None:
-        """One attempt; events that were not taken wait on, unless the receiver refuses them for good."""
+        """Try once; events that were not accepted wait on, unless the receiver refuses them for good."""
         message = WebhookMessage(self._cluster, socket.gethostname(), time.time(), merged(self._sending), lost)
         try:
             receiver.post(message)
         except NotTakenError as failure:
             self._missed(receiver, failure)
-        except Exception as error:  # noqa: BLE001 - a bug here must not end the thread; it is told
+        except Exception as error:  # noqa: BLE001 - a bug here must not end the thread: it is reported
             self._missed(receiver, NotTakenError(str(as_lbd_error(error)), lasting=True))
         else:
             MESSAGES.labels("sent").inc()
@@ -292,13 +292,13 @@ class Notifier:
             else:
                 self._keep([*self._sending, *self._waiting])
             self._sending = []
-            if receiver is not self._receiver:  # there is another one by now, or none
+            if receiver is not self._receiver:  # it was replaced or removed
                 return
             pause = min(FIRST_RETRY_SECONDS * 2**self._retries, LAST_RETRY_SECONDS)
             pause = max(pause, failure.retry_seconds, self._settings.min_interval_seconds if failure.lasting else 0.0)
             self._retries, self._due_at = min(self._retries + 1, 16), time.monotonic() + pause
-            known = bool(self._trouble)
-            if not known:
+            was_failing = bool(self._trouble)
+            if not was_failing:
                 self._trouble = f"notify: {receiver.name} takes no messages since {utc(time.time())}: {failure}"
-        if not known:
+        if not was_failing:
             self._log.warning("notifications are not taken", receiver=receiver.name, why=str(failure))

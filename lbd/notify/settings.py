@@ -11,7 +11,7 @@ from lbd.notify.events import Kind
 
 
 class NotifySettings(BaseModel):
-    """A webhook that tells people of plans, moves and trouble. Off while ``url_file`` is null."""
+    """A webhook that announces plans, moves and trouble to people. Off while ``url_file`` is null."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
