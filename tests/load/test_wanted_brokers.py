@@ -24,7 +24,7 @@ from lbd.load.capacity import (
     needed,
     needed_by_resource,
     report,
-    wanted,
+    target_brokers,
     with_round,
 )
 from lbd.load.estimate import BANDWIDTH_IN, CPU
@@ -175,7 +175,7 @@ def test_brokers_that_are_not_trusted_tell_nothing():
     found = cluster_load(round_of(50, 60, 70), np.array([True, False, True]), 4, None, Weights())
 
     assert found is not None
-    assert (found.brokers, found.active, found.untold) == (("a:80", "c:80"), 4, 2)
+    assert (found.brokers, found.active, found.unreported) == (("a:80", "c:80"), 4, 2)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def run(*spans: tuple[float, ClusterLoad], peaks: Peaks | None = None, every: fl
 
 
 def wanted_of(peaks: Peaks, active: int) -> int:
-    return wanted(peaks.hours, peaks.recent[-1].at, active)
+    return target_brokers(peaks.hours, peaks.recent[-1].at, active)
 
 
 QUIET, BUSY = cluster([30, 30, 30, 30]), cluster([85, 85, 85, 85])  # 80 / 60 and 300 / 60 brokers
