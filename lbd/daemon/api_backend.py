@@ -30,7 +30,7 @@ from lbd.files import remove
 from lbd.operations.drain import plan_json, show_drain, show_fill
 from lbd.operations.dry import Fixed, acting, parts_of_known
 from lbd.operations.parts import PolicyReader
-from lbd.operations.place import live_bundles, meant, placement, show_unload, target, topic_bundles
+from lbd.operations.place import live_bundles, placement, resolve_targets, show_unload, target, topic_bundles
 from lbd.operations.planned import plan_refusal
 from lbd.operations.rollout import show_rollout
 from lbd.operations.split import due_document, plan_due, plan_split, split_refusal
@@ -314,7 +314,7 @@ class Picker:
             raise UsageError(f"{wanted.text!r} is a namespace; wanted one bundle or topic")
         if wanted.kind == "scalable":
             raise UsageError(f"{wanted.text!r} is a scalable topic; wanted a segment, which /v1/bundles?topic= lists")
-        return known.bundle_of(wanted) or next(iter(meant((wanted,), self._cut).topics))
+        return known.bundle_of(wanted) or next(iter(resolve_targets((wanted,), self._cut).topics))
 
     def _cut(self, namespace: str) -> list[str]:
         """The bundles of a namespace that brokers may not report, as nobody owns them."""

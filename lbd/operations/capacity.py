@@ -1,4 +1,4 @@
-"""How many brokers are wanted, as a live lbd follows it turn by turn, and keeps it over restarts."""
+"""The recommended number of brokers, as a live lbd follows it turn by turn, and keeps it over restarts."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ if TYPE_CHECKING:
 
 
 TRUSTED = (0, Reason.DRAINED.code, Reason.SLOW_BROKER.code)
-"""Codes of brokers whose reports tell their load; a drained one goes on reporting, and so does a slow one."""
+"""Codes of brokers with usable reports; drained and slow brokers report, too."""
 
 
 class PeakKeeper:
-    """Takes the load of each turn, also where another lbd leads: after a failover the day is known there, too."""
+    """Follows the load of each turn, also on a standby: after a failover the day is known there, too."""
 
     def __init__(self, settings: Settings, now: float) -> None:
         self._settings = settings
         self._peaks, self._lost = _saved_peaks(settings.state_dir)
-        self._wanted = 0
+        self._target = 0
         self._saved = PeriodicSave(
             "peaks of the load are", lambda: save_peaks(self._settings.state_dir, self._peaks), now
         )
 
     @property
     def trouble(self) -> str:
-        """Why the peaks are not on disk, or were lost at the start; empty where they are, and a day is known again."""
+        """Reason why the peaks are not on disk, or were lost at the start; empty once they are, and a day is known
+        again.
+        """
         return "; ".join(filter(None, (self._saved.trouble, self._lost)))
 
     def after(self, record: TurnResult) -> Capacity | None:
-        """What is known after a turn; None where it saw no load. What changes the wanted number is on disk at once."""
+        """Capacity after a turn; None where the turn had no load. A change of the number is saved at once."""
         load = load_of(record, self._settings)
         if load is None:
             return None
@@ -51,23 +53,23 @@ class PeakKeeper:
         if known_hours(self._peaks.hours, load.taken_at) >= DAY_HOURS:
             self._lost = ""
         if self._peaks.hours:
-            self._saved.after(load.taken_at, at_once=capacity.target_brokers != self._wanted)
-            self._wanted = capacity.target_brokers
+            self._saved.after(load.taken_at, at_once=capacity.target_brokers != self._target)
+            self._target = capacity.target_brokers
         return capacity
 
     def take(self, settings: Settings) -> None:
-        """Go on with other settings; what is known stays."""
+        """Apply other settings; the history stays."""
         self._settings = settings
 
     def close(self) -> None:
-        """Write what is not on disk yet."""
+        """Save the rest."""
         self._saved.close()
 
 
 def _saved_peaks(state_dir: Path) -> tuple[Peaks, str]:
-    """The saved peaks, and why they are lost.
+    """The saved peaks, and the reason why they are lost.
 
-    Until a new day is known no fewer brokers are wanted, so a damaged file is no reason to stop.
+    The number does not fall before a new day is known, so a damaged file is no reason to stop.
     """
     try:
         return load_peaks(state_dir), ""
@@ -76,7 +78,7 @@ def _saved_peaks(state_dir: Path) -> tuple[Peaks, str]:
 
 
 def load_of(record: TurnResult, settings: Settings) -> ClusterLoad | None:
-    """The load of the brokers whose reports a turn trusted."""
+    """Load of the brokers whose reports a turn trusted."""
     if (facts := record.facts) is None:
         return None
     trusted = np.isin(facts.evidence.paired, TRUSTED)

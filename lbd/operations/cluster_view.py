@@ -1,4 +1,4 @@
-"""One view of a cluster outside a turn, from which manual requests are answered. Read-only."""
+"""One view of a cluster outside a turn, for manual requests. Read-only."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """A round as observed, and its facts, with what policies say of the namespaces asked about."""
+    """An observed round, its facts, and the policies of the requested namespaces."""
 
     observation: Observation
     facts: Facts
 
     def loads(self, parts: Parts, to_place: int, bundles: tuple[str, ...]) -> BrokerLoads:
-        """What placements may look at, for ``to_place`` of these bundles."""
+        """Loads for placements, with ``to_place`` of these bundles."""
         averages = self.facts.averages
         loads = broker_loads(self.facts.snapshot, averages, parts.weights, to_place=to_place)
-        wanted, long = set(bundles), averages.long
-        rates = {name: float(long[at, :2].sum()) for at, name in enumerate(averages.bundles) if name in wanted}
+        chosen, long = set(bundles), averages.long
+        rates = {name: float(long[row, :2].sum()) for row, name in enumerate(averages.bundles) if name in chosen}
         return without_doubted(replace(loads, bundle_rates=rates), self.facts.evidence.paired)
 
     def standing(self, parts: Parts) -> RunningLoads:
-        """How the brokers stand, to be moved along with the answers."""
+        """Present loads of the brokers, to which the answers are added."""
         limit = parts.guardrails.max_topics_per_broker
         return RunningLoads(self.facts.snapshot, self.facts.policies, self.facts.evidence.paired, limit)
 
 
 def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
-    """One round, judged by what is kept of those before. Raises :class:`~lbd.errors.ObserveError` as observing does.
+    """Observe one round, judged by the stored earlier ones. Raises :class:`~lbd.errors.ObserveError` as observing does.
 
     Properties of namespaces bind no order.
     """
@@ -55,14 +55,14 @@ def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
 
 @dataclass(frozen=True)
 class OwnerMap:
-    """The owner of each owned bundle, and why some brokers could not be asked: what those own is not known."""
+    """The owner of each owned bundle, and the reason for each broker whose bundles are unknown."""
 
     of: Mapping[str, str]
     unasked: Mapping[str, str]
 
 
 def owners(admin: Admin, busy: Mapping[str, str]) -> OwnerMap:
-    """What each active broker says it owns; not what those do that are ``busy``, and why."""
+    """Bundles that each active broker says it owns; those of ``busy`` brokers, with their reasons, stay unknown."""
 
     def ask(broker: str) -> dict[str, bool] | str:
         if broker in busy:

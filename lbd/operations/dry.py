@@ -48,25 +48,25 @@ if TYPE_CHECKING:
 
 
 TOPICS_SECONDS = 5.0
-"""One look waits so long for the topic names that it goes by, and then does without those that are missing."""
+"""Time that one look waits for topic names; it does without those that are missing then."""
 
 IGNORED_HOLDS = frozenset(
     {Reason.IN_BROKER_SHEDDING, Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT},
 )
-"""They would hide what lbd would do; that it would wait is said beside it."""
+"""Holds that would hide the plan; they are reported beside it."""
 
 
 def dry_run(settings: Settings) -> TurnResult:
-    """One turn against the live cluster that changes nothing, neither there nor in the state directory.
+    """Run one turn against the live cluster that changes nothing, neither there nor in the state directory.
 
-    Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
+    Hit counters are taken as reached; those of the daemon are used where its state directory can be read.
     """
     with observing(settings) as observer:
         return turn(live_parts(settings, observer))
 
 
 def live_parts(settings: Settings, observer: Observer) -> Parts:
-    """What such a turn, or any other look at the live cluster, is made of."""
+    """Parts of such a turn, or of any other look at the live cluster."""
     memory, averages, past = remembered(settings)
     looked = _TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer
     ordered_hold = partial(_ordered, settings)
@@ -76,20 +76,20 @@ def live_parts(settings: Settings, observer: Observer) -> Parts:
 
 
 def order_parts(settings: Settings, observer: Observer) -> Parts:
-    """The parts by which an order is previewed: as the lbd on this state directory would judge it."""
+    """Parts for the preview of an order: they judge as the lbd on this state directory would."""
     memory, averages, _ = remembered(settings)
     return acting(live_parts(settings, observer), memory, averages, partial(order_hold, settings))
 
 
 def order_hold(settings: Settings) -> Hold | None:
-    """What keeps the lbd of these settings from all orders: its mode, another one that leads, a pause."""
+    """Hold on all orders to the lbd of these settings: its mode, another leader, or a pause."""
     if settings.mode == "observe":
         return Reason.OBSERVE_ONLY, ONLY_OBSERVES
     return _stands_by(settings) or _ordered(settings)
 
 
 def _stands_by(settings: Settings) -> Hold | None:
-    """That another lbd leads, as the running one on this machine last said."""
+    """Hold of a standby, by the last status of the lbd on this machine."""
     try:
         if not settings.state_dir.is_dir() or running(settings.state_dir) is None:
             return None
@@ -108,7 +108,7 @@ def parts_of_known(
     past: Past | Journal,
     ordered_hold: Callable[[], Hold | None],
 ) -> Parts:
-    """The same of what is known already, by whoever knows it."""
+    """Parts for a read-only turn from data in hand."""
     store = Scratch(unsampled(memory), averages)
     return replace(
         parts_of(settings, observer, policies, past, store, DryRun(), eager=True),
@@ -121,7 +121,7 @@ def parts_of_known(
 
 
 def _drained(settings: Settings) -> frozenset[str]:
-    """The brokers that are drained; a directory that this user may not look into tells of none."""
+    """Drained brokers; none for a directory that this user may not read."""
     try:
         return (
             frozenset(Drains(settings.state_dir).in_force(time.time())) if settings.state_dir.is_dir() else frozenset()
@@ -131,19 +131,19 @@ def _drained(settings: Settings) -> frozenset[str]:
 
 
 def acting(parts: Parts, memory: TurnMemory, averages: Averages, hold: Callable[[], Hold | None]) -> Parts:
-    """The parts of a look that judges as an order is judged: by all that turns remember, and by every hold."""
-    known = Scratch(memory, averages)
-    return replace(parts, store=known, ordered_hold=hold, ignored_holds=frozenset(), eager=False)
+    """Parts of a look that judges like an order: with everything that turns remember, and with every hold."""
+    store = Scratch(memory, averages)
+    return replace(parts, store=store, ordered_hold=hold, ignored_holds=frozenset(), eager=False)
 
 
 def unsampled(memory: TurnMemory) -> TurnMemory:
-    """What the daemon knows, but not its samples: those are a minute old at most, and every report is looked at."""
-    known = TurnMemory(changed_at=memory.changed_at, progress=memory.progress, health=memory.health)
-    return known.with_memory(memory.memory)
+    """The daemon's memory without its samples: those are a minute old at most, and every report is read."""
+    kept_facts = TurnMemory(changed_at=memory.changed_at, progress=memory.progress, health=memory.health)
+    return kept_facts.with_memory(memory.memory)
 
 
 def _ordered(settings: Settings) -> Hold | None:
-    """The pause of a daemon on this machine; a directory that this user may not look into tells of none."""
+    """The pause of a daemon on this machine; None for a directory that this user may not read."""
     try:
         return ordered(Control(settings.state_dir), time.time()) if settings.state_dir.is_dir() else None
     except OSError:
@@ -151,7 +151,7 @@ def _ordered(settings: Settings) -> Hold | None:
 
 
 def remembered(settings: Settings) -> tuple[TurnMemory, Averages, Past]:
-    """Counters, averages and the past of a daemon on this machine; nothing where there is none to be read."""
+    """Counters, averages and the past of a daemon on this machine; empty where they cannot be read."""
     nothing = (TurnMemory(), Averages.empty(), Past())
     try:
         if not settings.state_dir.is_dir():
@@ -164,17 +164,17 @@ def remembered(settings: Settings) -> tuple[TurnMemory, Averages, Past]:
 
 
 def taking_over(settings: Settings, admin: Admin) -> dict[str, str]:
-    """Brokers that lbd moves bundles to now, and why each must not be asked for all that it owns.
+    """Destinations of open moves, and for each the reason why it must not be asked for all that it owns.
 
-    A move without an outcome for longer than it may take was cut short, and is under way no more.
+    A move without an outcome for longer than it may take was cut short, and is over.
     """
     if admin.transfers:
         return {}
     past, since = remembered(settings)[2], time.time() - 2 * settings.pulsar.unload_timeout_seconds
     coming: dict[str, list[str]] = {}
-    for _, one in past.open:
-        if one.destination is not None and past.attempted_at.get(one.bundle, 0.0) > since:
-            coming.setdefault(one.destination, []).append(one.bundle)
+    for _, move in past.open:
+        if move.destination is not None and past.attempted_at.get(move.bundle, 0.0) > since:
+            coming.setdefault(move.destination, []).append(move.bundle)
     return {
         broker: f"it takes over {counted(len(bundles), 'bundle')} now, the first: {bundles[0]}, and can hang if asked"
         for broker, bundles in coming.items()
@@ -183,7 +183,7 @@ def taking_over(settings: Settings, admin: Admin) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _TakenOver:
-    """A cluster as ``lbd run`` would find it once it had turned the brokers' own shedding off."""
+    """A cluster as ``lbd run`` would find it after it had turned the brokers' own shedding off."""
 
     observer: Observer
 
@@ -193,19 +193,19 @@ class _TakenOver:
 
 @dataclass(frozen=True)
 class Fixed:
-    """An observation that was made already, so that what is judged is what was chosen from."""
+    """An earlier observation, so that the judgement is about the round of the choice."""
 
     observation: Observation
 
     def observe(self) -> Observation:
-        """The one there is."""
+        """The earlier observation."""
         return self.observation
 
 
 def dry_run_recording(settings: Settings, path: Path) -> TurnResult:
-    """The same for the last round of the last recording in a file; its earlier rounds feed the averages.
+    """Run such a turn on the last round of the last recording in a file; its earlier rounds feed the averages.
 
-    What the recording's header says of the strategy holds where the settings leave the default.
+    The strategy settings in the recording's header hold where the settings leave the default.
     """
     header, settings, averages, last = last_round(path, settings)
     parts = recorded_parts(settings, header.id or path.name, averages, last)
@@ -213,7 +213,7 @@ def dry_run_recording(settings: Settings, path: Path) -> TurnResult:
 
 
 def _learned(path: Path, header: Header, settings: Settings) -> Callable[[Snapshot], Slopes | None]:
-    """What the rounds of the last recording in a file tell, where the strategy wants to know."""
+    """Slopes from the rounds of the last recording in a file, where the strategy uses them."""
     if not configured(settings).wants_slopes:
         return slope_learner(settings)
     learning = Learning(settings.load)
@@ -224,7 +224,7 @@ def _learned(path: Path, header: Header, settings: Settings) -> Callable[[Snapsh
 
 
 def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snapshot) -> Parts:
-    """What a look at the last round of a recording is made of; a recording knows of no policies."""
+    """Parts of a look at the last round of a recording, which has no policies."""
     looked = Fixed(Observation(last, name, last.brokers.ids, Leader(None, "recorded")))
     policies, store = FreePolicies(Isolation()), Scratch(averages=averages)
     return parts_of(settings, looked, policies, Past(), store, DryRun(), eager=True)
@@ -235,10 +235,10 @@ def last_round(path: Path, base: Settings) -> tuple[Header, Settings, Averages, 
     recording_rounds = rounds(path)
     state = _open_recording(base, next(recording_rounds))
     samples: dict[str, Sample] = {}
-    for one in recording_rounds:
-        header, _, snapshot = one
+    for line in recording_rounds:
+        header, _, snapshot = line
         if state[0] is not header:
-            state, samples = _open_recording(base, one), {}
+            state, samples = _open_recording(base, line), {}
             continue
         _, settings, averages, last = state
         evidence = judge(samples, last, settings.weights)
@@ -255,7 +255,9 @@ def _open_recording(
 
 
 def _with_header(settings: Settings, header: Header) -> Settings:
-    """The header's settings where these leave the default; of another strategy's header, only its weights."""
+    """The settings, completed from the header where they leave the default; of another strategy's header, only the
+    weights.
+    """
     chosen, weights = settings_from(
         header,
         settings.strategy,

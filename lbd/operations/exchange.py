@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def exported(root: Path, file: Path, settings: Settings, since: float, until: float) -> int:
-    """Write the rounds between two times (epoch seconds) into a recording; returns how many there were.
+    """Write the rounds between two times (epoch seconds) into a recording; returns their number.
 
     Raises :class:`UsageError` where there are none, and for a file that exists or cannot be written.
     """
@@ -46,16 +46,16 @@ def exported(root: Path, file: Path, settings: Settings, since: float, until: fl
     }
     count = 0
     with recording.create(file, header) as writer:
-        for at, reports in chain([first], stored):
-            writer.round(at, reports)
+        for taken_at, reports in chain([first], stored):
+            writer.round(taken_at, reports)
             count += 1
     return count
 
 
 def imported(files: Sequence[Path], root: Path, settings: Settings) -> int:
-    """Add the rounds of recordings to history; returns how many there were.
+    """Add the rounds of recordings to history; returns their number.
 
-    Raises :class:`UsageError` for a line that is none, and :class:`~lbd.errors.RefusedError` where a lbd is at work.
+    Raises :class:`UsageError` for an invalid line, and :class:`~lbd.errors.RefusedError` while an lbd is running.
     """
     own = root == settings.state_dir / HISTORY_FOLDER
     count = 0
@@ -90,7 +90,7 @@ def _rounds(file: Path) -> Iterator[HistoryRound]:
 
 
 def _fresh(snapshot: Snapshot, before: dict[str, tuple[float, ...]]) -> BoolArray:
-    """Which brokers say something else than in the round before; ``before`` is brought up to date."""
+    """Brokers with another report than in the round before; ``before`` is updated."""
     usages = dict(zip(snapshot.brokers.ids, map(tuple, snapshot.brokers.usage.tolist()), strict=True))
     fresh = np.array([before.get(broker) != usage for broker, usage in usages.items()], dtype=np.bool_)
     before.clear()

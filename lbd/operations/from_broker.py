@@ -1,4 +1,4 @@
-"""Convert a broker's configuration to lbd's: what is carried over, what is not, and what lbd does differently."""
+"""Convert a broker's configuration to lbd's: converted values, values left out, and differences of lbd."""
 
 from __future__ import annotations
 
@@ -60,24 +60,24 @@ OTHER_SHEDDERS: dict[str, tuple[str, type[StrategySettings]]] = {
         TransferShedderSettings,
     ),
 }
-"""The shedders beside AvgShedder: how each chooses, and its settings."""
+"""Shedders beside AvgShedder: the rule of each, and its settings."""
 
 OTHER_PLACEMENTS = {
     "LeastLongTermMessageRate": "least-long-term-message-rate",
     "LeastResourceUsageWithWeight": "least-resource-usage-with-weight",
     "RoundRobinBrokerSelector": "round-robin",
 }
-"""The modular manager's placements beside AvgShedder, under lbd's names."""
+"""Placements of the modular manager beside AvgShedder, under lbd's names."""
 
 AVG_SHEDDER_KEYS = "loadBalancerAvgShedder"
 
 
 @dataclass(frozen=True)
 class ConvertedSettings:
-    """``settings`` as a configuration file has them, and what to say beside them, a sentence each.
+    """``settings`` as a configuration file has them, and notes, a sentence each.
 
-    ``left_out`` are values that lbd does not take, ``todo`` is what must be done before lbd moves anything,
-    ``differences`` what it will do otherwise than the brokers do today.
+    ``left_out`` are values that lbd does not accept, ``todo`` is what must be done before lbd moves anything,
+    ``differences`` are changes from the brokers' present behaviour.
     """
 
     settings: dict[str, Any]
@@ -87,11 +87,11 @@ class ConvertedSettings:
 
 
 def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> ConvertedSettings:
-    """What a broker runs with, under lbd's names. ``values`` is its effective configuration.
+    """Convert a broker's effective configuration to lbd's names.
 
-    It comes from a file (:func:`~lbd.pulsar.broker_conf.read_broker_conf`) or from ``configuration/runtime``.
+    ``values`` come from a file (:func:`~lbd.pulsar.broker_conf.read_broker_conf`) or from ``configuration/runtime``.
 
-    With ``stock`` values stay that Pulsar takes and lbd's own profile does not, for its rule as it is.
+    ``stock`` keeps values that Pulsar accepts and lbd's own profile does not, for the unchanged rule.
     """
     sections = {**SECTIONS, **_own_section(values)}
     taken: dict[str, dict[str, Any]] = {section: {} for section in sections}
@@ -108,7 +108,7 @@ def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> Conve
 
 
 def _together(sections: dict[str, dict[str, Any]], left_out: list[str], *, stock: bool) -> Settings:
-    """The settings; a section whose values lbd takes one by one, and not together, is left out."""
+    """The settings; a section whose values are valid only one by one, and not together, is left out."""
     try:
         return Settings.model_validate({**sections, "profile": "stock"} if stock else sections)
     except ValidationError as error:
@@ -119,13 +119,13 @@ def _together(sections: dict[str, dict[str, Any]], left_out: list[str], *, stock
 
 
 def _own_section(values: Mapping[str, str]) -> dict[str, type[BaseModel]]:
-    """The section of the shedder that the brokers run, where it is another than AvgShedder."""
-    known = OTHER_SHEDDERS.get(shedder_class(values))
-    return {strategy_section(known[1].name): known[1]} if known is not None else {}
+    """Settings section of the shedder that the brokers run, if that is not AvgShedder."""
+    shedder = OTHER_SHEDDERS.get(shedder_class(values))
+    return {strategy_section(shedder[1].name): shedder[1]} if shedder is not None else {}
 
 
 def _broker_key(field: FieldInfo) -> str:
-    """The key under which a broker has this field; empty where it has none."""
+    """The broker's key for this field; empty where there is none."""
     extra = field.json_schema_extra
     return str(extra["broker_conf"]) if isinstance(extra, dict) else ""
 
@@ -165,7 +165,7 @@ def _differences(values: Mapping[str, str], settings: Settings) -> Iterator[str]
 
 
 def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) -> Iterator[str]:
-    """What a change of strategy means, and how to stay with the old one."""
+    """Consequences of a change of strategy, and how to keep the old one."""
     chosen = settings.avg_shedder
     rule = (
         f"lbd pairs the most with the least loaded broker, and moves half way when they are {chosen.low_threshold:g} "
@@ -189,7 +189,7 @@ def _way(settings: Settings) -> str:
 
 
 def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """The same rule, and where ``profile: live`` and the way lbd looks differ."""
+    """Differences for the same rule: ``profile: live``, and how lbd observes."""
     yield from _hits(values, settings)
     yield "A broker's only bundle stays; the brokers move it if it fits."
     if settings.weights.bandwidth_in or settings.weights.bandwidth_out:
@@ -216,7 +216,9 @@ def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator
 
 
 def _hits(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """A broker counts a hit a cycle, lbd one a new CPU sample: the same where both come once a minute."""
+    """Differences of hit counters: a broker counts one per cycle, lbd one per new CPU sample; both usually once a
+    minute.
+    """
     cycle = minutes(values, "loadBalancerSheddingIntervalMinutes")
     sample = minutes(values, SAMPLE_MINUTES)
     hits = settings.avg_shedder.hit_count_low
@@ -228,7 +230,7 @@ def _hits(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
 
 
 def _from_any(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """What no shedder of the brokers does."""
+    """Differences from every shedder of the brokers."""
     guardrails = settings.guardrails
     yield (
         f"A turn moves at most {guardrails.max_traffic_per_turn:.0%} of the traffic and a limited number of bundles "

@@ -33,22 +33,23 @@ if TYPE_CHECKING:
 
 
 NAMED = 3
-"""Namespaces with properties that are not understood, of which each gets a warning of its own."""
+"""Namespaces with invalid properties that get a warning each."""
 
 MEMBER_REQUESTS_A_TURN = 200
-"""Pulsar tells the members of a group for one tenant at a time; groups beyond this count as unknown in this turn."""
+"""Requests for members of groups per turn: Pulsar returns them for one tenant at a time. Further groups are unknown."""
 
 
 PROPERTIES_A_TURN = 100
 """Namespaces whose properties are read in one turn; bundles of further ones do not move in it."""
 
 PROPERTIES_SECONDS = 600.0
-"""Properties are read again after this. A pair of brokers that counts eight samples is judged by those of its last
-plan, so that namespaces that stay do not hide the others again."""
+"""Age at which properties are read again. A pair of brokers that counts eight samples is judged by those of its last
+plan, so that namespaces that stay do not hide the others again.
+"""
 
 
 class PolicyReader:
-    """Asks one cluster. Thread-safe: moves ask from threads of their own.
+    """Reads the policies of one cluster. Thread-safe: moves call it from their own threads.
 
     A turn costs one request for isolation policies, one for each namespace that its plan newly touches, and for each
     group among those one for each tenant, and two for failure domains. A move costs three. Where properties of
@@ -63,11 +64,11 @@ class PolicyReader:
         self._silent = ""
         self._planned: dict[str, str | None] = {}
         self._members: dict[str, frozenset[str]] = {}
-        self._asked = 0
+        self._member_requests = 0
 
     def isolation(self) -> Isolation:
-        """The cluster's isolation policies, which begin a turn; where they cannot be read nothing moves."""
-        self._members, self._asked = {}, 0
+        """The cluster's isolation policies, read at the begin of a turn; while they cannot be read nothing moves."""
+        self._members, self._member_requests = {}, 0
         self._properties_left, self._unread, self._silent = PROPERTIES_A_TURN, {}, ""
         try:
             return parse_isolation(self._admin.isolation_policies())
@@ -75,9 +76,9 @@ class PolicyReader:
             return Isolation(known=False)
 
     def groups(self, namespaces: tuple[str, ...], tenants: frozenset[str]) -> Groups:
-        """Groups of the namespaces that a plan would touch, in that order; what cannot be read stays unknown.
+        """Groups of the namespaces that a plan would touch, in that order; unreadable ones stay unknown.
 
-        After the first that cannot be read no more are asked about: a turn must not wait for a time-out each.
+        After the first failure no more are requested: a turn must not wait for a timeout each.
         """
         group_of: dict[str, str | None] = {}
         try:
@@ -99,10 +100,10 @@ class PolicyReader:
     def _spread(
         self, groups: Iterable[str], tenants: frozenset[str]
     ) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
-        """Members of the groups, as far as requests for them are left, and failure domains of the brokers."""
+        """Members of the groups, as far as requests for them remain, and failure domains of the brokers."""
         for group in sorted(set(groups) - self._members.keys()):
-            if self._asked + len(tenants) <= MEMBER_REQUESTS_A_TURN:
-                self._asked += len(tenants)
+            if self._member_requests + len(tenants) <= MEMBER_REQUESTS_A_TURN:
+                self._member_requests += len(tenants)
                 self._members[group] = self._namespaces(group, tenants)
         return dict(self._members), self._admin.failure_domains()
 
@@ -112,11 +113,11 @@ class PolicyReader:
         )
 
     def consents(self, namespaces: tuple[str, ...]) -> dict[str, Consent]:
-        """What properties allow: those of these namespaces, and all that were read lately.
+        """Consents by properties: those of these namespaces, and all that were read lately.
 
-        Where they cannot be read, those that were read last hold, and none where nothing was read. After a request
-        without an answer no more are sent in this turn: it must not wait for a time-out each. A namespace that is one
-        too many in a turn is not in the result.
+        Where properties cannot be read, the last read ones hold, and none before the first success. After a request
+        without a response no more are sent in this turn, which must not wait for a timeout each. A namespace beyond the
+        turn's limit is not in the result.
         """
         unread = dict[str, Consent]()
         for name in namespaces:
@@ -126,7 +127,9 @@ class PolicyReader:
         return self._lately_read() | unread
 
     def _read_properties(self, namespace: str) -> str:
-        """Keep what the properties of a namespace allow; returns why they could not be read, else nothing."""
+        """Store the consent in the properties of a namespace; returns the reason why they could not be read, else
+        nothing.
+        """
         if self._silent or self._properties_left <= 0:
             return self._silent
         self._properties_left -= 1
@@ -140,11 +143,11 @@ class PolicyReader:
 
     def _lately_read(self) -> dict[str, Consent]:
         since = self._now() - PROPERTIES_SECONDS
-        return {name: consent for name, (at, consent) in list(self._consents.items()) if at > since}
+        return {name: consent for name, (read_at, consent) in list(self._consents.items()) if read_at > since}
 
     @property
     def warnings(self) -> Iterator[str]:
-        """Properties that were read lately and are not understood, and why others cannot be read."""
+        """Invalid properties that were read lately, and the reason why others cannot be read."""
         wrong = {name: consent.problem for name, consent in self._lately_read().items() if consent.problem}
         for name in sorted(wrong)[:NAMED]:
             yield f"{name}: {wrong[name]}; its bundles stay until that is corrected"
@@ -155,10 +158,10 @@ class PolicyReader:
             yield f"properties of {name}{more} cannot be read: {why}; {LAST_READ}"
 
     def forbids(self, move: Unload, *, planned: bool) -> Skip | None:
-        """Why a move may not happen any more. Raises :class:`AdminError` when that cannot be read.
+        """Reason why a move may not happen any more. Raises :class:`AdminError` when that cannot be read.
 
-        Where the rest of a group is was looked at when the move was ``planned``; of one that a killed process planned
-        only isolation policies are asked for.
+        The brokers of the rest of a group were checked when the move was ``planned``; for a move that a killed process
+        planned only isolation policies are read.
         """
         namespace, destination = bundle_namespace(move.bundle), move.destination or ""
         isolation = parse_isolation(self._admin.isolation_policies())
@@ -176,13 +179,15 @@ class PolicyReader:
 # --- the cost of traffic on each broker, as a live lbd learns it, keeps it over restarts and shows it
 
 SAVED_EVERY_SECONDS = 300.0
-"""A kill loses five samples of a broker at most, and the last minutes of an hour's peak; a stop loses nothing."""
+"""Interval of saves. A kill loses five samples of a broker at most, and the last minutes of an hour's peak; a stop
+none.
+"""
 
 
 class PeriodicSave:
-    """Saves what a live lbd has in memory: every five minutes, at once where that is asked for, and at the end.
+    """Saves a live lbd's data in memory: every five minutes, at once on request, and at the end.
 
-    Times are epoch seconds. ``trouble`` says what could not be saved; it stays in memory, and is saved later.
+    Times are epoch seconds. ``trouble`` is the error of the last save; its data stays in memory, and is saved later.
     """
 
     def __init__(self, what: str, save: Callable[[], None], now: float) -> None:
@@ -191,13 +196,13 @@ class PeriodicSave:
         self.trouble = ""
 
     def after(self, taken_at: float, *, at_once: bool = False) -> None:
-        """A round that was ``taken_at`` is in memory."""
+        """Record that a round that was ``taken_at`` is in memory."""
         self._taken_at = taken_at
         if at_once or not 0 <= taken_at - self._saved_at < SAVED_EVERY_SECONDS:
             self._write()
 
     def close(self) -> None:
-        """Write what is not on disk yet."""
+        """Save the rest."""
         if self._taken_at > self._saved_at:
             self._write()
 
@@ -224,47 +229,47 @@ class Learned:
 
     @property
     def trouble(self) -> str:
-        """Why the samples are not on disk; empty where they are."""
+        """Reason why the samples are not on disk; empty where they are."""
         return self._saved.trouble
 
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
-        """What is known with one more round. Samples that cannot be written are told of and kept in memory."""
+        """Slopes with one more round. Samples that cannot be written are reported and stay in memory."""
         slopes = self._learning(snapshot)
         self._saved.after(snapshot.taken_at)
         return slopes
 
     def known(self, snapshot: Snapshot) -> Slopes | None:
-        """The same without learning from it: for a look beside the turns."""
+        """Slopes without learning from this round: for a look beside the turns."""
         return self._learning.known(snapshot)
 
     def take(self, settings: Settings) -> None:
-        """Go on with other settings; what was learned stays."""
+        """Apply other settings; learned samples stay."""
         self._learning.configure(settings.load)
 
     def close(self) -> None:
-        """Write what is not on disk yet."""
+        """Save the rest."""
         self._saved.close()
 
 
 def stored_learning(settings: Settings) -> Learning:
-    """What an lbd on this state directory has learned, for who only looks; nothing where it cannot be read.
+    """The stored samples of an lbd on this state directory, read-only; empty where they cannot be read.
 
-    Of a broker that was restarted since, or has other limits, nothing is known.
+    A broker that was restarted since, or has other limits, has none.
     """
     return Learning(settings.load, load_samples(settings.state_dir, time.time()))
 
 
-def broker_loads(snapshot: Snapshot, known: Slopes | None, settings: Settings) -> list[BrokerLoad]:
-    """What is known of each broker of a round, with the capacity that settings or limits of CPU give it."""
+def broker_loads(snapshot: Snapshot, slopes: Slopes | None, settings: Settings) -> list[BrokerLoad]:
+    """Learned load of each broker of a round, with the capacity from settings or limits of CPU."""
     brokers = snapshot.brokers
     limits = dict(zip(brokers.ids, brokers.limit[:, CPU].tolist(), strict=True))
-    return loads(brokers.ids, known, capacities(limits, settings.load))
+    return loads(brokers.ids, slopes, capacities(limits, settings.load))
 
 
 # --- parts
 
 ADDRESSES = 5
-"""Addresses of brokers in a configuration: enough for one to answer."""
+"""Addresses of brokers in a configuration: enough for one to respond."""
 
 
 @contextmanager
@@ -282,7 +287,7 @@ def observing(
 
 @contextmanager
 def preview_observer(settings: Settings, daemons: Observer | None) -> Iterator[Observer]:
-    """An observer of its own, or the daemon's where that listens: another one would wait a minute to hear as much."""
+    """A new observer, or the daemon's where that listens on topics: a new one would have to listen for a minute."""
     if daemons is not None and daemons.listens:
         yield daemons
     else:
@@ -291,13 +296,13 @@ def preview_observer(settings: Settings, daemons: Observer | None) -> Iterator[O
 
 
 def print_wait(words: str) -> None:
-    """Tell a person at a terminal why a command waits; who reads only the output of a command is not disturbed."""
+    """Print on a terminal why a command waits; a program that reads the output of a command is not disturbed."""
     if sys.stderr.isatty():
         sys.stderr.write(f"{words}\n")
 
 
 def broker_addresses(settings: Settings) -> list[str]:
-    """Web addresses of the configured brokers and, where they can be told, of some others: any may be down."""
+    """Web addresses of the configured brokers and, where available, of some others: any may be down."""
     admin, addresses = Admin(settings.pulsar), list(settings.pulsar.admin_urls)
     try:
         return list(dict.fromkeys([*addresses, *map(admin.base, admin.active_brokers())]))[
@@ -308,5 +313,5 @@ def broker_addresses(settings: Settings) -> list[str]:
 
 
 def broker_configuration(settings: Settings) -> dict[str, str]:
-    """The effective configuration of the broker that answers."""
+    """Effective configuration of the first broker that responds."""
     return Admin(settings.pulsar).runtime_configuration()

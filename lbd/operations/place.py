@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """One word of the command line."""
+    """One argument of the command line."""
 
     text: str
     kind: Literal["bundle", "topic", "scalable", "namespace"]
@@ -81,7 +81,7 @@ class Target:
 
 
 def target(text: str) -> Target:
-    """What a word names. Raises :class:`UsageError` that says what would be right."""
+    """Parse one argument. Raises :class:`UsageError` that says what would be right."""
     if is_scalable(text):
         return _movable(Target(text, "scalable", scalable_namespace(text)))
     if "://" in text:
@@ -93,19 +93,19 @@ def target(text: str) -> Target:
         bundle = _movable(Target(text, "bundle", bundle_namespace(text)))
         bounds(text)
         return bundle
-    wanted = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, persistent://tenant/namespace/topic or tenant/namespace"
-    raise UsageError(f"{text!r} is no bundle, topic or namespace; wanted {wanted}")
+    forms = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, persistent://tenant/namespace/topic or tenant/namespace"
+    raise UsageError(f"{text!r} is no bundle, topic or namespace; wanted {forms}")
 
 
-def _movable(one: Target) -> Target:
-    if BROKER_BUNDLE.match(f"{one.namespace}/0x"):
-        raise UsageError(f"{one.text!r} belongs to its broker and is never placed or moved")
-    return one
+def _movable(named: Target) -> Target:
+    if BROKER_BUNDLE.match(f"{named.namespace}/0x"):
+        raise UsageError(f"{named.text!r} belongs to its broker and is never placed or moved")
+    return named
 
 
 @dataclass(frozen=True)
-class Meant:
-    """The bundles that some words come to, each with the topics by which it was named."""
+class ResolvedTargets:
+    """Bundles of some targets, each with the topics that named it."""
 
     topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -115,20 +115,20 @@ class Meant:
         return tuple(dict.fromkeys(map(bundle_namespace, self.topics)))
 
 
-def looked_up(targets: Iterable[Target], topics_of: TopicsOf) -> list[Target]:
-    """The same, each topic as the cluster has it: its segments, or its partitions, in place of one that has any.
+def expand_topics(targets: Iterable[Target], topics_of: TopicsOf) -> list[Target]:
+    """Replace each topic by the cluster's own: its segments or partitions, where it has any.
 
-    A name is looked up before anything is done with it: the bundle that a name's hash falls into has nothing of a
-    partitioned topic, and of a misspelt one nobody knows.
+    A name is looked up first: the bundle at a name's own hash has nothing of a partitioned topic, and a misspelt name
+    has none at all.
     """
     expanded: list[Target] = []
-    for wanted in targets:
-        expanded += [wanted] if wanted.kind in {"bundle", "namespace"} else map(target, topics_of(wanted.text))
+    for named in targets:
+        expanded += [named] if named.kind in {"bundle", "namespace"} else map(target, topics_of(named.text))
     return expanded
 
 
 def live_topics(admin: Admin) -> TopicsOf:
-    """The topics that a name stands for: itself, its partitions, or the active segments of a scalable topic.
+    """Topics of a name: itself, its partitions, or the active segments of a scalable topic.
 
     Raises :class:`UsageError` where the cluster has no such topic.
     """
@@ -137,16 +137,16 @@ def live_topics(admin: Admin) -> TopicsOf:
         parent = name if is_scalable(name) else segment_parent(name)
         if parent is not None:
             segments = admin.segments(parent) or []
-            wanted = [one.name for one in segments if (one.is_active if parent == name else one.name == name)]
-            if not wanted:
+            names = [part.name for part in segments if (part.is_active if parent == name else part.name == name)]
+            if not names:
                 raise UsageError(f"{name}: cluster {admin.cluster} has no such scalable topic (from Pulsar 5.0 on)")
-            return wanted
+            return names
         live_bundles(admin)(topic_namespace(name))
-        known = admin.topics(topic_namespace(name))
-        wanted = [name] if name in known else partitions(name, known)
-        if not wanted:
+        present = admin.topics(topic_namespace(name))
+        names = [name] if name in present else partitions(name, present)
+        if not names:
             raise UsageError(f"{name}: there is no such topic in {topic_namespace(name)}")
-        return wanted
+        return names
 
     return topics
 
@@ -156,44 +156,44 @@ def topic_bundles(admin: Admin, topic: str) -> list[TopicBundle]:
 
     Raises :class:`UsageError` for a text that names no topic of the cluster.
     """
-    wanted = target(topic)
-    if wanted.kind not in {"topic", "scalable"}:
+    named = target(topic)
+    if named.kind not in {"topic", "scalable"}:
         raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic")
     admin.active_brokers()
-    targets, bundles = looked_up((wanted,), live_topics(admin)), live_bundles(admin)
-    of = {name: bundle for bundle, names in meant(targets, bundles).topics.items() for name in names}
-    return [TopicBundle(one.text, of[one.text]) for one in targets]
+    targets, bundles = expand_topics((named,), live_topics(admin)), live_bundles(admin)
+    of = {name: bundle for bundle, names in resolve_targets(targets, bundles).topics.items() for name in names}
+    return [TopicBundle(part.text, of[part.text]) for part in targets]
 
 
-def meant(targets: Iterable[Target], bundles_of: BundlesOf) -> Meant:
-    """Raises :class:`UsageError` for what is no bundle of its namespace."""
+def resolve_targets(targets: Iterable[Target], bundles_of: BundlesOf) -> ResolvedTargets:
+    """Find the bundles of targets. Raises :class:`UsageError` for a bundle that its namespace does not have."""
     topics_of: dict[str, tuple[str, ...]] = {}
     cut: dict[str, list[str]] = {}
-    for one in targets:
-        if one.namespace not in cut:
-            cut[one.namespace] = bundles_of(one.namespace)
-        for bundle in _bundles(one, cut[one.namespace]):
-            topics = (one.text,) if one.kind == "topic" else ()
+    for named in targets:
+        if named.namespace not in cut:
+            cut[named.namespace] = bundles_of(named.namespace)
+        for bundle in _bundles(named, cut[named.namespace]):
+            topics = (named.text,) if named.kind == "topic" else ()
             topics_of[bundle] = tuple(dict.fromkeys((*topics_of.get(bundle, ()), *topics)))
-    return Meant(topics_of)
+    return ResolvedTargets(topics_of)
 
 
-def _bundles(one: Target, bundles: list[str]) -> list[str]:
-    if one.kind == "namespace":
+def _bundles(named: Target, bundles: list[str]) -> list[str]:
+    if named.kind == "namespace":
         return bundles
-    if one.kind == "topic":
-        at = topic_hash(one.text)
-        within = [bundle for bundle in bundles if holds(bundle, at)]
+    if named.kind == "topic":
+        position = topic_hash(named.text)
+        within = [bundle for bundle in bundles if holds(bundle, position)]
         if not within:
-            raise UsageError(f"{one.text}: no known bundle of {one.namespace} holds its hash, 0x{at:08x}")
+            raise UsageError(f"{named.text}: no known bundle of {named.namespace} holds its hash, 0x{position:08x}")
         return within
-    if one.text not in bundles:
-        raise UsageError(missing(one.text, bundles))
-    return [one.text]
+    if named.text not in bundles:
+        raise UsageError(missing(named.text, bundles))
+    return [named.text]
 
 
 def live_bundles(admin: Admin) -> BundlesOf:
-    """The bundles of a namespace, as the cluster has cut it now."""
+    """Reads the present bundles of a namespace."""
 
     def bundles(namespace: str) -> list[str]:
         texts = admin.boundaries(namespace)
@@ -206,7 +206,7 @@ def live_bundles(admin: Admin) -> BundlesOf:
 
 
 def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
-    """The owner of each bundle of a namespace that has one. Raises :class:`UsageError` where there is no namespace."""
+    """Owner of each owned bundle of a namespace. Raises :class:`UsageError` where there is no namespace."""
     admin = Admin(settings.pulsar)
     if target(namespace).kind != "namespace":
         raise UsageError(f"{namespace!r} is no namespace; wanted tenant/namespace")
@@ -219,13 +219,13 @@ def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
 
 
 def named(request: UnloadRequest, admin: Admin) -> None:
-    """Raises :class:`UsageError` if the cluster has no such bundle."""
+    """Raise :class:`UsageError` if the cluster does not have the bundle of a request."""
     admin.active_brokers()
-    meant((Target(request.bundle, "bundle", bundle_namespace(request.bundle)),), live_bundles(admin))
+    resolve_targets((Target(request.bundle, "bundle", bundle_namespace(request.bundle)),), live_bundles(admin))
 
 
 def trouble(request: UnloadRequest, record: TurnResult) -> LbdError | None:
-    """Why the turn of a request could not judge it: the turn failed, or the cluster has no such destination."""
+    """Reason why the turn could not judge a request: it failed, or the cluster has no such destination."""
     active = record.observation.active if record.observation is not None else ()
     if record.error is None and request.destination not in active:
         return UsageError(f"{request.destination!r} is no active broker; wanted one of {', '.join(active)}")
@@ -233,7 +233,7 @@ def trouble(request: UnloadRequest, record: TurnResult) -> LbdError | None:
 
 
 def reported_bundles(snapshot: Snapshot) -> BundlesOf:
-    """The bundles of a namespace that brokers report: a recording knows no others."""
+    """Bundles of a namespace in the reports: a recording has no others."""
 
     def bundles(namespace: str) -> list[str]:
         reported = sorted(name for name in snapshot.bundles if bundle_namespace(name) == namespace)
@@ -249,12 +249,12 @@ def reported_bundles(snapshot: Snapshot) -> BundlesOf:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Answers, and what they are made from.
+    """Answers, and their sources.
 
-    ``taken_at`` is when the reports were read (epoch seconds), ``age_seconds`` how old they were when it was answered,
-    None in a recording, whose answers are of its time. ``topics`` are those by which a bundle was named, ``unasked``
-    the brokers that did not tell what they own. ``refused`` is why bundles that nobody owns would not be placed now,
-    and ``hold`` why none would be.
+    ``taken_at`` is when the reports were read (epoch seconds), ``age_seconds`` their age at the answer, None in a
+    recording, whose answers are of its time. ``topics`` are the arguments that named each bundle, ``unasked`` the
+    brokers whose bundles are unknown. ``refused`` has the reason for each unowned bundle that would not be placed now,
+    ``hold`` the reason if none would be.
     """
 
     cluster: str
@@ -271,17 +271,17 @@ class Report:
 
     @property
     def unowned(self) -> tuple[PlacementAdvice, ...]:
-        """Bundles that nobody owns."""
+        """Bundles without an owner."""
         return tuple(advice for advice in self.answers if advice.owner is None)
 
     @property
     def unanswered(self) -> tuple[PlacementAdvice, ...]:
-        """Bundles that nobody owns and no broker may have."""
-        return tuple(one for one in self.answers if one.owner is None and one.placed.broker is None)
+        """Bundles without an owner that no broker may have."""
+        return tuple(answer for answer in self.answers if answer.owner is None and answer.placed.broker is None)
 
 
 def placement(name: str) -> Placement:
-    """The placement of that name. Raises :class:`UsageError` for an unknown one."""
+    """Placement by its name. Raises :class:`UsageError` for an unknown one."""
     if name not in PLACEMENTS:
         raise UsageError(f"placement {name!r} is not known; wanted {', '.join(PLACEMENTS)}")
     return build(name)
@@ -298,11 +298,13 @@ def ask_cluster(settings: Settings, words: Sequence[str], strategy: str) -> Repo
 
 
 def _refused_placements(report: Report, placer: Placer) -> dict[str, str]:
-    """Why bundles that nobody owns would not be placed where they should go, as the act would find it now."""
-    wanted = [Unload(one.bundle, "", one.placed.broker, 0.0, 0.0) for one in report.unowned if one.placed.broker]
+    """Reason for each unowned bundle that would not be placed as advised, by the check of the act itself."""
+    placements = [
+        Unload(answer.bundle, "", answer.placed.broker, 0.0, 0.0) for answer in report.unowned if answer.placed.broker
+    ]
     check = partial(placer.check, planned=False)
     with ThreadPoolExecutor(placer.admin.settings.concurrency, thread_name_prefix="lbd-place") as pool:
-        checked = zip(wanted, pool.map(check, wanted), strict=True)
+        checked = zip(placements, pool.map(check, placements), strict=True)
         return {
             unload.bundle: skip.reason.message(skip.detail)
             for unload, skip in checked
@@ -311,7 +313,9 @@ def _refused_placements(report: Report, placer: Placer) -> dict[str, str]:
 
 
 def placement_hold(parts: Parts, admin: Admin) -> str:
-    """Why no bundle may be placed now; empty where bundles may. Nobody is disconnected, so few holds count."""
+    """Reason why no bundle may be placed now; empty where bundles may. Few holds apply, because no client is
+    disconnected.
+    """
     if admin.transfers:
         return (
             "the extensible load manager chooses the owner of a bundle that nobody owns, whoever is asked; "
@@ -329,23 +333,23 @@ def ask(
     memory: PlaceMemory,
     busy: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """The same with the parts of a running lbd that moves nothing now, and what it remembers of its answers.
+    """Answers with the parts of a running lbd that moves nothing now, and its memory of earlier answers.
 
-    ``busy`` are brokers that must not be asked for what they own, and why.
+    ``busy`` are brokers that must not be asked for what they own, each with the reason.
 
-    Raises :class:`UsageError` for words and strategies that are none, before any request.
+    Raises :class:`UsageError` for invalid words and strategies, before any request.
     """
     place, targets = placement(strategy), [target(word) for word in words]
     admin.active_brokers()
-    wanted = meant(looked_up(targets, live_topics(admin)), live_bundles(admin))
-    return _answered(parts, wanted, owners(admin, busy), (strategy, place), memory, time.time)
+    resolved = resolve_targets(expand_topics(targets, live_topics(admin)), live_bundles(admin))
+    return _answered(parts, resolved, owners(admin, busy), (strategy, place), memory, time.time)
 
 
 def _as_named(topic: str) -> list[str]:
-    """A recording knows of no topics: a name is taken for that of one topic, which is not partitioned."""
+    """The name itself: a recording has no topics, so a name stands for one topic without partitions."""
     if is_scalable(topic):
-        wanted = "segment://tenant/namespace/topic/0000-ffff-0"
-        raise UsageError(f"{topic}: a recording has no segments; wanted one, {wanted}")
+        form = "segment://tenant/namespace/topic/0000-ffff-0"
+        raise UsageError(f"{topic}: a recording has no segments; wanted one, {form}")
     return [topic]
 
 
@@ -353,26 +357,26 @@ def ask_recording(settings: Settings, words: Sequence[str], strategy: str, path:
     """Answers from the last round of a recording; its earlier rounds feed the averages."""
     place, targets = placement(strategy), [target(word) for word in words]
     header, settings, averages, snapshot = last_round(path, settings)
-    wanted = meant(looked_up(targets, _as_named), reported_bundles(snapshot))
+    resolved = resolve_targets(expand_topics(targets, _as_named), reported_bundles(snapshot))
     rows = snapshot.rows
     reported = zip(rows.bundle.tolist(), rows.owner().tolist(), strict=True)
-    owned = OwnerMap({snapshot.bundles[at]: snapshot.brokers.ids[owner] for at, owner in reported}, {})
+    owned = OwnerMap({snapshot.bundles[bundle]: snapshot.brokers.ids[owner] for bundle, owner in reported}, {})
     parts = recorded_parts(settings, header.id or path.name, averages, snapshot)
-    return _answered(parts, wanted, owned, (strategy, place), PlaceMemory(), None)
+    return _answered(parts, resolved, owned, (strategy, place), PlaceMemory(), None)
 
 
 def _answered(
     parts: Parts,
-    wanted: Meant,
+    resolved: ResolvedTargets,
     owned: OwnerMap,
     chosen: tuple[str, Placement],
     memory: PlaceMemory,
     clock: Callable[[], float] | None,
 ) -> Report:
     strategy, place = chosen
-    now = situation(parts, wanted.namespaces)
+    now = situation(parts, resolved.namespaces)
     observation = now.observation
-    of = {bundle: owned.of.get(bundle) for bundle in wanted.topics}
+    of = {bundle: owned.of.get(bundle) for bundle in resolved.topics}
     unowned = sum(owner is None for owner in of.values())
     age = None if clock is None else max(clock() - observation.snapshot.taken_at, 0.0)
     loads = replace(now.loads(parts, max(unowned, 1), tuple(of)), age_seconds=age or 0.0)
@@ -384,7 +388,7 @@ def _answered(
         age,
         observation.sample_interval_seconds,
         answers,
-        wanted.topics,
+        resolved.topics,
         owned.unasked,
         memory,
     )
@@ -393,11 +397,11 @@ def _answered(
 # --- act: place unowned bundles, pick the destination of an unload
 
 MISSES_THAT_STOP = 2
-"""Two in a row that nobody took: something is wrong that a third would not mend."""
+"""Placements in a row without an owner after which a request stops: a third would not help."""
 
 
 class LivePicker:
-    """A live lbd's picker. It remembers what it answered: no report shows that yet."""
+    """A live lbd's picker. It remembers its answers, because no report shows them yet."""
 
     def __init__(self, journal: Journal, on_end: Callable[[Outcome | Skip], None]) -> None:
         self._journal, self._on_end = journal, on_end
@@ -406,11 +410,11 @@ class LivePicker:
         self._trouble = ""
 
     def stop(self) -> None:
-        """Begin no further bundle of a request; the one that is being placed is brought to its end."""
+        """Begin no further bundle of a request; the one in progress is finished."""
         self._stopped.set()
 
     def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> RequestResult:
-        """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
+        """Place unowned bundles, one after the other; raises :class:`~lbd.errors.LbdError` before any is placed."""
         report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
         held = placement_hold(parts, placer.admin) or self._under_way() if report.unowned else ""
         if held:
@@ -425,18 +429,18 @@ class LivePicker:
         self, request: PlaceRequest, report: Report, placer: Placer, held: Callable[[], str]
     ) -> Iterator[PlacedBundle]:
         misses = 0
-        for one in report.answers:
-            broker = one.placed.broker
-            if one.owner is not None:
-                yield PlacedBundle(one.bundle, broker, None, one.owner, "owned already; left alone")
+        for answer in report.answers:
+            broker = answer.placed.broker
+            if answer.owner is not None:
+                yield PlacedBundle(answer.bundle, broker, None, answer.owner, "owned already; left alone")
             elif broker is None:
-                why = f"no broker may have it: {_first(one.candidates.left_out)}"
-                yield PlacedBundle(one.bundle, None, None, None, why)
+                why = f"no broker may have it: {_first(answer.candidates.left_out)}"
+                yield PlacedBundle(answer.bundle, None, None, None, why)
             elif stop := self._trouble or self._stop(request, misses) or held():
-                yield PlacedBundle(one.bundle, broker, None, None, f"not asked for: {stop}")
+                yield PlacedBundle(answer.bundle, broker, None, None, f"not asked for: {stop}")
             else:
-                reason = f"by hand, {request.by}; {report.strategy}: {one.placed.reason}"
-                outcome = placer.place(one.bundle, broker, reason)
+                reason = f"by hand, {request.by}; {report.strategy}: {answer.placed.reason}"
+                outcome = placer.place(answer.bundle, broker, reason)
                 self._ended(outcome)
                 misses = 0 if _taken(outcome) else misses + 1
                 yield _placed_bundle(outcome, broker)
@@ -449,13 +453,13 @@ class LivePicker:
         return "two in a row could not be placed" if misses >= MISSES_THAT_STOP else ""
 
     def _under_way(self) -> str:
-        """A move that a killed process left open: what nobody owns may be on its way."""
+        """An open move of a killed process: its bundle may have no owner for now."""
         return next(
-            (f"{Reason.MOVES_UNFINISHED.label}: {one.bundle} is under way" for _, one in self._journal.open), ""
+            (f"{Reason.MOVES_UNFINISHED.label}: {move.bundle} is under way" for _, move in self._journal.open), ""
         )
 
     def _ended(self, outcome: Outcome | Skip) -> None:
-        """Told and written down; where it cannot be written, no more may be placed."""
+        """Report and record an outcome; after a failure to record, no more may be placed."""
         self._on_end(outcome)
         if isinstance(outcome, Skip):
             return
@@ -465,7 +469,7 @@ class LivePicker:
             self._trouble = f"{outcome.unload.bundle} is in no journal: {error}"
 
     def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
-        """As :func:`destination`, with what was answered before."""
+        """As :func:`destination`, with the memory of earlier answers."""
         request, parts, picked, self._memory = destination(request, parts, self._memory)
         return request, parts, picked
 
@@ -473,7 +477,8 @@ class LivePicker:
 def destination(
     request: UnloadRequest, parts: Parts, memory: PlaceMemory
 ) -> tuple[UnloadRequest, Parts, str, PlaceMemory]:
-    """The request with a destination, the parts that judge it by what it was chosen from, and why that one.
+    """The request with a destination, the parts that judge it by the round of the choice, and the reason for the
+    choice.
 
     A request that names its destination stays as it is. Raises :class:`RefusedError` when no broker may have it.
     """
@@ -490,7 +495,7 @@ def destination(
 
 
 def _picked(unload: Unload, parts: Parts, now: Situation, memory: PlaceMemory) -> PlacementChoice:
-    """One of the brokers that every guardrail would let the bundle go to."""
+    """One of the brokers that every guardrail would accept as destination."""
     ledger = _ledger(unload, parts, now)
     others = [broker for broker in now.observation.active if broker != unload.source]
     refusals = {broker: ledger.refusal(replace(unload, destination=broker)) for broker in others}
@@ -502,7 +507,7 @@ def _picked(unload: Unload, parts: Parts, now: Situation, memory: PlaceMemory) -
 
 
 def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Observer | None = None) -> RequestResult:
-    """What ``lbd unload`` would do now, judged as it would be; nothing is changed.
+    """Preview of ``lbd unload``, judged like the real one; changes nothing.
 
     Raises :class:`RefusedError` where it would be refused.
     """
@@ -522,8 +527,8 @@ def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Ob
             raise RefusedError(checked.reason.message(checked.detail))
     before = dict(zip(record.observation.snapshot.brokers.ids, record.decision.comparison.scores.tolist(), strict=True))
     ends = (
-        f"{one} ({before[one]:.1f} points, then {record.expected[one]:.1f})"
-        for one in (unload.source, unload.destination or "")
+        f"{end} ({before[end]:.1f} points, then {record.expected[end]:.1f})"
+        for end in (unload.source, unload.destination or "")
     )
     carried = f"{unload.msg_rate:,.0f} msg/s, {unload.throughput / 1e6:,.1f} MB/s"
     sentence = f"Would move {bundle} ({carried}) from {' to '.join(ends)}{picked and f'; {picked}'}."
@@ -536,14 +541,14 @@ def _checked_last(unload: Unload, admin: Admin) -> ReadyMove | Skip:
     reader = PolicyReader(admin)
 
     def forbids(move: Unload, *, planned: bool) -> Skip | None:
-        del planned  # the reader that planned it is another one
+        del planned  # the plan was made with another reader
         return reader.forbids(move, planned=False)
 
     return Unloader(admin, CLOCK, forbids=forbids).check(unload)
 
 
 def _taken(outcome: Outcome | Skip) -> bool:
-    """Whether somebody owns it now, a client's broker included."""
+    """Whether the bundle has an owner now, a client's broker included."""
     return outcome.reason is Reason.OWNER_CHANGED if isinstance(outcome, Skip) else outcome.owner is not None
 
 
@@ -556,7 +561,7 @@ def _placed_bundle(outcome: Outcome | Skip, broker: str) -> PlacedBundle:
 
 
 def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
-    """What judges each destination as a turn would; what bars the bundle itself is the turn's to say."""
+    """Ledger that judges each destination as a turn would; bars on the bundle itself are left to the turn."""
     facts, snapshot = now.facts, now.facts.snapshot
     nothing = np.zeros(len(snapshot.bundles), dtype=np.int8)
     permission = replace(facts.evidence.permission(nothing), slopes=parts.learn(snapshot))
@@ -570,15 +575,15 @@ def _first(refusals: Iterable[Skip]) -> str:
 
 
 def _placement_result(placed: list[PlacedBundle], trouble: str) -> RequestResult:
-    """One sentence for the whole request: what was not placed weighs more than what was; ``trouble`` is told always."""
-    landed = sum(one.result is Result.LANDED for one in placed)
-    alone = sum(one.result is None and one.owner is not None for one in placed)
-    missed = [one for one in placed if one.result not in {None, Result.LANDED}]
-    refused = [one for one in placed if one.result is None and one.owner is None]
+    """One sentence for the whole request: failures come before successes; ``trouble`` is always included."""
+    landed = sum(bundle.result is Result.LANDED for bundle in placed)
+    alone = sum(bundle.result is None and bundle.owner is not None for bundle in placed)
+    missed = [bundle for bundle in placed if bundle.result not in {None, Result.LANDED}]
+    refused = [bundle for bundle in placed if bundle.result is None and bundle.owner is None]
     words = [f"{landed} placed", f"{alone} owned already and left alone" if alone else ""]
     words += [f"{len(missed)} not where they should be: {missed[0].bundle}: {missed[0].detail}" if missed else ""]
     words += [f"{len(refused)} not placed: {refused[0].bundle}: {refused[0].detail}" if refused else ""]
-    words += [trouble if not any(trouble in one for one in words) else ""]
+    words += [trouble if not any(trouble in text for text in words) else ""]
     code = FAILED if missed else REFUSED if refused else 0
     return RequestResult(
         code,

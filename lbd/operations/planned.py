@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def wanting_plan(request: PlanRequest, parts: Parts) -> Parts:
-    """The parts of a turn that wants these moves and no others."""
+    """Parts of a turn that makes these moves and no others."""
     moves = tuple((move.bundle, move.source, move.destination) for move in request.moves)
     reason = f"plan {request.plan}, {request.by}{request.reason and f': {request.reason}'}"
     return replace(parts, strategy=ByPlan(moves, parts.weights, reason))
@@ -41,7 +41,7 @@ def unmade_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundle]
 
 
 def judge_plan(request: PlanRequest, parts: Parts) -> list[PlacedBundle]:
-    """The moves that cannot be made now: none of a plan that may be begun. Nothing is changed.
+    """The moves that cannot be made now, empty for a plan that may begin. Nothing is changed.
 
     Raises :class:`~lbd.errors.LbdError` where that cannot be judged, and :class:`RefusedError` where something holds
     all moves.
@@ -58,7 +58,7 @@ def judge_plan(request: PlanRequest, parts: Parts) -> list[PlacedBundle]:
 
 
 def refusal_text(plan: str, number: int, unmade: Sequence[PlacedBundle]) -> str:
-    """Why a plan of so many moves may not be begun as a whole."""
+    """Reason why a plan of ``number`` moves may not begin as a whole."""
     reasons = Counter(move.detail.partition(":")[0] for move in unmade)
     numbers = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
     first = f"the first: {unmade[0].bundle}: {unmade[0].detail}"
@@ -66,7 +66,7 @@ def refusal_text(plan: str, number: int, unmade: Sequence[PlacedBundle]) -> str:
 
 
 def plan_refusal(plan: Proposal, parts: Parts) -> str:
-    """Why ``lbd apply`` would refuse a plan now; empty where it would begin it."""
+    """Reason why ``lbd apply`` would refuse a plan now; empty where it would begin it."""
     moves = [derived(PlannedMove, move) for move in plan.unloads]
     if not moves:
         return ""

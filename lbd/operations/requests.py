@@ -41,8 +41,9 @@ OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group
 OVERRIDDEN_HOLDS = frozenset(
     {Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT, Reason.NOT_SERVED, Reason.CHANGED_HANDS}
 )
-"""What ``--override`` passes: limits, orders to wait that people gave, and bundles that are not served or that others
-moved, which a person may have to move on; never what a destination must be."""
+"""Holds that ``--override`` passes: limits, people's orders to wait, and bundles that are not served or that others
+moved, which a person may have to move on; never conditions on a destination.
+"""
 
 ONLY_OBSERVES = "this lbd only observes (mode: observe)"
 
@@ -57,8 +58,8 @@ def ordered(control: Control, now: float) -> Hold | None:
 
 
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:
-    """The parts with what a person's order passes: a canary, and properties of namespaces; and, with a reason, limits
-    and orders to wait.
+    """Parts without the holds that a person's order passes: a canary, and properties of namespaces; and, with a reason,
+    limits and orders to wait.
     """
     passes = request.override is not None
     return replace(
@@ -72,7 +73,7 @@ def overriding(parts: Parts, request: UnloadRequest) -> Parts:
 
 
 def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
-    """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
+    """Parts of a turn that makes this unload and nothing else; a single bundle is within every cap of a turn."""
     passed = f", overriding limits: {request.override}" if request.override is not None else ""
     reason = f"by hand, {request.by}{passed}{f'; {picked}' if picked else ''}"
     wish = ByHand(
@@ -83,13 +84,13 @@ def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
         tried_at=parts.attempted_at().get(request.bundle),
         rests_minutes=parts.guardrails.cool_down_minutes,
     )
-    return replace(parts, strategy=wish, moved_rest=False)  # how urgent it is, the person knows
+    return replace(parts, strategy=wish, moved_rest=False)  # the person knows how urgent it is
 
 
 def split_hold(
     request: SplitRequest, held: Callable[[], Hold | None], unfinished: Sequence[Unload], *, observe_only: bool
 ) -> Hold | None:
-    """What keeps a split from being begun: what is under way in any case, orders to wait unless they are overridden."""
+    """Hold on a split: work under way in any case, and orders to wait unless they are overridden."""
     if observe_only:
         return Reason.OBSERVE_ONLY, ONLY_OBSERVES
     if unfinished:
@@ -99,7 +100,7 @@ def split_hold(
 
 
 def request_reason(record: TurnResult, bundle: str) -> str:
-    """Why a request came to nothing, in words."""
+    """Reason why a request came to nothing, in words."""
     if record.hold is not None:
         return record.hold[0].message(record.hold[1])
     refusal = next((skip for skip in record.skips if skip.what == bundle), None)
@@ -111,7 +112,7 @@ def request_reason(record: TurnResult, bundle: str) -> str:
 
 
 def _key(request: Request) -> str:
-    """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
+    """Key of a request's result: a move of this bundle, or, for several bundles, the request's own answer."""
     return request.bundle if isinstance(request, UnloadRequest | SplitRequest) else request.id
 
 
@@ -125,17 +126,17 @@ _UNDONE = {
 
 
 QUEUED = 16
-"""Requests that may wait at the same time; further ones are refused, but for those that end an order."""
+"""Largest number of waiting requests; further ones are refused, but for those that end an order."""
 
 CALLER_CHECK_SECONDS = 0.2
-"""How often a waiting request looks whether its caller has gone."""
+"""Interval in which a waiting request checks whether its caller has gone."""
 
 EXPIRED = "Refused: expired; lbd took the request {late:.0f} s after whoever asked had stopped waiting."
 
 
 @dataclass(eq=False)
 class _Caller:
-    """Somebody who waits for a result."""
+    """A caller that waits for a result."""
 
     result: RequestResult | None = None
     answered: threading.Event = field(default_factory=threading.Event)
@@ -147,10 +148,10 @@ def ends_an_order(request: Request) -> bool:
 
 
 class Requests:
-    """Requests of people, in memory: those that wait, and those under way. Thread-safe.
+    """Requests of people, in memory: waiting ones, and those under way. Thread-safe.
 
     A request waits until :meth:`next` takes it; one lock decides whether it was taken or withdrawn first, so a request
-    that was reported as withdrawn is never executed. ``on_new`` is called when one has come.
+    that was reported as withdrawn is never executed. ``on_new`` is called for each new one.
     """
 
     def __init__(self) -> None:
@@ -163,7 +164,7 @@ class Requests:
         self.on_new: Callable[[], object] = lambda: None
 
     def submit(self, request: Request) -> None:
-        """Let it wait for its turn. Raises :class:`RefusedError` where too many wait, or lbd ends."""
+        """Queue a request. Raises :class:`RefusedError` where too many wait, or lbd ends."""
         with self._lock:
             if self._closed:
                 raise RefusedError(self._closed)
@@ -173,7 +174,8 @@ class Requests:
         self.on_new()
 
     def ask(self, request: Request, gone: Callable[[], bool]) -> tuple[RequestResult | None, bool]:
-        """Submit it and wait until it expires or its caller has ``gone``; the result, and whether nothing was begun.
+        """Submit it and wait until it expires or its caller has ``gone``; returns the result, and whether nothing was
+        begun.
 
         A request that was not taken by then is withdrawn.
         """
@@ -213,14 +215,14 @@ class Requests:
                 self.deliver(request.id, RequestResult(REFUSED, EXPIRED.format(late=now - request.expires_at)))
 
     def close(self, why: str) -> None:
-        """Refuse what waits and what comes; what is under way goes on to its end."""
+        """Refuse waiting and new requests; those under way continue to their end."""
         with self._lock:
             self._closed = why
             while self._waiting:
                 self.deliver(self._waiting.popleft().id, RequestResult(REFUSED, f"Refused: {why}."))
 
     def _deliver(self, name: str, result: RequestResult) -> None:
-        """To the caller, unless it has gone; the journal has what was done."""
+        """Deliver the result, unless the caller has gone; the journal has it anyway."""
         caller = self._callers.get(name)
         if caller is not None:
             caller.result = result if result.id else msgspec.structs.replace(result, id=name)
@@ -232,11 +234,11 @@ class Requests:
             self._under_way[_key(request)] = request
 
     def refuse(self, request: Request, why: str) -> None:
-        """Nothing was sent."""
+        """Answer that nothing was sent."""
         self.answer(request, RequestResult(REFUSED, f"Refused: {why}."))
 
     def fail(self, request: Request, error: LbdError) -> None:
-        """Nothing was sent, because it could not be judged; the exit code is the error's."""
+        """Answer that nothing was sent, because it could not be judged; the exit code is the error's."""
         done = _UNDONE.get(type(request), "Not moved")
         self.answer(
             request,
@@ -244,11 +246,11 @@ class Requests:
         )
 
     def answer(self, request: Request, answer: RequestResult) -> None:
-        """It has ended."""
+        """Deliver the answer of a request that has ended."""
         self._answer(_key(request), answer)
 
     def ended(self, end: Outcome | Skip) -> None:
-        """A move has ended; if it was asked for by hand, that is its answer."""
+        """Deliver the end of a move, if a person requested it."""
         if isinstance(end, Skip):
             self._answer(end.what, RequestResult(REFUSED, f"Refused: {end.reason.message(end.detail)}."))
         else:

@@ -1,8 +1,8 @@
 """A rollout: brokers are restarted one after the other, each drained before. A sequence of drains, on disk.
 
-The order and how far it is are one order (``store/rollouts.py``), written before each step that it allows: whoever goes
-on after a kill, this lbd or another one, takes the same step again, and each step may be taken twice. lbd restarts no
-broker; a person, a controller or the command line does, and lbd sees it by the start time in the broker's report.
+The order and its progress are one order (``store/rollouts.py``), written before each step that it allows: after a kill,
+this lbd or another one takes the same step again, and each step may be taken twice. lbd restarts no broker; a person, a
+controller or the command line does, and lbd detects it by the start time in the broker's report.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ if TYPE_CHECKING:
     from lbd.turn.parts import Parts, TurnResult
 
 
-# --- the state machine: what comes next, from how far it is and what is seen. Pure.
+# --- the state machine: the next step, from the progress and the facts. Pure.
 
 TRIES = 3
-"""Times that a drain is ordered of which a move failed or a bundle came back."""
+"""Attempts of a drain after a move failed or a bundle came back."""
 
 
 @dataclass(frozen=True)
 class RolloutInput:
-    """What is known at one moment, by what was ``seen_at`` last; times are epoch seconds.
+    """Facts at one time, from the turn at ``seen_at``; times are epoch seconds.
 
-    ``started`` is when brokers had started, of those that tell it. ``usable`` brokers give
-    reports that are trusted; ``scores`` are those of the settled ones, in points. ``drained``: the drain of the broker
-    at work is in force. ``work`` is the drain or the fill that was ordered last, None until it has ended. ``unhealthy``
-    is what the broker at work says of its health, empty where it is well.
+    ``started`` is the start time of each broker that reports it. ``usable`` brokers give trusted reports; ``scores``
+    are those of the settled ones, in points. ``drained``: the drain of the broker at work is in force. ``work`` is the
+    last ordered drain or fill, None until it has ended. ``unhealthy`` is the failed health check of the broker at work,
+    empty where it is well.
     """
 
     now: float
@@ -79,13 +79,13 @@ class RolloutInput:
 
 
 def next_broker(brokers: Iterable[str], done: Collection[str], leader: str | None) -> str:
-    """The next one, the leader last: each time that it restarts another one is elected. Empty when all are done."""
+    """The next broker, the leader last: each of its restarts elects another one. Empty when all are done."""
     rest = [broker for broker in brokers if broker not in done]
     return next((broker for broker in rest if broker != leader), rest[0] if rest else "")
 
 
 def advance(rollout: Rollout, facts: RolloutInput) -> Rollout:
-    """The rollout as it goes on by what is seen; the same one while it waits."""
+    """The next state of a rollout by these facts; the same one while it waits."""
     trouble = rollout.stopping or _trouble(rollout, facts)
     if rollout.phase == "ended":
         return rollout
@@ -97,7 +97,7 @@ def advance(rollout: Rollout, facts: RolloutInput) -> Rollout:
 
 
 def _trouble(rollout: Rollout, facts: RolloutInput) -> str:
-    """Why a cluster is no place for a restart."""
+    """Reason why the cluster is in no state for a restart."""
     at_work = {rollout.broker} if rollout.phase != "fill" else set()
     gone = sorted(set(rollout.members) - facts.active - at_work)
     if gone:
@@ -107,11 +107,12 @@ def _trouble(rollout: Rollout, facts: RolloutInput) -> str:
 
 
 TOLERANCE_POINTS = 5.0
-"""A drain may fill a broker up to the limit as predicted; samples are a few points off that (docs/load-model.md)."""
+"""Tolerance: a drain may fill a broker up to the limit as predicted; samples are points off (docs/load-model.md).
+"""
 
 
 def too_hot(scores: Mapping[str, float], limit: float) -> str:
-    """The broker that is the farthest above the limit, in words; empty where none is. Both in points."""
+    """The broker farthest above the limit, in words; empty where none is. Both in points."""
     hot = max(scores, key=lambda broker: (scores[broker], broker), default="")
     if not hot or scores[hot] <= limit:
         return ""
@@ -119,7 +120,7 @@ def too_hot(scores: Mapping[str, float], limit: float) -> str:
 
 
 def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
-    """It owns nothing, or was restarted before that; else the drain goes on, or is ordered once more."""
+    """Proceed once the broker owns nothing or was restarted; else the drain goes on, or is ordered once more."""
     broker, work = rollout.broker, facts.work
     if _has_left(rollout, facts):
         return _phase(rollout, facts, "restart", gone_at=facts.now)
@@ -136,7 +137,7 @@ def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
 
 
 def _restart(rollout: Rollout, facts: RolloutInput) -> Rollout:
-    """Back, healthy, and with a report that is trusted: the next one; too late: it is over."""
+    """Proceed once the broker is back, healthy and reports; end after the timeout."""
     if is_back(rollout, facts) and not facts.unhealthy:
         done = (*rollout.done, rollout.broker)
         following = next_broker(rollout.brokers, done, facts.leader)
@@ -155,7 +156,7 @@ def _restart(rollout: Rollout, facts: RolloutInput) -> Rollout:
 
 
 def _missing(rollout: Rollout, facts: RolloutInput) -> str:
-    """What a broker lacks that is not back."""
+    """Missing condition of a broker that is not back."""
     if rollout.broker not in facts.active:
         return "it is no active broker"
     if rollout.gone_at is None:
@@ -164,7 +165,7 @@ def _missing(rollout: Rollout, facts: RolloutInput) -> str:
 
 
 def _fill(rollout: Rollout, facts: RolloutInput) -> Rollout:
-    """The last one is filled: how even it is now."""
+    """End once the last broker is filled, with the evenness of all."""
     work = facts.work
     if work is None or work.ended_at is None:
         return rollout
@@ -181,11 +182,11 @@ def _fill(rollout: Rollout, facts: RolloutInput) -> Rollout:
 
 
 SETTLED_WITHIN_SECONDS = 300.0
-"""How long the end waits for reports that show the last moves: they say how even the brokers are."""
+"""Longest wait at the end for reports that show the last moves and the evenness of the brokers."""
 
 
 def evenness(scores: Mapping[str, float]) -> str:
-    """How far the brokers are from their mean, in words; scores in points."""
+    """Distance of the brokers from their mean, in words; scores in points."""
     if not scores:
         return "how even the brokers are is not known yet"
     mean = sum(scores.values()) / len(scores)
@@ -200,7 +201,7 @@ def is_back(rollout: Rollout, facts: RolloutInput) -> bool:
 
 
 def _has_left(rollout: Rollout, facts: RolloutInput) -> bool:
-    """Whether the broker at work is away, or was restarted since it came to its turn."""
+    """Whether the broker at work is away, or was restarted since its turn began."""
     return rollout.broker not in facts.active or _restarted(rollout, facts)
 
 
@@ -229,9 +230,9 @@ def _stopped(rollout: Rollout) -> str:
 
 
 class Rolling:
-    """Goes on with the rollout on disk, if there is one, by what each turn sees; used by one thread.
+    """Continues the rollout on disk, if there is one, with the facts of each turn; used by one thread.
 
-    ``held`` is what people have ordered, and who leads; ``sent`` what was sent within the last day.
+    ``held`` is the present order to wait or the other leader; ``sent`` are the requests of the last day.
     """
 
     def __init__(
@@ -253,29 +254,29 @@ class Rolling:
         draining.guide = self.guide
 
     def hold(self) -> Hold | None:
-        """What keeps turns from planning moves: each bundle is to move as seldom as it can."""
+        """Hold on the plans of turns: each bundle is to move as seldom as possible."""
         try:
             rollout = self._rollouts.under_way()
-        except UsageError:  # told by step
+        except UsageError:  # step reports it
             return None
         if rollout is None or rollout.phase == "ended":
             return None
         return Reason.MOVES_UNFINISHED, rollout.summary
 
     def guide(self) -> Guide | None:
-        """What the drains and the fill of the rollout go by."""
+        """Guide for the drains and the fill of the rollout."""
         rollout = self._rollouts.under_way()
         if rollout is None:
             return None
         moved = Counter(
-            one.bundle
-            for one in self._sent()
-            if one.order and one.attempt == 1 and not one.failed and one.at >= rollout.begun_at
+            request.bundle
+            for request in self._sent()
+            if request.order and request.attempt == 1 and not request.failed and request.at >= rollout.begun_at
         )
         return Guide(frozenset(rollout.done), moved)
 
     def begin(self, request: RolloutRequest, tools: Tools) -> RequestResult:
-        """Begin or stop one. Raises :class:`LbdError` for what is refused; then nothing is changed."""
+        """Begin or stop a rollout. Raises :class:`LbdError` for a refusal; then nothing is changed."""
         if request.stop:
             return self._stop(request)
         rollout = self._rollouts.under_way()
@@ -291,7 +292,7 @@ class Rolling:
         self._rollouts.begin(rollout)
         try:
             stop_splitting(rollout, switch)
-        except LbdError as error:  # the request may have been obeyed all the same: the next steps give it back
+        except LbdError as error:  # the request may have had its effect: the next steps restore it
             self._save(rollout, changed(rollout, stopping=str(error)))
             raise
         self.on_change(rollout)
@@ -299,7 +300,7 @@ class Rolling:
         return RequestResult(0, f"The rollout has begun: {order}.")
 
     def _hand_over(self, rollout: Rollout | None, broker: str, tools: Tools) -> RequestResult:
-        """The answer to whoever is about to restart a broker: it is due, and this lbd has just proven that it leads.
+        """Confirm that a broker may be restarted: it is due, and this lbd has just proven that it leads.
 
         Raises :class:`LbdError` otherwise.
         """
@@ -314,9 +315,9 @@ class Rolling:
         return RequestResult(0, f"{broker} is to be restarted now.", id=looked.id)
 
     def _look_again(self, rollout: Rollout, tools: Tools) -> Rollout:
-        """The rollout as it is now: what is written may be older than a restart, and no broker is restarted twice.
+        """The rollout by the facts of now: the file may be older than a restart, and no broker is restarted twice.
 
-        Raises :class:`RefusedError` where it has changed meanwhile, and where this lbd leads no more: it is written,
+        Raises :class:`RefusedError` where it has changed meanwhile, and where this lbd no longer leads: it is written,
         and so published, in any case.
         """
         after, hold = rollout, self._held()
@@ -348,12 +349,12 @@ class Rolling:
         return RequestResult(0, f"The rollout is being stopped: {_so_far(stopped)}.")
 
     def after(self, record: TurnResult) -> None:
-        """A turn has seen the cluster."""
+        """Update the facts after a turn."""
         if record.observation is not None:
             self._record = record
 
     def step(self, tools: Callable[[], Tools]) -> None:
-        """Go on, if there is one and this lbd leads."""
+        """Take the next step, if there is a rollout and this lbd leads."""
         try:
             rollout = self._rollouts.under_way()
             if rollout is not None:
@@ -373,11 +374,11 @@ class Rolling:
         if self._record is None or 0 < self._again_at - self._now() <= LOOK_AGAIN_SECONDS:
             return
         if rollout.phase == "restart" and self._judged is self._record and not (rollout.stopping or rollout.waits):
-            return  # only a turn sees more, and somebody may take hours
+            return  # only a turn has newer facts, and a person may take hours
         self._judged = self._record
         after = advance(rollout, self._state(rollout, tools()))
         if not self._save(rollout, after):
-            return  # a person has stopped it since this step began: the next one goes by that
+            return  # a person has stopped it since this step began: the next one applies that
         if after.phase == "ended":
             self._release(after)
             self._give_splitting_back(after, splitting_switch(tools().admin))
@@ -385,9 +386,9 @@ class Rolling:
             self._act(after, tools)
 
     def _give_splitting_back(self, rollout: Rollout, switch: SettingSwitch) -> None:
-        """Give it back and end the rollout, whose note says first that this has begun; a failed step is repeated.
+        """Restore splitting and end the rollout, whose note says first that this has begun; a failed step is repeated.
 
-        Another override than lbd's is somebody's newest wish, and stays.
+        An override of another owner is the operator's newest wish, and stays.
         """
         note = rollout.splitting
         if note is not None and note.lbds(switch.present()):
@@ -399,12 +400,12 @@ class Rolling:
         self._rollouts.end(rollout, self._now())
 
     def _wait(self, rollout: Rollout, reason: Reason, detail: str) -> None:
-        """It is held; how long still changes with each look, and is not written down."""
+        """Record a hold; its remaining time changes with each look, and is not recorded."""
         if not rollout.waits.startswith(reason.label):
             self._save(rollout, changed(rollout, waits=reason.message(detail)))
 
     def _save(self, before: Rollout, after: Rollout) -> bool:
-        """Write the progress; False where the rollout is not as it was ``before`` any more."""
+        """Write the progress; False where the rollout is no longer as ``before``."""
         if after != before:
             if not self._rollouts.amend(before, after):
                 return False
@@ -412,7 +413,7 @@ class Rolling:
         return True
 
     def _act(self, rollout: Rollout, tools: Callable[[], Tools]) -> None:
-        """Order what is due; a hold makes it wait, and what is refused otherwise ends the rollout."""
+        """Order the due step; a hold makes it wait, and any other refusal ends the rollout."""
         try:
             ordered = self._order(rollout, tools)
             self._save(rollout, changed(rollout, begun=ordered, waits=""))
@@ -423,7 +424,7 @@ class Rolling:
             self._save(rollout, changed(rollout, stopping=str(error)))
 
     def _order(self, rollout: Rollout, tools: Callable[[], Tools]) -> bool:
-        """Begin the drain or the fill that is due; whether the drain of this phase was ordered."""
+        """Begin the due drain or fill; returns whether the drain of this phase was ordered."""
         if self._draining.busy:
             return rollout.begun
         if rollout.phase == "drain" and not rollout.begun:
@@ -441,7 +442,7 @@ class Rolling:
         return drain if drain is not None and drain.rollout == rollout.id else None
 
     def _release(self, rollout: Rollout) -> None:
-        """Drains of the rollout whose brokers are not at work any more: those that are back, and all at its end."""
+        """Release drains of the rollout whose brokers are back, and all of them at its end."""
         at_work = {rollout.broker} if rollout.phase in {"drain", "restart"} else set()
         for broker, drain in self._draining.in_force().items():
             if drain.rollout == rollout.id and broker not in at_work:
@@ -463,7 +464,7 @@ class Rolling:
         return facts
 
     def _unhealthy(self, broker: str, tools: Tools) -> str:
-        """Asked once for each turn: a broker writes a message for it."""
+        """Failed health check of a broker, requested once per turn, because the broker writes a message for it."""
         if self._health[0] is not self._record:
             try:
                 tools.admin.check_health(broker)
@@ -487,13 +488,13 @@ def _fill_id(rollout: Rollout) -> str:
 
 
 def cluster_state(record: TurnResult, parts: Parts, now: float) -> RolloutInput:
-    """What a turn has seen, as a rollout looks at it."""
+    """Facts of a turn for a rollout."""
     observation, facts = record.observation, record.facts
     assert observation is not None
     assert facts is not None
     snapshot, points, paired = facts.snapshot, facts.scores, facts.evidence.paired
     ids = snapshot.brokers.ids
-    untold = ~np.isfinite(snapshot.brokers.started_at)  # a restart seen ends a drain; here it is the rollout that does
+    untold = ~np.isfinite(snapshot.brokers.started_at)  # a restart would end a drain; here the rollout decides
     usable = (paired == 0) | ((paired == Reason.DRAINED.code) & untold)
     settled = facts.evidence.settled
     return RolloutInput(
@@ -502,19 +503,19 @@ def cluster_state(record: TurnResult, parts: Parts, now: float) -> RolloutInput:
         observation.leader.broker if observation.leader is not None else None,
         start_times(snapshot.brokers),
         snapshot.brokers.ids_where(usable),
-        {ids[at]: float(points[at]) for at in np.flatnonzero(usable & settled & np.isfinite(points)).tolist()},
+        {ids[row]: float(points[row]) for row in np.flatnonzero(usable & settled & np.isfinite(points)).tolist()},
         parts.guardrails.max_destination_score,
         seen_at=snapshot.taken_at,
     )
 
 
 def start_times(brokers: Brokers) -> dict[str, float]:
-    """When brokers had started (epoch seconds), of those that tell it: 2.11 does not."""
+    """Start times (epoch seconds) of the brokers that report them: 2.11 does not."""
     times = zip(brokers.ids, brokers.started_at.tolist(), strict=True)
     return {broker: started for broker, started in times if np.isfinite(started)}
 
 
-# --- the brokers' own splitting: off for so long, and given back
+# --- the brokers' own splitting: off during the rollout, and restored
 # A bundle that is split meanwhile has new names, whose moves would be counted anew, and be two more each.
 
 
@@ -524,14 +525,14 @@ def splitting_switch(admin: Admin) -> SettingSwitch:
 
 
 def splitting_before(admin: Admin, switch: SettingSwitch) -> OverrideNote | None:
-    """What is to be given back; None where no broker splits by itself. Raises :class:`AdminError`."""
+    """The note to restore splitting; None where no broker splits by itself. Raises :class:`AdminError`."""
     if not splits(admin.runtime_configuration()):
         return None
     return switch.note(switch.present(), switch.running())
 
 
 def stop_splitting(rollout: Rollout, switch: SettingSwitch) -> None:
-    """Turn it off, as far as that is not so, and read it back; it is on disk by now what was there before."""
+    """Turn it off where it is on, and read it back; the previous state is on disk by now."""
     if rollout.splitting is not None and switch.present() != OFF:
         switch.turn_off(splits)
 
@@ -540,7 +541,7 @@ def stop_splitting(rollout: Rollout, switch: SettingSwitch) -> None:
 
 
 def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: float, tools: Tools) -> Rollout:
-    """The rollout that is to begin. Raises :class:`LbdError` where a broker is not there or cannot be spared."""
+    """The rollout to begin. Raises :class:`LbdError` where a broker is absent or cannot be spared."""
     fixed = Fixed(tools.parts.observer.observe())
     active = tuple(fixed.observation.active)
     brokers = chosen(request.brokers, active)
@@ -571,9 +572,9 @@ def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: fl
 
 
 def cannot_begin(drained: Collection[str], fixed: Fixed, parts: Parts) -> str:
-    """Why no rollout may begin on a cluster, whichever brokers it is of; empty where one may.
+    """Reason why no rollout may begin on a cluster, for any brokers; empty where one may.
 
-    A drained broker that has left the cluster carries nothing, and keeps no other one from a restart.
+    A drained broker that has left the cluster carries nothing, and prevents no restart.
     """
     there = sorted(set(drained) & set(fixed.observation.active))
     if there:
@@ -583,14 +584,16 @@ def cannot_begin(drained: Collection[str], fixed: Fixed, parts: Parts) -> str:
 
 
 def other_rollout(names: Collection[str], rollout: Rollout | None) -> str:
-    """Why a rollout of these brokers may not begin beside the one under way; empty where there is none, or the same."""
+    """Reason why a rollout of these brokers may not begin beside the present one; empty where there is none, or the
+    same.
+    """
     if rollout is None or not names or set(names) == set(rollout.brokers):
         return ""
     return f"{rollout.summary}; lbd rollout --stop ends it"
 
 
 def chosen(names: Iterable[str], active: Sequence[str]) -> tuple[str, ...]:
-    """Each broker that is named, or all active ones. Raises :class:`UsageError` for one that is not active."""
+    """The named brokers, each once, or all active ones. Raises :class:`UsageError` for one that is not active."""
     brokers = tuple(dict.fromkeys(names)) or tuple(active)
     unknown = sorted(set(brokers) - set(active))
     if unknown:
@@ -606,7 +609,7 @@ def cluster_scores(fixed: Fixed, parts: Parts) -> dict[str, float]:
 
 
 def refused(broker: str, look: DrainView) -> str:
-    """Why a broker cannot be restarted so; empty where it can."""
+    """Reason why a broker cannot be restarted like this; empty where it can."""
     if look.unshown is not None and look.before:
         return ""  # its drain waits for reports that show the last moves, and is judged then
     stay = [skip for skip in look.plan.stay if skip.reason is not Reason.DESTINATION_OVERLOADED]
@@ -618,9 +621,9 @@ def refused(broker: str, look: DrainView) -> str:
 
 
 def show_rollout(settings: Settings, names: Collection[str], daemons: Observer | None = None) -> RolloutPlan:
-    """The order of a rollout, and what the drain of each broker would move now. Raises :class:`LbdError`.
+    """The order of a rollout, and the moves that the drain of each broker would make now. Raises :class:`LbdError`.
 
-    Each is looked at with all others there and as they are now: what the drains before it will change is not known.
+    Each is judged with all others present and unchanged: effects of the drains before it are unknown.
     """
     with preview_observer(settings, daemons) as observer:
         fixed = Fixed(observer.observe())
@@ -630,7 +633,7 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
         refusal = other_rollout(names, rollout) if rollout is not None else cannot_begin(parts.drained(), fixed, parts)
         leader = fixed.observation.leader
         steps: list[RolloutStep] = []
-        while broker := next_broker(brokers, [one.broker for one in steps], leader.broker if leader else None):
+        while broker := next_broker(brokers, [step.broker for step in steps], leader.broker if leader else None):
             look = plan_drain_now(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
             steps.append(_step_of(broker, look, settings))
     return RolloutPlan(fixed.observation.snapshot.taken_at, steps, refusal or None)
@@ -638,7 +641,7 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
 
 def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:
     bundles = [unload.bundle for unload in look.plan.unloads]
-    top = max(look.after, key=lambda one: (look.after[one], one), default=None)
+    top = max(look.after, key=lambda broker: (look.after[broker], broker), default=None)
     hold = look.hold[0].message(look.hold[1]) if look.hold is not None else ""
     eta = estimate(bundles, Pacing(settings.drain.max_unloads_at_once, look.by_name))
     return RolloutStep(
@@ -653,7 +656,7 @@ def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:
 
 
 def _clients(look: DrainView) -> int:
-    """Producers and consumers of the bundles that would move, as far as reports tell."""
+    """Number of producers and consumers of the bundles that would move, as far as reports have it."""
     snapshot = look.observation.snapshot
     moving = list(snapshot.positions_of({unload.bundle for unload in look.plan.unloads}).values())
     rows = np.isin(snapshot.rows.bundle, moving)

@@ -61,10 +61,10 @@ if TYPE_CHECKING:
 
 
 def bundle_topics(admin: Admin, bundle: str, owner: str) -> tuple[Topic, ...]:
-    """All topics that fall into a bundle, those that are not loaded among them, by name.
+    """All topics of a bundle, loaded or not, by name.
 
-    That is what a broker cuts by, and the loaded segments of scalable topics, which it does not count. Rates are up to
-    a statistics interval old. Raises :class:`~lbd.errors.AdminError` where they cannot be had.
+    A broker cuts by these; the loaded segments of scalable topics, which it does not count, are included. Rates are up
+    to a statistics interval old. Raises :class:`~lbd.errors.AdminError` where they cannot be read.
     """
     namespace = bundle_namespace(bundle)
     loaded = _loaded(admin, bundle, owner)
@@ -92,11 +92,11 @@ CLOCK = ActClock(time.monotonic, time.sleep)
 def plan_split(
     admin: Admin, bundle: str, algorithm: Algorithm, settings: SplitSettings, positions: Sequence[int] = ()
 ) -> SplitPlan:
-    """Where ``algorithm`` would cut the bundle, and what lies on each side.
+    """Cut that ``algorithm`` would make in the bundle, and the topics on each side.
 
-    Raises :class:`~lbd.errors.RefusedError` for what is no bundle, nobody's, or has nothing to cut,
-    :class:`~lbd.errors.UsageError` for positions outside of it, and :class:`~lbd.errors.ObserveError` where the brokers
-    do not tell.
+    Raises :class:`~lbd.errors.RefusedError` for a text that is no bundle, an unowned bundle, or nothing to cut,
+    :class:`~lbd.errors.UsageError` for positions outside of it, and :class:`~lbd.errors.ObserveError` without
+    statistics.
     """
     splitter = Splitter(admin, CLOCK)
     owner = splitter.owner(bundle, splitter.boundaries(bundle_namespace(bundle)))
@@ -110,14 +110,16 @@ class LiveSplitView:
         self._admin = admin
 
     def number_of_bundles(self, namespace: str) -> int:
-        """Raises :class:`~lbd.errors.ObserveError` where its boundaries cannot be read, or it has none."""
+        """Number of a namespace's bundles. Raises :class:`~lbd.errors.ObserveError` where its boundaries cannot be
+        read.
+        """
         number = len(self._admin.boundaries(namespace) or ()) - 1
         if number < 1:
             raise ObserveError(f"{namespace}: it has no bundles")
         return number
 
     def look(self, bundle: str, settings: SplitSettings) -> SplitPlan:
-        """By the algorithm of ``split.algorithm``; raises as :func:`look` does."""
+        """Plan by the algorithm of ``split.algorithm``; raises as :func:`look` does."""
         return plan_split(self._admin, bundle, settings.algorithm, settings)
 
 
@@ -127,10 +129,10 @@ OnCut: TypeAlias = "Callable[[CutOutcome | LbdError], None]"
 
 
 class Splitting:
-    """Splits bundles, with the journal. ``admin`` is asked for each time: settings may be read again meanwhile.
+    """Splits bundles, with the journal. ``admin`` is called each time, because settings may change meanwhile.
 
-    ``paused`` is asked before each split of the rule, for the pause that was ordered since the turn that chose it.
-    ``on_end`` hears of each split as it ends, and of what kept one from being tried, from the thread that made it.
+    ``paused`` is called before each split of the rule, for a pause since the turn that chose it. ``on_end`` gets each
+    split as it ends, and the reason why one was not tried, in the thread of the split.
     """
 
     def __init__(
@@ -146,31 +148,31 @@ class Splitting:
         self.warnings: tuple[str, ...] = ()
 
     def hold(self) -> Hold | None:
-        """What keeps moves from being planned."""
+        """Hold on planning moves."""
         with self._changed:
             what = self._under_way or next((split.cut.bundle for split in self._inherited.values()), "")
         return (Reason.MOVES_UNFINISHED, f"a split is under way: {what}") if what else None
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether no split is under way, within that time."""
+        """Wait for the end of the split under way. Returns False after ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._under_way, seconds)
 
     def halt(self) -> None:
-        """Begin nothing that the rule chooses; the split that was asked for is brought to its end."""
+        """Begin no further split of the rule; a requested one is finished."""
         self._halted.set()
 
     def inherit(self, splits: Mapping[str, SplitRecord]) -> None:
         """Take over these open splits of other processes, by id, and no others; not while one is made here.
 
-        Another process may still be at them, until its fence has ended.
+        Another process may still be executing them, until its fence has ended.
         """
         with self._changed:
             if not self._under_way:
                 self._inherited, self._heir_since = dict(splits), CLOCK.boot()
 
     def recover(self) -> None:
-        """Give the splits of a killed process their outcome, those that can be told by now."""
+        """Give splits of a killed process their outcome, where it is clear by now."""
         try:
             for name, split in list(self._inherited.items()):
                 outcome = Splitter(self._admin(), CLOCK).finish(split.cut, self._age(split))
@@ -182,13 +184,13 @@ class Splitting:
             self.on_end(error)
 
     def _age(self, split: SplitRecord) -> float:
-        """How long ago it may have been asked for last; of another machine's, whose clock is not compared, at least."""
+        """Seconds since its last request at most; of another machine's, whose clock is not compared, at least."""
         if self._heir_since is None:
             return self._now() - split.at
         return CLOCK.boot() - self._heir_since - HEIR_WAITS_SECONDS
 
     def after(self, record: TurnResult, settings: Settings) -> None:
-        """After a turn that planned nothing: what its round asks for is begun, beside the next turns."""
+        """Begin the due split of the rule after a turn that planned nothing, beside the next turns."""
         self.warnings = _warnings(record, settings)
         if settings.split.enabled and not self.warnings and self.hold() is None:
             inputs = split_round(record, self._journal.split_or_attempted_at, self._hour())
@@ -196,7 +198,7 @@ class Splitting:
                 self._begin("what the rule chooses", lambda: self._by_rule(inputs, settings))
 
     def serve(self, request: SplitRequest, settings: Settings, requests: Requests, hold: Hold | None) -> None:
-        """Begin a split that a person asked for, beside the turns, unless something holds it; it ends in an answer."""
+        """Begin a split that a person requested, beside the turns, unless something holds it; it ends in an answer."""
         requests.begun(request)
         if hold is None:
             self._begin(request.bundle, lambda: self._answered(request, settings, requests))
@@ -211,7 +213,7 @@ class Splitting:
             raise
 
     def by_hand(self, request: SplitRequest, settings: Settings) -> RequestResult:
-        """One split that a person asked for, to its end."""
+        """Make one split that a person requested, to its end."""
         cut = Cut(request.bundle, request.owner, request.algorithm, request.positions, _reason(request))
         try:
             allow(cut, settings)
@@ -233,9 +235,9 @@ class Splitting:
         self._cut(plan_cut(split, due.words), self._paused)
 
     def _cut(self, cut: Cut, held: Callable[[], Hold | None] = lambda: None) -> CutOutcome:
-        """Check, write the intention, send, verify, write the outcome. Raises :class:`LbdError` when nothing was sent.
+        """Check, write the intent, send, verify, write the outcome. Raises :class:`LbdError` when nothing was sent.
 
-        A split that is done is returned even when its outcome cannot be written; the next start closes its record then.
+        A finished split is returned even when its outcome cannot be written; the next start closes its record then.
         """
         splitter, started_at = Splitter(self._admin(), CLOCK), CLOCK.boot()
         splitter.check(cut)
@@ -262,7 +264,7 @@ class Splitting:
     def _work(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; whoever listens is told
+        except Exception as error:  # noqa: BLE001 - a thread cannot raise to a caller: listeners get the error
             self.on_end(as_lbd_error(error))
         finally:
             with self._changed:
@@ -271,25 +273,25 @@ class Splitting:
 
 
 class KnownSplits(Protocol):
-    """What a journal knows of splits and moves: when each bundle was cut or moved last, and the splits themselves."""
+    """Splits and moves of a journal: when each bundle was cut or moved last, and the splits themselves."""
 
     @property
     def split_or_attempted_at(self) -> Mapping[str, float]:
-        """Epoch seconds by bundle."""
+        """Time of the last split or attempt, epoch seconds by bundle."""
 
     @property
     def splits(self) -> tuple[SplitRecord, ...]:
-        """Those of the last day at least."""
+        """Splits of the last day at least."""
 
 
-def limit(cut: Cut, settings: Settings, known: KnownSplits, admin: Admin, now: float) -> None:
-    """Limits that a person may override. Raises :class:`RefusedError`; ``now`` is epoch seconds."""
+def limit(cut: Cut, settings: Settings, history: KnownSplits, admin: Admin, now: float) -> None:
+    """Check limits that a person may override. Raises :class:`RefusedError`; ``now`` is epoch seconds."""
     limits = settings.split
-    rests_until = known.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
+    rests_until = history.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
     if now < rests_until:
         minutes = (rests_until - now) / 60
         raise RefusedError(f"cool-down: it was moved or split, and rests {minutes:.0f} min more")
-    if 0 < limits.max_splits_per_hour <= (hour := within_hour(known.splits, now)):
+    if 0 < limits.max_splits_per_hour <= (hour := within_hour(history.splits, now)):
         raise RefusedError(f"{hour} splits within the last hour (split.max_splits_per_hour)")
     boundaries = Splitter(admin, CLOCK).boundaries(bundle_namespace(cut.bundle))
     bundles = len(boundaries) - 1 + len(cut.positions)
@@ -298,8 +300,8 @@ def limit(cut: Cut, settings: Settings, known: KnownSplits, admin: Admin, now: f
         raise RefusedError(f"{bundle_namespace(cut.bundle)} would have {bundles} bundles, {most}")
 
 
-def split_refusal(plan: SplitPlan, settings: Settings, known: KnownSplits, admin: Admin, hold: Hold | None) -> str:
-    """Why a split by hand would be refused now; empty where it would be sent. Changes nothing."""
+def split_refusal(plan: SplitPlan, settings: Settings, history: KnownSplits, admin: Admin, hold: Hold | None) -> str:
+    """Reason why a split by hand would be refused now; empty where it would be sent. Changes nothing."""
     now, cut = time.time(), plan_cut(plan, "")
     quiet = quiet_until(settings.guardrails.quiet_hours, now)
     held = hold or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
@@ -307,7 +309,7 @@ def split_refusal(plan: SplitPlan, settings: Settings, known: KnownSplits, admin
         return held[0].message(held[1])
     try:
         allow(cut, settings)
-        limit(cut, settings, known, admin, now)
+        limit(cut, settings, history, admin, now)
         Splitter(admin, CLOCK).check(cut)
     except LbdError as error:
         return str(error)
@@ -315,14 +317,14 @@ def split_refusal(plan: SplitPlan, settings: Settings, known: KnownSplits, admin
 
 
 def allow(cut: Cut, settings: Settings) -> None:
-    """What nobody may override. Raises :class:`RefusedError`."""
+    """Check limits without an override. Raises :class:`RefusedError`."""
     reason = exempt_reason(cut.bundle, settings.guardrails, settings.leader.kept_topic)
     if reason is not None:
         raise RefusedError(f"{reason.label}: nothing is split there, whoever asks")
 
 
 def _warnings(record: TurnResult, settings: Settings) -> tuple[str, ...]:
-    """Two that split would cut each other's halves."""
+    """Warning about a second splitter, which would cut the halves again."""
     on = record.observation.splitting_on if record.observation is not None else ()
     if not (settings.split.enabled and on):
         return ()
@@ -347,7 +349,7 @@ def _answer(outcome: CutOutcome) -> RequestResult:
 
 
 def plan_one(settings: Settings, bundle: str, algorithm: Algorithm, positions: Sequence[int] = ()) -> SplitDocument:
-    """Where one bundle would be cut, and whether it may be. Raises as :func:`plan_split` does."""
+    """Cut of one bundle, and the reason if it is refused. Raises as :func:`plan_split` does."""
     admin = Admin(settings.pulsar)
     admin.active_brokers()
     plan = plan_split(admin, bundle, algorithm, settings.split, positions)
@@ -355,18 +357,18 @@ def plan_one(settings: Settings, bundle: str, algorithm: Algorithm, positions: S
 
 
 def _refused_here(plan: SplitPlan, settings: Settings, admin: Admin) -> str:
-    """By what the lbd on this machine knows."""
+    """Reason for a refusal by the state of the lbd on this machine."""
     return split_refusal(plan, settings, remembered(settings)[2], admin, order_hold(settings))
 
 
 def plan_due_here(settings: Settings) -> DueSplitsDocument:
-    """What the leader's rule would split, as :func:`plan_due` has it, and whether it may be."""
+    """Splits that the leader's rule would make, as :func:`plan_due` has them, and the reason if they are refused."""
     admin = Admin(settings.pulsar)
     return due_document(plan_due(settings), lambda plan: _refused_here(plan, settings, admin))
 
 
 def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice:
-    """What the leader's rule would split, ``split.enabled`` or not.
+    """Splits that the leader's rule would make, ``split.enabled`` or not.
 
     Long-term averages, cool-downs and the budget are those of a daemon whose state directory can be read; else this
     round's rates count. Raises :class:`RefusedError` while the brokers split by themselves.
@@ -389,7 +391,9 @@ def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice
 
 
 def due_document(choice: SplitChoice, refused: Callable[[SplitPlan], str]) -> DueSplitsDocument:
-    """The same as JSON; ``refused`` is why a plan may not be carried out now."""
+    """The same as JSON; ``refused`` is the reason why a plan may not be carried out now."""
     chosen = [(due, as_document(plan, refused(plan))) for due, plan in filter(None, [choice.chosen])]
     splits = (DueSplitDocument(**msgspec.structs.asdict(plan), reason=due.words) for due, plan in chosen)
-    return DueSplitsDocument(tuple(splits), tuple(UnsplitDocument(one.bundle, one.why) for one in choice.unsplit))
+    return DueSplitsDocument(
+        tuple(splits), tuple(UnsplitDocument(bundle.bundle, bundle.why) for bundle in choice.unsplit)
+    )

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 NO_SLOPE = 1e-12
-"""Points for a unit of traffic on a broker that traffic costs nothing: it has room for all there is."""
+"""Points per unit of traffic below which traffic costs a broker nothing: it has room for any."""
 
 ROUNDING = 1e-9
-"""Sums of the same sizes in another order differ in their last bits; also a sum of all from which one is taken."""
+"""Tolerance for sums of the same sizes in another order, which differ in their last bits."""
 
 
 def at_most(limit: FloatArray) -> FloatArray:
-    """What counts as no more than a limit, of any shape."""
+    """The limit with a tolerance up, of any shape."""
     return limit * (1 + ROUNDING) + ROUNDING
 
 
 def at_least(limit: FloatArray) -> FloatArray:
-    """What counts as no less than a limit, of any shape."""
+    """The limit with a tolerance down, of any shape."""
     return limit * (1 - ROUNDING) - ROUNDING
 
 
 @dataclass(frozen=True, eq=False)
 class Pools:
-    """Which brokers policies let bundles be on: ``of`` is int32 (N,) into the rows of ``allowed``, bool (G, B)."""
+    """Brokers that policies allow for bundles: ``of`` is int32 (N,) into the rows of ``allowed``, bool (G, B)."""
 
     of: IntArray
     allowed: BoolArray
@@ -43,11 +43,11 @@ class Pools:
 
 @dataclass(frozen=True, eq=False)
 class BundleHistory:
-    """One load, and who owned it at first and at last.
+    """One load, and the first and last owner of each bundle.
 
     ``sizes`` is float64 (N,), the traffic of each bundle in any one unit; ``first`` and ``last`` are int32 (N,) into
     the brokers. A broker has ``idle`` points without traffic and ``slope`` points for each unit of it, both float64
-    (B,). ``present`` is bool (B,): those that are there, before as after.
+    (B,). ``present`` is bool (B,): the brokers that are there, before as after.
     """
 
     sizes: FloatArray
@@ -63,11 +63,11 @@ class BundleHistory:
         return np.bincount(owner, self.sizes, self.idle.size).astype(np.float64)
 
     def peak(self, owner: IntArray) -> float:
-        """The highest score under these owners, in points; a machine's 100 do not end it."""
+        """Highest score under these owners, in points, which may exceed 100."""
         return float(self._scores(owner).max())
 
     def trough(self, owner: IntArray) -> float:
-        """The lowest score under these owners, in points."""
+        """Lowest score under these owners, in points."""
         return float(self._scores(owner).min())
 
     def _scores(self, owner: IntArray) -> FloatArray:
@@ -81,21 +81,21 @@ class BundleHistory:
         free = (self.slope < NO_SLOPE) & (spare >= 0)
         return np.where(self.present, np.where(free, np.inf, fits), 0.0)
 
-    def wanted(self, level: float) -> FloatArray:
-        """Traffic with which each broker reaches the level (points), float64 (B,); none of one that is away, or that
-        traffic costs nothing: its score is what it is.
+    def need(self, level: float) -> FloatArray:
+        """Traffic with which each broker reaches the level (points), float64 (B,); none for one that is away, or that
+        traffic costs nothing: its score is fixed.
         """
         costly = self.present & (self.slope >= NO_SLOPE)
         return np.where(costly, np.maximum(level - self.idle, 0.0) / np.maximum(self.slope, NO_SLOPE), 0.0)
 
     def may_stay(self) -> BoolArray:
-        """Whether each bundle was at first where policies let it be, bool (N,)."""
+        """Whether policies allow the first owner of each bundle, bool (N,)."""
         allowed: BoolArray = self.pools.allowed[self.pools.of, self.first]
         return allowed
 
 
 def everywhere(bundles: int, brokers: int) -> Pools:
-    """No policies: all bundles may be on all brokers."""
+    """Pools without policies: all bundles may be on all brokers."""
     return Pools(np.zeros(bundles, dtype=np.int32), np.ones((1, brokers), dtype=np.bool_))
 
 
@@ -105,14 +105,14 @@ def everywhere(bundles: int, brokers: int) -> Pools:
 
 SOURCES_AT_MOST = 8
 LARGEST_AT_MOST = 8
-"""So many brokers that are too full are looked at, and so many of the largest bundles of each: any is a floor."""
+"""Number of overfull brokers to examine, and of the largest bundles of each: any of them gives a floor."""
 
 
 def fewest_displaced(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
-    """The removal bound (``bounds.fewest_removed``), and what the largest bundles of one broker need beyond it.
+    """The removal bound (``bounds.fewest_removed``), and the further moves that the largest bundles of one broker need.
 
     ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room``, float64 (B,) in the same unit. 0 where each bundle of
-    a broker that is too full fits somewhere as it is; N + 1 where no plan at all fits.
+    an overfull broker fits somewhere as it is; N + 1 where no plan at all fits.
     """
     too_much = np.bincount(owner, sizes, room.size) * (1 - ROUNDING) - at_most(room)
     leaving = sizes[(too_much > 0)[owner]]
@@ -131,7 +131,8 @@ def fewest_displaced(sizes: FloatArray, owner: IntArray, room: FloatArray) -> in
 @dataclass(frozen=True, eq=False)
 class _Falling:
     """Bundles broker by broker, from the largest down: their sizes, and ``before``, float64 (N + 1,), the sum of those
-    before each. A broker's are those from ``start`` to ``stop``, (B,); ``too_much``, (B,), is what is beyond its room.
+    before each. A broker's are those from ``start`` to ``stop``, (B,); ``too_much``, (B,), is its traffic beyond its
+    room.
     """
 
     sizes: FloatArray
@@ -140,9 +141,11 @@ class _Falling:
     stop: IntArray
     too_much: FloatArray
 
-    def needed(self, wanted: FloatArray) -> FloatArray:
-        """How many of its largest each broker gives for so much, float64 (B,); infinite where all are not enough."""
-        return self._first(self.start, wanted, self.stop)
+    def needed(self, amount: FloatArray) -> FloatArray:
+        """Number of its largest bundles with which each broker gives ``amount``, float64 (B,); infinite where all are
+        too few.
+        """
+        return self._first(self.start, amount, self.stop)
 
     def more(self, source: int, number: FloatArray) -> float:
         """Moves beyond ``number``, those that each broker needs for itself, float64 (B,), for the largest of this one.
@@ -151,35 +154,35 @@ class _Falling:
         """
         start, stop = int(self.start[source]), int(self.stop[source])
         most = 0.0
-        for at in range(start, min(stop, start + LARGEST_AT_MOST)):
-            keeps = self._first(np.array([at + 1]), self.too_much[[source]], np.array([stop]))[0] - number[source]
-            makes_room = self.needed(self.sizes[at] * (1 - ROUNDING) + self.too_much) - number
+        for index in range(start, min(stop, start + LARGEST_AT_MOST)):
+            keeps = self._first(np.array([index + 1]), self.too_much[[source]], np.array([stop]))[0] - number[source]
+            makes_room = self.needed(self.sizes[index] * (1 - ROUNDING) + self.too_much) - number
             makes_room[source] = np.inf
             most = max(most, float(min(keeps, makes_room.min())))
         return most
 
-    def _first(self, start: IntArray, wanted: FloatArray, stop: IntArray) -> FloatArray:
-        """How many from ``start`` on make up what is wanted; infinite where that is beyond ``stop``."""
-        end = np.searchsorted(self.before, self.before[start] + wanted)
+    def _first(self, start: IntArray, amount: FloatArray, stop: IntArray) -> FloatArray:
+        """Number of bundles from ``start`` on that make up ``amount``; infinite where that is beyond ``stop``."""
+        end = np.searchsorted(self.before, self.before[start] + amount)
         return np.where(end <= stop, np.maximum(end - start, 0), np.inf)
 
 
 def _falling(sizes: FloatArray, owner: IntArray, too_much: FloatArray) -> _Falling:
     order = np.lexsort((-sizes, owner))
-    at = np.searchsorted(owner[order], np.arange(too_much.size + 1)).astype(np.int32)
+    bounds = np.searchsorted(owner[order], np.arange(too_much.size + 1)).astype(np.int32)
     before = np.concatenate(([0.0], np.cumsum(sizes[order])))
-    return _Falling(sizes[order], before, at[:-1], at[1:], too_much)
+    return _Falling(sizes[order], before, bounds[:-1], bounds[1:], too_much)
 
 
-# --- the least that brokers below the level take in
+# --- fewest bundles that brokers below the level take in
 
 
 @dataclass(frozen=True, eq=False)
 class IntakeBound:
-    """Bundles that brokers take in at least; N + 1 where all bundles are not enough.
+    """Fewest bundles that brokers take in; N + 1 where all bundles are not enough.
 
     ``nothing``: each broker, int64 (B,), where it gives nothing; ``something``: where it gives something, too.
-    ``together``: so many different ones all of them take in from elsewhere, in either case.
+    ``together``: the number of different bundles that all of them take in from elsewhere, in either case.
     """
 
     nothing: IntArray
@@ -187,9 +190,9 @@ class IntakeBound:
     together: tuple[int, int]
 
     def fewest(self, removed: int) -> int:
-        """The fewest moves of a plan in which so many bundles leave brokers that carry too much.
+        """Fewest moves of a plan in which ``removed`` bundles leave overfull brokers.
 
-        What a broker that carries too little gives is a move more, and may save it arrivals: for each number of such
+        A bundle that an underfull broker gives is a move more, and may save it arrivals: for each number of such
         brokers the largest floor counts, and the plan may choose the number.
         """
         saved = np.sort(self.nothing - self.something)[::-1]
@@ -199,14 +202,14 @@ class IntakeBound:
         return int(np.maximum(arriving, leaving).min())
 
 
-def least_taken(sizes: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> IntakeBound:
-    """How many of the largest bundles that fit bring each broker to ``wanted``, for each broker by itself.
+def least_taken(sizes: FloatArray, owner: IntArray, room: FloatArray, need: FloatArray) -> IntakeBound:
+    """Number of the largest bundles that fit with which each broker reaches its ``need``, for each broker by itself.
 
-    ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room`` and ``wanted``, both float64 (B,) in the same unit.
-    A broker that gives nothing takes only what fits beside all it has.
+    ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room`` and ``need``, both float64 (B,) in the same unit. A
+    broker that gives nothing takes only bundles that fit beside all it has.
     """
     carried = np.bincount(owner, sizes, room.size)
-    missing = np.maximum(at_least(wanted) - carried, 0.0)
+    missing = np.maximum(at_least(need) - carried, 0.0)
     low = missing > 0
     needed = np.zeros((2, room.size), dtype=np.int64)
     if not low.any():
@@ -219,7 +222,8 @@ def least_taken(sizes: FloatArray, owner: IntArray, room: FloatArray, wanted: Fl
 
 
 def _bundles_needed(falling: FloatArray, reached: FloatArray, most: FloatArray, missing: FloatArray) -> IntArray:
-    """How many from the first on that is not larger than ``most`` make up what is ``missing``, as many as of ``most``.
+    """Number of bundles, from the first that is not larger than ``most`` on, that make up ``missing``, for each
+    ``most``.
 
     ``reached`` is float64 (N + 1,), the sum of those before each.
     """
@@ -231,32 +235,33 @@ def _bundles_needed(falling: FloatArray, reached: FloatArray, most: FloatArray, 
 # --- bounds
 
 HALVINGS = 30
-"""Of the range in which a peak is searched: below a millionth of a point."""
+"""Steps of the search for a peak: to below a millionth of a point of its range."""
 
 MOST_ARRIVALS = 1000
-"""Of a broker so many are looked at one by one; the last of them stands for all that could follow."""
+"""Arrivals of a broker that are examined; the last stands for all that could follow."""
 
 
-def fewest_moves_between(sizes: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> int:
-    """:func:`fewest_moves`, where no broker is to carry less than is ``wanted`` of it either, float64 (B,).
+def fewest_moves_between(sizes: FloatArray, owner: IntArray, room: FloatArray, need: FloatArray) -> int:
+    """:func:`fewest_moves`, where no broker may carry less than its ``need`` either, float64 (B,).
 
-    As many arrive as brokers that carry too little need (:func:`lbd.score.bounds.least_taken`).
+    Underfull brokers need their number of arrivals (:func:`lbd.score.bounds.least_taken`).
     """
-    taken = least_taken(sizes, owner, room, wanted)
+    taken = least_taken(sizes, owner, room, need)
     return max(fewest_moves(sizes, owner, room), taken.fewest(fewest_removed(sizes, owner, room)))
 
 
 def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
-    """How many bundles must at least change brokers until none carries more than its room.
+    """Fewest bundles that must change brokers until none carries more than its room.
 
     ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room``, float64 (B,) in the same unit. A plan may need more
     moves, never fewer.
 
-    Two floors are laid together. As many leave as :func:`fewest_removed` says. And as many arrive as brokers with room
-    need to take in what is too much elsewhere: one that gives nothing takes only what fits beside all it has; one that
-    gives something, too, may be filled to the brim by one arrival, but what it gives is a move more among those that
-    leave. For each number of such brokers the larger floor counts; the plan may choose the number. A third floor is
-    laid beside both: as many as leave, and what the largest of one broker displace (:func:`fewest_displaced`).
+    Two floors are combined. The leaving bundles are at least those of :func:`fewest_removed`. The arriving ones are at
+    least those that brokers with room need to take in the excess of others: one that gives nothing takes only bundles
+    that fit beside all it has; one that gives something, too, may be filled to the brim by one arrival, but each bundle
+    that it gives is a further leaving move. For each number of such brokers the larger floor counts; the plan may
+    choose the number. A third floor stands beside both: the leaving bundles, and those that the largest of one broker
+    displace (:func:`fewest_displaced`).
     """
     least = fewest_removed(sizes, owner, room)
     free = room - np.bincount(owner, sizes, room.size)
@@ -282,18 +287,18 @@ def fewest_removed(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
 
 
 def best_peak(placement: BundleHistory, moves: int) -> float:
-    """The lowest highest score, in points, that any plan of so many moves can reach from the first owners.
+    """Lowest peak, in points, that any plan of at most ``moves`` moves can reach from the first owners.
 
-    The highest of five floors: what is left where most is left after so many of the best removals; the level to which
-    all traffic would fill the brokers it may be on, pool by pool; the largest bundle where it costs least; the highest
-    score of a broker without traffic; and the lowest peak for which :func:`fewest_moves` does not ask for more moves.
+    The highest of five floors: the highest remainder after the best removals; the level to which all traffic would fill
+    its allowed brokers, pool by pool; the largest bundle on the broker where it costs least; the highest score of a
+    broker without traffic; and the lowest peak for which :func:`fewest_moves` does not need more moves.
     """
     floors = (_idle(placement), _removal(placement, moves), *_levels(placement), *_largest(placement))
     return _by_moves(placement, moves, max(floors))
 
 
 def _by_moves(placement: BundleHistory, moves: int, low: float) -> float:
-    """The highest peak found, from ``low`` on, that no plan of so many moves can reach."""
+    """Highest peak, from ``low`` on, that no plan of at most ``moves`` moves can reach."""
     high = placement.peak(placement.first)
     for _ in range(HALVINGS if high > low else 0):
         middle = (low + high) / 2
@@ -303,16 +308,16 @@ def _by_moves(placement: BundleHistory, moves: int, low: float) -> float:
 
 
 def _arrivals(sizes: FloatArray, free: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What brokers with so much room take in, at most, from the largest on: by each arrival beside all they have, and
-    how much more by the first one if they give something, too. Both float64, falling.
+    """Largest intake of brokers with this room, from the largest bundle on: by each arrival beside all they have, and
+    the surplus of the first one if they give something, too. Both float64, falling.
     """
     falling = np.sort(sizes[sizes > 0])[::-1]
     reached = np.concatenate(([0.0], np.cumsum(falling)))
     start = np.searchsorted(-falling, -at_most(free))
     stop = np.minimum(np.searchsorted(reached, reached[start] + free), np.minimum(start + MOST_ARRIVALS, falling.size))
     number = stop - start
-    at = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number - start, number)
-    beside = falling[at]
+    positions = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number - start, number)
+    beside = falling[positions]
     filled = number > 0
     last = (np.cumsum(number) - 1)[filled]
     whole = number[filled] == MOST_ARRIVALS
@@ -323,7 +328,7 @@ def _arrivals(sizes: FloatArray, free: FloatArray) -> tuple[FloatArray, FloatArr
 
 
 def _largest_first(sizes: FloatArray, owner: IntArray, brokers: int) -> tuple[IntArray, FloatArray]:
-    """Bundles from the largest down, broker by broker: its owner, and what that one carries before it is taken."""
+    """Bundles from the largest down, broker by broker: the owner, and its load before that bundle is taken."""
     order = np.lexsort((-sizes, owner))
     sizes, owner = sizes[order], owner[order]
     start = np.searchsorted(owner, np.arange(brokers))
@@ -337,7 +342,7 @@ def _idle(placement: BundleHistory) -> float:
 
 
 def _removal(placement: BundleHistory, moves: int) -> float:
-    """Each removed bundle ends one level of its broker; at most ``moves`` of the highest levels can be ended."""
+    """Level by removals: each removed bundle ends one level of its broker; the ``moves`` highest levels can end."""
     owner, remaining = _largest_first(placement.sizes, placement.first, placement.idle.size)
     levels = np.sort(placement.idle[owner] + placement.slope[owner] * remaining)[::-1]
     return float(levels[moves]) if moves < levels.size else -np.inf
@@ -355,7 +360,7 @@ def _levels(placement: BundleHistory) -> list[float]:
 
 
 def _water_level(placement: BundleHistory, brokers: BoolArray, load: float) -> float:
-    """The level at which these brokers together carry the load: the least of those of the k idlest alone, for any k."""
+    """Level at which these brokers together carry the load: the least of those of the k idlest alone, for any k."""
     if not (brokers.any() and load > 0):
         return -np.inf
     order = np.argsort(placement.idle[brokers])
@@ -365,11 +370,13 @@ def _water_level(placement: BundleHistory, brokers: BoolArray, load: float) -> f
 
 
 def _largest(placement: BundleHistory) -> list[float]:
-    """For each pool: the score of its largest bundle alone on the broker where it makes the fewest points."""
+    """Score of each pool's largest bundle alone on the broker where it makes the fewest points."""
     pools, bound = placement.pools, placement.may_stay()
     points = []
     for pool, brokers in enumerate(pools.allowed):
         size = placement.sizes[bound & (pools.of == pool)].max(initial=0.0)
-        at = brokers & placement.present
-        points.append(float((placement.idle[at] + placement.slope[at] * size).min(initial=np.inf)) if size else -np.inf)
+        there = brokers & placement.present
+        points.append(
+            float((placement.idle[there] + placement.slope[there] * size).min(initial=np.inf)) if size else -np.inf
+        )
     return points

@@ -1,4 +1,4 @@
-"""The scorecard of a run: how even the brokers were, for how long not, and the cost in moves. Pure."""
+"""The scorecard of a run: evenness of the brokers, time out of balance, and the cost in moves. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 NEAR = 0.1
-"""A broker is near the mean within so much of it, up or down."""
+"""A broker is near the mean within this share of it, up or down."""
 
 
 @dataclass(frozen=True)
 class Evenness:
-    """How even the scores of brokers are.
+    """Evenness of the scores of brokers.
 
     ``gap_points``: the highest minus the lowest (the range). ``std_points``: their standard deviation.
     ``max_over_mean``: the highest over their mean. ``variation``: the standard deviation over their mean (coefficient
@@ -40,12 +40,12 @@ class Evenness:
 
 
 def evenness(points: FloatArray) -> Evenness:
-    """Of scores, float64 (B,). An idle cluster is even."""
+    """Evenness of scores, float64 (B,). An idle cluster is even."""
     return mean_evenness(points[None, :])
 
 
 def mean_evenness(points: FloatArray) -> Evenness:
-    """The mean over all looks of each figure; float64 (T, B), NaN for a broker that is away at that look."""
+    """Mean of each figure over all looks; ``points`` is float64 (T, B), NaN for a broker that is away at that look."""
     mean = np.nanmean(points, axis=1)
     over = np.where(mean > 0, mean, np.inf)
     std = np.nanstd(points, axis=1)
@@ -57,19 +57,19 @@ def mean_evenness(points: FloatArray) -> Evenness:
 
 
 def gaps(points: FloatArray) -> FloatArray:
-    """The highest minus the lowest score of each look, float64 (T,), in points."""
+    """Highest minus lowest score of each look, float64 (T,), in points."""
     gap: FloatArray = np.nanmax(points, axis=1) - np.nanmin(points, axis=1)
     return gap
 
 
 def thrashing(points: FloatArray) -> float:
-    """How much the most restless broker went back and forth, as a fraction of how far apart brokers ever were.
+    """Back and forth of the most restless broker, as a fraction of the largest distance between brokers.
 
-    Of float64 (T, B). A broker's distance from the mean of all is followed from look to look; what it rose in all and
-    what it fell in all are added up, and the smaller of the two counts twice: a trend is discounted. Two brokers that
-    change places four times make 4 (400 %), a ramp 0; a distance below a point counts as one. The idea is CockroachDB's
-    (trend-discounted total variation, pkg/kv/kvserver/asim/history), the formula a simpler one. What the load itself
-    does counts as well, as far as it does not do it on all brokers.
+    ``points`` is float64 (T, B). A broker's distance from the mean of all is followed from look to look; its rises and
+    its falls are summed, and the smaller sum counts twice: a trend is discounted. Two brokers that change places four
+    times make 4 (400 %), a ramp 0; a distance below a point counts as one. The idea is CockroachDB's (trend-discounted
+    total variation, pkg/kv/kvserver/asim/history), the formula a simpler one. Changes of the load itself count as well,
+    as far as they do not affect all brokers.
     """
     away = points - np.nanmean(points, axis=1, keepdims=True)
     steps = np.diff(away, axis=0)
@@ -83,11 +83,11 @@ def thrashing(points: FloatArray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTruth:
-    """The truth at one moment, ``seconds`` after the beginning.
+    """The truth at one time, ``seconds`` after the beginning.
 
     ``present`` is bool (B,), the brokers that are there; ``points`` float64 (P,), the score of each of those P;
-    ``unmoved`` the same had no bundle changed hands since the beginning; ``carried`` float64 (B,), what each broker
-    carries in bytes/s, in + out. ``took_seconds`` is how long lbd's turn took.
+    ``unmoved`` the same if no bundle had changed hands since the beginning; ``carried`` float64 (B,), the traffic of
+    each broker in bytes/s, in + out. ``took_seconds`` is the duration of lbd's turn.
     """
 
     seconds: float
@@ -99,13 +99,15 @@ class ClusterTruth:
 
     @property
     def throughput(self) -> float:
-        """What all of them carry, bytes/s."""
+        """Traffic of all brokers, bytes/s."""
         return float(self.carried.sum())
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A bundle that landed; ``throughput`` in bytes/s, in + out. ``allowed``: policies let it be where it went."""
+    """A bundle that landed; ``throughput`` in bytes/s, in + out. ``allowed``: policies allow the broker on which it
+    landed.
+    """
 
     seconds: float
     bundle: str
@@ -117,7 +119,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class SplitEvent:
-    """A bundle that was split into so many ``parts`` while ``owner`` owned it, by ``lbd`` or by the ``brokers``."""
+    """A bundle that was split into ``parts`` while ``owner`` owned it, by ``lbd`` or by the ``brokers``."""
 
     seconds: float
     bundle: str
@@ -131,8 +133,8 @@ class Trace:
     """A run. ``brokers`` names all that were ever there.
 
     ``shown_at_seconds`` is when reports first showed the high threshold. ``placement`` is under the heaviest load since
-    the last move, and None where bundles changed hands by other means than lbd's moves; of what was split it has the
-    parts. ``unserved_bundle_seconds`` is for how long, over all bundles, nobody served them.
+    the last move, and None where bundles changed hands by other means than lbd's moves; of split bundles it has the
+    parts. ``unserved_bundle_seconds`` is the time that bundles were without a broker, summed over all bundles.
     """
 
     truths: tuple[ClusterTruth, ...]
@@ -145,12 +147,12 @@ class Trace:
 
     @property
     def bounded(self) -> BundleHistory | None:
-        """What bounds on moves can be told of. Of splits there is none: a bundle that moves whole is a single move."""
+        """Placement for bounds on moves; None with splits, because a bundle that moves whole is a single move."""
         return None if self.splits else self.placement
 
     @property
     def fewest_moves(self) -> int | None:
-        """A lower bound of the moves from the first owners to as low a peak as at the end, for any plan."""
+        """Lower bound of the moves from the first owners to as low a peak as at the end, for any plan."""
         placement = self.bounded
         if placement is None:
             return None
@@ -158,34 +160,34 @@ class Trace:
 
     @property
     def fewest_moves_as_even(self) -> int | None:
-        """The same for as low a peak and as high a trough."""
+        """Lower bound of the moves to as low a peak and as high a trough, for any plan."""
         placement = self.bounded
         if placement is None:
             return None
         room = placement.room(placement.peak(placement.last))
-        wanted = placement.wanted(placement.trough(placement.last))
-        return fewest_moves_between(placement.sizes, placement.first, room, wanted)
+        need = placement.need(placement.trough(placement.last))
+        return fewest_moves_between(placement.sizes, placement.first, room, need)
 
     def seconds(self) -> FloatArray:
-        """When each look was, float64 (T,)."""
-        return np.array([one.seconds for one in self.truths])
+        """Time of each look, float64 (T,)."""
+        return np.array([truth.seconds for truth in self.truths])
 
     def points(self) -> FloatArray:
         """Scores by look and broker, float64 (T, B); NaN for a broker that is away."""
-        return self._table([one.points for one in self.truths])
+        return self._table([truth.points for truth in self.truths])
 
     def unmoved(self) -> FloatArray | None:
-        """:meth:`points` had nothing moved; None where bundles would have changed hands all the same."""
-        return None if self.placement is None else self._table([one.unmoved for one in self.truths])
+        """:meth:`points` if nothing had moved; None where bundles would have changed hands all the same."""
+        return None if self.placement is None else self._table([truth.unmoved for truth in self.truths])
 
     def carried(self) -> FloatArray:
         """Bytes/s by look and broker, float64 (T, B)."""
-        return np.array([one.carried for one in self.truths])
+        return np.array([truth.carried for truth in self.truths])
 
     def _table(self, rows: Sequence[FloatArray]) -> FloatArray:
         table = np.full((len(self.truths), self.truths[0].present.size), np.nan)
-        for row, one, points in zip(table, self.truths, rows, strict=True):
-            row[one.present] = points
+        for row, truth, points in zip(table, self.truths, rows, strict=True):
+            row[truth.present] = points
         return table
 
 
@@ -193,10 +195,10 @@ class Trace:
 
 
 def redundant_moves(placement: BundleHistory, moves: int, *, as_even: bool = False) -> int:
-    """How many of a run's moves a plan could have done without, and reached as low a highest score.
+    """Number of a run's moves that a plan could have left out, and reached as low a peak.
 
-    ``as_even``: and as high a lowest one. Of a bundle that moved more than once all moves but one, and all of them
-    where it came back; and the moves that :func:`dispensable` finds.
+    ``as_even``: and as high a lowest score. Of a bundle that moved more than once all moves but one count, and all of
+    them where it came back; and the moves that :func:`dispensable` finds.
     """
     lasting = int(np.count_nonzero(placement.first != placement.last))
     return moves - lasting + int(np.count_nonzero(dispensable(placement, as_even=as_even)))
@@ -207,12 +209,12 @@ def dispensable(placement: BundleHistory, *, as_even: bool = False) -> BoolArray
 
     ``as_even``: nor with a lower trough.
 
-    The smallest are taken back first, one by one and then in opposing pairs (one from x to y, one from y to x), until
-    nothing more can be. Another order might find more: it is "at least so many". Nothing goes back against a policy.
+    The smallest are reverted first, one by one and then in opposing pairs (one from x to y, one from y to x), until
+    nothing more can be. Another order might find more: the number is a lower bound. No reversal breaks a policy.
     """
     last = placement.last
-    wanted = placement.wanted(placement.trough(last)) if as_even else np.full(placement.idle.size, -np.inf)
-    undo = _Undo(placement, placement.carried(last), placement.room(placement.peak(last)), wanted)
+    need = placement.need(placement.trough(last)) if as_even else np.full(placement.idle.size, -np.inf)
+    undo = _Undo(placement, placement.carried(last), placement.room(placement.peak(last)), need)
     moved = np.flatnonzero((placement.first != placement.last) & placement.may_stay())
     waiting = moved[np.argsort(placement.sizes[moved], kind="stable")].tolist()
     gone: set[int] = set()
@@ -224,17 +226,17 @@ def dispensable(placement: BundleHistory, *, as_even: bool = False) -> BoolArray
 
 @dataclass(frozen=True, eq=False)
 class _Undo:
-    """``carried``, ``room`` and ``wanted``, the most and the least that a broker may carry, are float64 (B,) in the
-    unit of the sizes; what is taken back changes ``carried``.
+    """Reversal of moves. ``carried``, ``room`` and ``need``, the most and the least that a broker may carry, are
+    float64 (B,) in the unit of the sizes; each reversal changes ``carried``.
     """
 
     placement: BundleHistory
     carried: FloatArray
     room: FloatArray
-    wanted: FloatArray
+    need: FloatArray
 
     def singly(self, waiting: Sequence[int]) -> list[int]:
-        """Takes back each in turn that fits where it came from."""
+        """Reverts each move in turn whose bundle fits on its former broker."""
         return [bundle for bundle in waiting if self._taken_back(bundle)]
 
     def in_pairs(self, waiting: Sequence[int]) -> list[int]:
@@ -274,7 +276,7 @@ class _Undo:
 
     def _fits(self, broker: int, more: FloatArray) -> BoolArray:
         then = self.carried[broker] + more
-        fits: BoolArray = (then <= at_most(self.room[broker])) & (then >= at_least(self.wanted[broker]))
+        fits: BoolArray = (then <= at_most(self.room[broker])) & (then >= at_least(self.need[broker]))
         return fits
 
     def _shift(self, size: float, to: int, away: int) -> None:
@@ -289,7 +291,7 @@ class _Undo:
 class Transfer:
     """Bundles that landed between two turns, all from one broker to one other; ``throughput`` in bytes/s, in + out.
 
-    ``look`` is the position of the turn before, and ``seconds`` when it was.
+    ``look`` is the position of the turn before, and ``seconds`` its time.
     """
 
     look: int
@@ -301,7 +303,7 @@ class Transfer:
 
     @property
     def clock(self) -> str:
-        """When it was, in hours and minutes since the beginning."""
+        """Its time in hours and minutes since the beginning."""
         return clock(self.seconds)
 
 
@@ -319,7 +321,7 @@ def transfers(trace: Trace) -> tuple[Transfer, ...]:
     for look, move in zip(looks.clip(0).tolist(), trace.moves, strict=True):
         moves_of.setdefault((look, move.source, move.destination), []).append(move)
     return tuple(
-        Transfer(look, float(seconds[look]), source, destination, len(moves), sum(one.throughput for one in moves))
+        Transfer(look, float(seconds[look]), source, destination, len(moves), sum(move.throughput for move in moves))
         for (look, source, destination), moves in moves_of.items()
     )
 
@@ -329,34 +331,28 @@ def transfers(trace: Trace) -> tuple[Transfer, ...]:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """What a run comes to. Scores are the true ones, in points.
+    """Result of a run. Scores are the true ones, in points.
 
-    ``first``, ``last``, ``mean``: how even the brokers were at the first and at the last look, and on average;
-    ``unmoved``: on average, had nothing moved.
-    ``minutes_over_low``, ``minutes_over_high``: how long the gap was at or above the thresholds.
-    ``minutes_to_balance``: from the first moment at or above the low threshold until it was below for good; 0 where it
-    always was, None where it ended above.
-    ``first_move_after_seconds``: from the first report that showed the high threshold until the next bundle landed.
-    ``moves``: landed unloads; ``rounds``: in how many bouts with a minute between them.
-    ``splits``: bundles that were split, by lbd or by the brokers.
-    ``peak_points``: the highest score of the last owners, under the heaviest load since the last move.
-    ``fewest_moves``: what any plan would have needed at least, from the first owners to as low a peak
-    (:func:`lbd.score.bounds.fewest_moves`).
-    ``redundant_moves``: at least so many of the moves could have been left out, for as low a peak
-    (:func:`lbd.score.scorecard.redundant_moves`).
+    ``first``, ``last``, ``mean``: evenness of the brokers at the first and at the last look, and on average;
+    ``unmoved``: on average, if nothing had moved. ``minutes_over_low``, ``minutes_over_high``: time with the gap at or
+    above the thresholds. ``minutes_to_balance``: from the first time at or above the low threshold until it was below
+    for good; 0 where it always was, None where it ended above. ``first_move_after_seconds``: from the first report that
+    showed the high threshold until the next bundle landed. ``moves``: landed unloads; ``rounds``: number of bouts with
+    a minute between them. ``splits``: bundles that were split, by lbd or by the brokers. ``peak_points``: the highest
+    score of the last owners, under the heaviest load since the last move. ``fewest_moves``: lower bound for any plan,
+    from the first owners to as low a peak (:func:`lbd.score.bounds.fewest_moves`). ``redundant_moves``: lower bound of
+    the moves that could have been left out, for as low a peak (:func:`lbd.score.scorecard.redundant_moves`).
     ``fewest_moves_as_even``, ``redundant_moves_as_even``: the same for as low a peak and as high a lowest score.
     ``best_peak_points``: the lowest peak that any plan of as many moves could have reached
-    (:func:`lbd.score.bounds.best_peak`).
-    ``bundles_moved_twice``: bundles that moved more than once.
-    ``traffic_moved``: what the moved bundles carried, as a fraction of what the cluster carries on average.
-    ``thrashing``: how much a broker went back and forth, a fraction (:func:`lbd.score.scorecard.thrashing`), what the
-    load did by itself included. ``thrashing_unmoved``: the same had nothing moved.
-    ``policy_violations``: moves to where policies do not let the bundle be.
-    ``unserved_bundle_seconds``: for how long nobody served a bundle, over all bundles, for moves and for brokers lost.
-    ``turn_p50_seconds``, ``turn_p99_seconds``: what half, and all but one in a hundred, of the turns took at most.
+    (:func:`lbd.score.bounds.best_peak`). ``bundles_moved_twice``: bundles that moved more than once. ``traffic_moved``:
+    traffic of the moved bundles, as a fraction of the cluster's average. ``thrashing``: back and forth of a broker, a
+    fraction (:func:`lbd.score.scorecard.thrashing`), including changes of the load itself. ``thrashing_unmoved``: the
+    same if nothing had moved. ``policy_violations``: moves to brokers that policies forbid.
+    ``unserved_bundle_seconds``: time that bundles were without a broker, summed, for moves and for lost brokers.
+    ``turn_p50_seconds``, ``turn_p99_seconds``: quantiles of the duration of turns.
 
-    The bounds, the peaks, redundant moves and what is ``unmoved`` are None where bundles changed hands without lbd;
-    of these all but ``peak_points`` and what is ``unmoved`` also where some were split.
+    The bounds, the peaks, redundant moves and ``unmoved`` figures are None where bundles changed hands without lbd; all
+    of them but ``peak_points`` and the ``unmoved`` ones also where some were split.
     """
 
     hours: float
@@ -397,7 +393,7 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
     bounded = trace.bounded
-    took = np.quantile([one.took_seconds for one in trace.truths], (0.5, 0.99), method="inverted_cdf")
+    took = np.quantile([truth.took_seconds for truth in trace.truths], (0.5, 0.99), method="inverted_cdf")
     return Scorecard(
         hours=trace.truths[-1].seconds / 3600,
         turns=len(trace.truths),
@@ -430,7 +426,7 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
 
 
 def _minutes_over(seconds: FloatArray, gap: FloatArray, threshold: float) -> float:
-    """Each look holds until the next one."""
+    """Minutes at or above the threshold; each look holds until the next one."""
     return float(np.diff(seconds)[gap[:-1] >= threshold].sum()) / 60
 
 
@@ -449,12 +445,12 @@ def _rounds(moves: Sequence[Moved]) -> int:
 
 
 def _traffic_moved(trace: Trace) -> float:
-    carried = sum(one.throughput for one in trace.truths) / len(trace.truths)
+    carried = sum(truth.throughput for truth in trace.truths) / len(trace.truths)
     return sum(move.throughput for move in trace.moves) / carried if carried else 0.0
 
 
 def _first_move(trace: Trace) -> float | None:
-    """Moves of a round that had begun before are none that follow it."""
+    """Seconds from the first report of the threshold to the next landing; moves of an earlier round do not count."""
     shown = trace.shown_at_seconds
     after = () if shown is None else (move.seconds - shown for move in trace.moves)
     return min((seconds for seconds in after if seconds >= 0), default=None)
@@ -481,8 +477,8 @@ class Figure:
         """The number in its unit; a dash where there is none."""
         return "-" if value is None else f"{value * self.factor:,.{self.digits}f}{self.unit}"
 
-    def at(self, section: str, when: str) -> Figure:
-        """The same figure of one section of the scorecard."""
+    def in_section(self, section: str, when: str) -> Figure:
+        """The figure for one section of the scorecard."""
         better = self.better if section in BY_MOVES else None
         return replace(self, name=f"{section}.{self.name}", label=f"{self.label}, {when}", better=better)
 
@@ -494,13 +490,13 @@ EVENNESS = (
     Figure("variation", "standard deviation / mean", 2, better="lower"),
     Figure("near_mean", "brokers within 10 % of the mean", 0, " %", 100, better="higher"),
 )
-"""How even brokers are at one moment, or on average."""
+"""Figures of the brokers' evenness, at one time or on average."""
 
 WHEN = {"first": "at first", "last": "at last", "mean": "on average", "unmoved": "had nothing moved"}
-"""The sections of a scorecard that have them."""
+"""Sections of a scorecard that have them."""
 
 BY_MOVES = ("last", "mean")
-"""The sections that moves change."""
+"""Sections that moves change."""
 
 RUN = (
     Figure("minutes_over_low", "apart by the low threshold", 0, " min", better="lower"),
@@ -527,10 +523,10 @@ RUN = (
     Figure("turns", "turns"),
     Figure("hours", "simulated", 1, " h"),
 )
-"""What is told of a run as a whole."""
+"""Figures of a run as a whole."""
 
-FIGURES = (*(figure.at(section, when) for section, when in WHEN.items() for figure in EVENNESS), *RUN)
-"""Every figure, in the order in which they are told."""
+FIGURES = (*(figure.in_section(section, when) for section, when in WHEN.items() for figure in EVENNESS), *RUN)
+"""Every figure, in the order of reports."""
 
 
 # --- several seeds: median and extremes of each figure
@@ -538,7 +534,7 @@ FIGURES = (*(figure.at(section, when) for section, when in WHEN.items() for figu
 
 @dataclass(frozen=True)
 class FigureSpread:
-    """One figure over several runs, in its own unit. ``runs`` is how many have it; None counts nowhere else."""
+    """One figure over several runs, in its own unit. ``runs`` is the number of runs that have it."""
 
     median: float | None
     lowest: float | None
@@ -565,7 +561,7 @@ def _value(card: Scorecard, name: str) -> float | None:
 
 
 def _spread_of(values: Sequence[float | None]) -> FigureSpread:
-    known = [value for value in values if value is not None]
-    if not known:
+    present = [value for value in values if value is not None]
+    if not present:
         return FigureSpread(None, None, None, 0)
-    return FigureSpread(float(median(known)), min(known), max(known), len(known))
+    return FigureSpread(float(median(present)), min(present), max(present), len(present))

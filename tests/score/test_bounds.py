@@ -145,7 +145,7 @@ def test_who_is_too_low_takes_something_in(
     found = placed(sizes, first, idle=idle)
     room = found.room(peak)
     assert fewest_moves(found.sizes, found.first, room) == 0
-    assert fewest_moves_between(found.sizes, found.first, room, found.wanted(trough)) == wanted
+    assert fewest_moves_between(found.sizes, found.first, room, found.need(trough)) == wanted
     best = min(
         moves
         for moves, owner in plans(found)
@@ -157,7 +157,7 @@ def test_who_is_too_low_takes_something_in(
 def test_who_is_too_low_may_give_what_saves_it_no_arrival():
     """Two change hands in a chain: the lower one's own would not bring both up, and what is too large for it does."""
     found = placed([0, 2, 1], [0, 0, 1], idle=(2, 0, 0), slope=(0, 1, 2))
-    room, wanted = found.room(2), found.wanted(2)
+    room, wanted = found.room(2), found.need(2)
     assert fewest_moves_between(found.sizes, found.first, room, wanted) == 2
 
 
@@ -165,7 +165,7 @@ def test_who_is_too_low_may_give_what_saves_it_no_arrival():
 def test_no_plan_is_as_even_with_fewer_moves(found: BundleHistory):
     """The same of plans that leave nobody lower either: what it asks for is what each plan took, or less."""
     for moves, owner in plans(found):
-        room, wanted = found.room(found.peak(owner)), found.wanted(found.trough(owner))
+        room, wanted = found.room(found.peak(owner)), found.need(found.trough(owner))
         assert fewest_moves_between(found.sizes, found.first, room, wanted) <= moves
 
 
