@@ -12,8 +12,8 @@
 where real parts are put together, and ``daemon/election.py`` decides which of several lbds moves. ``operations/``
 holds what people order (``drain.py``, ``split.py``, ``place.py``), ``store/order.py`` the orders in force; ``api/`` and
 ``cli/`` take their orders.
-``config.py`` reads the settings, of which each section's class stands beside its user; ``doctor/`` checks the cluster,
-and ``notify/`` tells people by a webhook.
+``config.py`` reads the settings, and each section's class stands beside its user; ``doctor/`` checks the cluster,
+and ``notify/`` sends events to a webhook.
 ``simulate/``, ``compare/``, ``replay.py`` and ``learn/`` try lbd without a cluster; ``charts/`` draws their reports.
 ``docs/architecture.md`` follows one turn.
 """

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C while it is loaded, which takes some tenths of a second, is no bug: no trace."""
+    """Run the command line. Ctrl-C while it loads, which takes some tenths of a second, ends it without a trace."""
     try:
         from lbd.cli import main as command  # noqa: PLC0415 - what may be interrupted
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 PIECE = 64
 NEAR = 1000
-"""A broker that came or went puts others some hundreds of names further; one more or less bundle, a single one."""
+"""Distance to search: a broker that came or went shifts others by hundreds of names, a bundle by a single one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Namespaces:
-    """The distinct ``names``, and of each bundle its position among them: ``of`` is int32 (N,)."""
+    """The distinct ``names``, and for each bundle the position of its own among them: ``of`` is int32 (N,)."""
 
     names: tuple[str, ...]
     of: IntArray
@@ -38,68 +38,68 @@ class Namespaces:
 def namespaces(bundles: list[str]) -> Namespaces:
     """The namespaces of the bundles."""
     names = [bundle.rpartition("/")[0] for bundle in bundles]  # bundle_namespace, without a call for each
-    position = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    position = {name: index for index, name in enumerate(dict.fromkeys(names))}
     of = np.fromiter(map(position.__getitem__, names), dtype=np.int32, count=len(names))
     return Namespaces(tuple(position), of)
 
 
-def bundle_positions(wanted: Collection[str], bundles: list[str], known: Namespaces) -> dict[str, int]:
-    """Where some bundles stand, looked for in their namespaces only; one that stands nowhere is left out."""
-    own = {name.rpartition("/")[0] for name in wanted}
-    may = np.array([name in own for name in known.names], dtype=np.bool_)[known.of]
-    return {bundles[at]: at for at in np.flatnonzero(may).tolist() if bundles[at] in wanted}
+def bundle_positions(names: Collection[str], bundles: list[str], spaces: Namespaces) -> dict[str, int]:
+    """Positions of some bundles, searched in their namespaces only; a missing bundle is left out."""
+    own = {name.rpartition("/")[0] for name in names}
+    may = np.array([name in own for name in spaces.names], dtype=np.bool_)[spaces.of]
+    return {bundles[row]: row for row in np.flatnonzero(may).tolist() if bundles[row] in names}
 
 
-def positions(names: list[str], known: list[str]) -> IntArray:
-    """Where each name stands in ``known``, int32 (N,), -1 of one that does not; both hold each name once.
+def positions(names: list[str], others: list[str]) -> IntArray:
+    """Position of each name in ``others``, int32 (N,), -1 where it is missing; both hold each name once.
 
-    From one round to the next most names stay behind one another: only pieces that do not are looked up.
+    From one round to the next most names keep their order: only pieces that do not are looked up one by one.
     """
-    if names == known:
+    if names == others:
         return np.arange(len(names), dtype=np.int32)
-    shifts = np.repeat(_shifts(names, known), PIECE)[: len(names)]
-    indices = np.where(shifts < len(known), np.arange(len(names)) + shifts, -1).astype(np.int32)
-    unmatched = np.ones(len(known), dtype=np.bool_)
+    shifts = np.repeat(_shifts(names, others), PIECE)[: len(names)]
+    indices = np.where(shifts < len(others), np.arange(len(names)) + shifts, -1).astype(np.int32)
+    unmatched = np.ones(len(others), dtype=np.bool_)
     unmatched[indices[indices >= 0]] = False
-    position = {known[at]: at for at in np.flatnonzero(unmatched).tolist()}
+    position = {others[index]: index for index in np.flatnonzero(unmatched).tolist()}
     rest = np.flatnonzero(indices < 0)
-    indices[rest] = [position.get(names[at], -1) for at in rest.tolist()]
+    indices[rest] = [position.get(names[index], -1) for index in rest.tolist()]
     return indices
 
 
 class Positions:
-    """Where ``bundles`` stand in other lists. Asked for the very list it was asked for last, it answers at once."""
+    """Positions of ``bundles`` in other lists. A repeated call with the same list returns the stored result."""
 
     def __init__(self, bundles: list[str]) -> None:
         self._bundles = bundles
         self._last: tuple[list[str], IntArray] | None = None
 
-    def __call__(self, known: list[str]) -> IntArray:
-        """As :func:`positions`; not to be written to."""
+    def __call__(self, others: list[str]) -> IntArray:
+        """As :func:`positions`; the result is read-only."""
         last = self._last
-        if last is None or last[0] is not known:
-            self._last = last = known, positions(self._bundles, known)
+        if last is None or last[0] is not others:
+            self._last = last = others, positions(self._bundles, others)
             last[1].flags.writeable = False
         return last[1]
 
 
-def _shifts(names: list[str], known: list[str]) -> list[int]:
-    """How much further on each piece of the names stands in ``known``; ``len(known)`` where it is no piece there."""
+def _shifts(names: list[str], others: list[str]) -> list[int]:
+    """Shift of each piece of the names in ``others``; ``len(others)`` where the piece is not together there."""
     shifts, shift = [], 0
-    for at in range(0, len(names), PIECE):
-        piece, then = names[at : at + PIECE], at + shift
-        same = then >= 0 and piece == known[then : then + len(piece)]
-        shifts.append(shift if same else len(known))
+    for start in range(0, len(names), PIECE):
+        piece, then = names[start : start + PIECE], start + shift
+        same = then >= 0 and piece == others[then : then + len(piece)]
+        shifts.append(shift if same else len(others))
         if not same:
             last = then + len(piece) - 1
-            shift += _near(piece[-1], known, last) - last
+            shift += _near(piece[-1], others, last) - last
     return shifts
 
 
-def _near(name: str, known: list[str], about: int) -> int:
-    """Where the name is, if that is not far from there; else ``about`` itself."""
+def _near(name: str, others: list[str], about: int) -> int:
+    """Position of the name, if it is near ``about``; else ``about`` itself."""
     try:
-        return known.index(name, max(about - NEAR, 0), max(about + NEAR, 0))
+        return others.index(name, max(about - NEAR, 0), max(about + NEAR, 0))
     except ValueError:
         return about
 
@@ -122,9 +122,9 @@ _BOUNDARY = re.compile(r"0x[0-9a-fA-F]{1,8}")
 def topic_hash(topic: str) -> int:
     """Position of a topic in its namespace, 0 to 0xffffffff: CRC32 of its full name's UTF-8 bytes.
 
-    The full name has the domain, and ``-partition-N`` where the topic is one: ``persistent://t/n/orders-partition-0``.
-    The full name of a segment ends in its key range and number: ``segment://t/n/orders/0000-7fff-1``.
-    A character that UTF-8 cannot encode counts as ``?``, as in Java.
+    The full name has the domain, and ``-partition-N`` for a partition: ``persistent://t/n/orders-partition-0``. The
+    full name of a segment ends in its key range and number: ``segment://t/n/orders/0000-7fff-1``. A character that
+    UTF-8 cannot encode counts as ``?``, as in Java.
     """
     return zlib.crc32(topic.encode(errors="replace"))
 
@@ -133,7 +133,7 @@ WITH_CLUSTER = (
     "the name has a cluster in it (v1: tenant/cluster/namespace); lbd cannot read policies of such a namespace, "
     "and never moves its bundles"
 )
-"""Why nothing is done to names of Pulsar's first API. Its namespaces, topics and bundles have one part more."""
+"""Reason for refusing names of Pulsar's first API. Its namespaces, topics and bundles have one part more."""
 
 _TOPIC_WITH_CLUSTER = re.compile(r"(?:non-)?persistent://[^/]+/[^/]+/[^/]+/.+")
 
@@ -158,10 +158,10 @@ def topic_namespace(topic: str) -> str:
         return match[1]
     if _TOPIC_WITH_CLUSTER.fullmatch(topic):
         raise UsageError(f"{topic}: {WITH_CLUSTER}")
-    wanted = "segment://tenant/namespace/topic/0000-ffff-0"
+    form = "segment://tenant/namespace/topic/0000-ffff-0"
     if _SCALABLE.fullmatch(topic):
-        raise UsageError(f"{topic} is a scalable topic, each segment of which has its own bundle; wanted {wanted}")
-    raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic or {wanted}")
+        raise UsageError(f"{topic} is a scalable topic, each segment of which has its own bundle; wanted {form}")
+    raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic or {form}")
 
 
 # --- scalable topics of Pulsar 5 and their segments
@@ -190,7 +190,7 @@ def scalable_namespace(topic: str) -> str:
 
 
 def segment_name(topic: str, first_key: int, last_key: int, number: int) -> str:
-    """The full name of a segment of a scalable topic: its first and last key hash, 0 to 0xffff, and its number."""
+    """Full name of a segment of a scalable topic: its first and last key hash, 0 to 0xffff, and its number."""
     return f"segment://{topic.removeprefix('topic://')}/{first_key:04x}-{last_key:04x}-{number}"
 
 
@@ -223,7 +223,7 @@ def split_segment_command(topic: str) -> str:
 
 
 def parse_boundaries(texts: Sequence[str]) -> tuple[int, ...]:
-    """Boundaries as ``GET /admin/v2/namespaces/{tenant}/{namespace}/bundles`` gives them: ``["0x00000000", ...]``.
+    """Parse the boundaries of ``GET /admin/v2/namespaces/{tenant}/{namespace}/bundles``: ``["0x00000000", ...]``.
 
     Raises :class:`UsageError` unless they rise from 0x00000000 to 0xffffffff.
     """
@@ -235,7 +235,7 @@ def parse_boundaries(texts: Sequence[str]) -> tuple[int, ...]:
 
 
 def not_a_bundle(text: str) -> str:
-    """The message about a text that names no bundle that lbd could move."""
+    """The message about a text that is no name of a bundle that lbd could move."""
     namespace, _, span = text.rpartition("/")
     if has_cluster(namespace) and span.startswith("0x"):
         return f"{text}: {WITH_CLUSTER}"
@@ -243,7 +243,7 @@ def not_a_bundle(text: str) -> str:
 
 
 def range_in_name(bundle: str) -> tuple[int, int]:
-    """Both ends of a bundle's range as they stand in its name. Raises :class:`UsageError` for what is no bundle."""
+    """Both ends of a bundle's range by its name. Raises :class:`UsageError` for any other text."""
     match = _RANGE.fullmatch(bundle)
     lower, upper = (int(match[1], 16), int(match[2], 16)) if match is not None else (0, 0)
     if not lower < upper:
@@ -252,13 +252,13 @@ def range_in_name(bundle: str) -> tuple[int, int]:
 
 
 def holds(bundle: str, position: int) -> bool:
-    """Whether a topic of this hash lies in a bundle: ranges are [lower, upper), the last one has its end."""
+    """Whether a topic of this hash is in a bundle: ranges are [lower, upper), the last one has its end."""
     lower, upper = range_in_name(bundle)
     return lower <= position < upper + (upper == FULL_RANGE[1])
 
 
 def bundle_ends(bundles: Sequence[str]) -> NDArray[np.int64]:
-    """Both ends of each bundle's range as they stand in its name, int64 (N, 2); -1 and -1 of what is no bundle."""
+    """Both ends of each bundle's range by its name, int64 (N, 2); -1 and -1 for any other text."""
     text = "".join([name[-RANGE_CHARACTERS:] for name in bundles]).encode(errors="replace")
     if len(text) != RANGE_CHARACTERS * len(bundles):
         bounds = [
@@ -282,51 +282,51 @@ _DIGITS[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16)
 
 
 def topic_hashes(namespaces: Iterable[str], names: Iterable[str]) -> NDArray[np.int64]:
-    """The :func:`topic_hash` of persistent topics: of each of these names in each namespace, int64 (S, T)."""
+    """The :func:`topic_hash` of persistent topics: for each of these names in each namespace, int64 (S, T)."""
     tails = [name.encode(errors="replace") for name in names]
     starts = [topic_hash(f"persistent://{namespace}/") for namespace in namespaces]
     return np.array([[zlib.crc32(tail, start) for tail in tails] for start in starts], dtype=np.int64)
 
 
 def bundles_at(
-    ends: NDArray[np.int64], known: Namespaces, namespace: NDArray[np.int64], position: NDArray[np.int64]
+    ends: NDArray[np.int64], spaces: Namespaces, namespace: NDArray[np.int64], position: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Into which bundle each topic falls, int64 (P,) by position among the bundles; -1: into none of these.
+    """Bundle of each topic, int64 (P,) by position among the bundles; -1: in none of these.
 
-    ``ends`` are :func:`bundle_ends` of the bundles, ``known`` their namespaces. ``namespace`` is int64 (P,) into the
+    ``ends`` are :func:`bundle_ends` of the bundles, ``spaces`` their namespaces. ``namespace`` is int64 (P,) into the
     names of these, ``position`` is int64 (P,), the :func:`topic_hash` of each topic.
     """
     if not ends.size:
         return np.full(position.size, -1, dtype=np.int64)
-    start = (known.of.astype(np.int64) << RANGE_BITS) + ends[:, 0]
+    start = (spaces.of.astype(np.int64) << RANGE_BITS) + ends[:, 0]
     order = np.argsort(start, kind="stable")
     last = np.searchsorted(start[order], (namespace << RANGE_BITS) + position, side="right") - 1
     candidates = order[np.maximum(last, 0)]
     lower, upper = ends[candidates].T
-    holds = (last >= 0) & (known.of[candidates] == namespace) & (lower >= 0)
+    holds = (last >= 0) & (spaces.of[candidates] == namespace) & (lower >= 0)
     holds &= (lower <= position) & (position < upper + (upper == FULL_RANGE[1]))
     return np.where(holds, candidates, -1)
 
 
 def split_into(bundle: str, bundles: Iterable[str]) -> list[str]:
-    """The bundles that cover exactly the range of this one, which is none of them any more; empty if none do."""
+    """Bundles that cover exactly the range of this one, which no longer exists; empty if none do."""
     if _RANGE.fullmatch(bundle) is None:
         return []
     lower, upper = range_in_name(bundle)
     start = f"{bundle.rpartition('/')[0]}/0x"
-    cut = sorted((range_in_name(one), one) for one in bundles if one.startswith(start))
-    parts = [(ends, one) for ends, one in cut if lower <= ends[0] and ends[1] <= upper]
+    cut = sorted((range_in_name(part), part) for part in bundles if part.startswith(start))
+    parts = [(ends, part) for ends, part in cut if lower <= ends[0] and ends[1] <= upper]
     edges = [lower, *(ends[1] for ends, _ in parts)]
     whole = [ends[0] for ends, _ in parts] == edges[:-1] and edges[-1] == upper
-    return [one for _, one in parts] if whole and len(parts) > 1 else []
+    return [part for _, part in parts] if whole and len(parts) > 1 else []
 
 
 def missing(bundle: str, bundles: Sequence[str]) -> str:
-    """The message about a bundle that does not exist: what it was split into, or the bundles in its place."""
+    """The message about a bundle that does not exist: its parts, or the bundles in its place."""
     lower, upper = range_in_name(bundle)
     if parts := split_into(bundle, bundles):
         return f"{bundle} is no bundle any more: it was split into {first_names(parts)}"
-    there = [one for one in bundles if range_in_name(one)[0] < upper and lower < range_in_name(one)[1]]
+    there = [other for other in bundles if range_in_name(other)[0] < upper and lower < range_in_name(other)[1]]
     instead = f"; there are {first_names(there)}" if there else ""
     return f"{bundle} is no bundle of {bundle.rpartition('/')[0]}, which has {len(bundles)}{instead}"
 

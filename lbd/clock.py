@@ -1,7 +1,6 @@
 """Clocks: seconds since the machine started (for deadlines and cool-downs, suspended time included), and daemon time.
 
-``time.monotonic`` stands still on Linux while the machine sleeps, so a deadline by it would last longer than a
-successor waits.
+``time.monotonic`` stops on Linux while the machine sleeps, so a deadline by it outlasts a successor's wait.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_seconds() -> float:
-    """Seconds since the start of the machine; nobody can set this clock."""
+    """Seconds since the start of the machine; this clock cannot be set."""
     return time.clock_gettime(_CLOCK)
 
 
 class Moment(NamedTuple):
-    """A point in time that no set clock moves: ``up`` seconds after the start of the machine that ``boot`` names.
+    """A time that is independent of set clocks: ``up`` seconds after the start of the machine that ``boot`` names.
 
     Moments of different starts cannot be compared.
     """
@@ -36,13 +35,13 @@ class Moment(NamedTuple):
 
 
 def moment() -> Moment:
-    """Now."""
+    """The present moment."""
     return Moment(boot_name(), boot_seconds())
 
 
 @cache
 def boot_name() -> str:
-    """A short name of this start of the machine; of this process where the system does not name its starts."""
+    """Short name of this start of the machine; of this process where the system does not name its starts."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")[:12]
     except (OSError, ValueError):
@@ -52,18 +51,18 @@ def boot_name() -> str:
 # --- the time of a daemon: this machine's, or a faster one
 
 STEP_SECONDS = 2.0
-"""NTP slews what is less than half a second."""
+"""Smallest step: NTP slews differences below half a second."""
 
 
 @dataclass(frozen=True)
 class Timebase:
-    """``now`` is epoch seconds, ``pace`` how many of them pass in a second of this machine, at this moment.
+    """Daemon time: ``now`` is epoch seconds, ``pace`` their present number per second of this machine.
 
-    ``boot`` is the clock that nobody can set, by which rests and budgets last at least as long as by ``now``; None
-    where ``now`` is not the machine's.
+    ``boot`` is the clock that cannot be set, by which rests and budgets last at least as long as by ``now``; None where
+    ``now`` is not the machine's.
 
-    Only decisions use it. What waits for a response (time-outs, proofs of a landing, the pause between two unloads)
-    takes as long as sockets take, and stays on the machine's own clock.
+    Only decisions use it. Waits for responses (timeouts, proofs of a landing, the pause between two unloads) take as
+    long as sockets take, and stay on the machine's own clock.
     """
 
     now: Callable[[], float] = time.time
@@ -71,11 +70,11 @@ class Timebase:
     boot: Callable[[], Moment | None] = lambda: None
 
     def takes(self, seconds: float) -> float:
-        """Seconds of this machine in which so many pass."""
+        """Convert seconds of this clock to seconds of this machine."""
         return seconds / self.pace()
 
     def at(self, machine_time: float) -> float:
-        """What this clock shows when the machine's shows ``machine_time`` (epoch seconds), at the present pace."""
+        """Time of this clock when the machine's shows ``machine_time`` (epoch seconds), at the present pace."""
         return self.now() + (machine_time - time.time()) * self.pace()
 
 
@@ -83,7 +82,7 @@ SYSTEM = Timebase(boot=moment)
 
 
 class Steps:
-    """Whether the machine's clock was set: its time and the time that nobody can set go apart then."""
+    """Detects that the machine's clock was set: its time then differs from the time that cannot be set."""
 
     def __init__(self, now: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._now, self._monotonic = now, monotonic
@@ -92,7 +91,7 @@ class Steps:
     def since_last_look(self) -> float:
         """Seconds by which it was set ahead, negative for back; 0 for less than :data:`STEP_SECONDS`.
 
-        Where the process stood still between the two looks that this takes, nothing is known until the next time.
+        Where the process was suspended between the two readings of a look, the result comes with the next look.
         """
         before, now, after = self._monotonic(), self._now(), self._monotonic()
         if after - before > STEP_SECONDS / 2:

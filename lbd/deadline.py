@@ -1,7 +1,7 @@
-"""One deadline over a whole exchange: a timeout of each read would let an answer in drops last for ever.
+"""One deadline over a whole exchange: with a timeout per read a dripping response could last for ever.
 
-Rule: whoever speaks to anybody outside (brokers, the issuer of a token, the webhook, another lbd) connects, sends and
-reads with the remaining time of one deadline. ``tests/test_deadlines.py`` has the table of all of them.
+Rule: all code that connects to the outside (brokers, the issuer of a token, the webhook, another lbd) connects, sends
+and reads with the remaining time of one deadline. ``tests/test_deadlines.py`` has the table of all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def remaining_seconds(ends_at: float) -> float:
-    """How long it may still take until ``ends_at``, by the boot clock. Raises :class:`TimeoutError` past it."""
+    """Seconds until ``ends_at``, by the boot clock. Raises :class:`TimeoutError` past it."""
     remaining = ends_at - boot_seconds()
     if remaining <= 0:
         raise TimeoutError
@@ -34,11 +34,11 @@ def connection(
     options: Iterable[tuple[int, int, int]] = (),
     permit: Callable[[str], None] = lambda _: None,
 ) -> socket.socket:
-    """A connection to the first address of a host that accepts one within ``remaining``.
+    """Connect to the first address of a host that accepts within ``remaining``.
 
     ``permit`` is called with each address before it is tried, and raises an error where it must not be.
 
-    Raises :class:`OSError` of the last address that did not, and what ``remaining`` and ``permit`` raise.
+    Raises :class:`OSError` of the last address that failed, and errors of ``remaining`` and ``permit``.
     """
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure = OSError("the name has no address")
@@ -68,15 +68,15 @@ class DeadlineReader(io.RawIOBase):
         self._raw, self._socket, self._remaining = raw, connected, remaining
 
     def readable(self) -> bool:
-        """Whether it can be read: yes."""
+        """True: the stream can be read."""
         return True
 
     def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
-        """Raises :class:`TimeoutError`, or what ``remaining`` raises."""
+        """Read bytes. Raises :class:`TimeoutError`, or the error of ``remaining``."""
         self._socket.settimeout(self._remaining())
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
-        """End reading; the connection stays open for whoever has it."""
+        """End reading; the connection stays open for its owner."""
         self._raw.close()
         super().close()

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 LONGEST_DOCUMENT = 512 << 10
-"""Bytes of a file that people write; settings for a thousand brokers take a fifth of it."""
+"""Largest size, in bytes, of a file that people write; settings for a thousand brokers take a fifth of it."""
 
 DEEPEST, MOST_NODES = 50, 100_000
-"""Levels of a document, and values in it with those counted again that an alias repeats."""
+"""Limits of levels in a document, and of values, counted again for each alias."""
 
 WANTED = {
     "tuple_type": 'wanted a list, as ["…"]',
@@ -47,11 +47,11 @@ WANTED = {
     "missing": "is missing",
     "extra_forbidden": "no such key",
 }
-"""What would be right, for pydantic's types of errors, whose own words are for those who wrote the class."""
+"""Right values by pydantic's types of errors, whose own texts are for authors of the class."""
 
 
 def content_of(path: Path) -> bytes:
-    """A file that a person wrote. Raises :class:`UsageError` where it cannot be read, or is too long for such a one."""
+    """Read a file that a person wrote. Raises :class:`UsageError` where it cannot be read, or is too long."""
     try:
         with path.open("rb") as file:
             content = file.read(LONGEST_DOCUMENT + 1)
@@ -63,7 +63,7 @@ def content_of(path: Path) -> bytes:
 
 
 def text_of(path: Path) -> str:
-    """The same, as text. Raises :class:`UsageError` also where it is not in UTF-8."""
+    """Read such a file as text. Raises :class:`UsageError` also where it is not in UTF-8."""
     try:
         return content_of(path).decode()
     except UnicodeDecodeError as error:
@@ -71,7 +71,7 @@ def text_of(path: Path) -> str:
 
 
 def read_yaml(text: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """The document; all YAML that lbd reads comes through here.
+    """Parse a document; all YAML that lbd reads comes through here.
 
     Raises ``yaml.YAMLError``, also for a document whose aliases would make it too large, and RecursionError for one
     that contains itself.
@@ -98,19 +98,19 @@ def compose_yaml(text: str) -> yaml.Node | None:
     return node
 
 
-def _size(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
-    """Values in a node, those behind an alias as often as it stands there. Each node is counted once."""
+def _size(node: yaml.Node, sizes: dict[int, int], above: set[int]) -> int:
+    """Number of values in a node, with those behind an alias each time. Each node is counted once."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     if id(node) in above:
         raise RecursionError
-    if id(node) not in known:
+    if id(node) not in sizes:
         above.add(id(node))
         pairs = isinstance(node, yaml.MappingNode)
-        inner = [one for pair in node.value for one in pair] if pairs else node.value
-        known[id(node)] = 1 + sum(_size(one, known, above) for one in inner)
+        inner = [item for pair in node.value for item in pair] if pairs else node.value
+        sizes[id(node)] = 1 + sum(_size(item, sizes, above) for item in inner)
         above.remove(id(node))
-    return known[id(node)]
+    return sizes[id(node)]
 
 
 class _Loader(yaml.SafeLoader):
@@ -121,7 +121,7 @@ class _Loader(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """PyYAML goes down to any depth."""
+        """Limit the depth, which PyYAML does not."""
         self._depth += 1
         if self._depth > DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -132,15 +132,15 @@ class _Loader(yaml.SafeLoader):
             self._depth -= 1
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT - PyYAML's signature
-        """PyYAML lets Python's own errors through for what looks like a number, date or tag and is none."""
+        """Report what looks like a number, date or tag and is none; PyYAML lets Python's own errors through."""
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError) as error:
-            wanted = "no such number, date or tag; a text is put into quotes"
-            raise yaml.constructor.ConstructorError(None, None, wanted, node.start_mark) from error
+            problem = "no such number, date or tag; a text is put into quotes"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's signature
-        """PyYAML takes the last of two equal keys, and drops what stands below the first."""
+        """Refuse two equal keys: PyYAML takes the last, and drops the content of the first."""
         mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
         names = set()
         for key in (key for key, _ in mapping.value if isinstance(key, yaml.ScalarNode)):
@@ -169,14 +169,14 @@ _Loader.add_implicit_resolver(
 
 
 def yaml_problem(error: yaml.YAMLError) -> str:
-    """What is wrong and where, without the line itself: it may hold a secret."""
+    """Position and kind of an error, without the line itself, which may hold a secret."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return f"{where}{' '.join(problem.split())}"
 
 
 def complaint(item: ErrorDetails) -> str:
-    """What would be right instead of a value, in words for who wrote the document."""
+    """The right value, in words for the author of the document."""
     words = WANTED.get(item["type"])
     if words is None:
         return item["msg"].removeprefix("Value error, ")
@@ -184,12 +184,12 @@ def complaint(item: ErrorDetails) -> str:
 
 
 def _whole(limit: object) -> object:
-    """1.0 is 1 for people."""
+    """The number as people write it: 1.0 as 1."""
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
 def ends(document: object) -> None:
-    """Raises RecursionError for a document that contains itself, as YAML's anchors allow."""
+    """Raise RecursionError for a document that contains itself, as YAML's anchors allow."""
     if isinstance(document, dict):
         deque(flat(document), maxlen=0)
 

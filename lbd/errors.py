@@ -35,9 +35,9 @@ class UsageError(LbdError):
 
 
 class ObserveError(LbdError):
-    """The cluster, or too much of it, cannot be observed; or too much of what was recorded of it is bad.
+    """The cluster, or too much of it, cannot be observed; or too much of its record is bad.
 
-    What brokers sent is part of its message, and is printable (:mod:`lbd.foreign`).
+    The message contains text from brokers, and is printable (:mod:`lbd.foreign`).
     """
 
     exit_code = 3
@@ -47,10 +47,10 @@ class ObserveError(LbdError):
 
 
 class AdminError(ObserveError):
-    """One request to a broker's admin API did not give a usable answer.
+    """One request to a broker's admin API had no usable response.
 
-    ``status`` is the HTTP status, or None when no usable answer came at all: the broker may have acted all the same,
-    unless ``sent`` is False, for a request that never reached it.
+    ``status`` is the HTTP status, or None without a usable response: the broker may have acted all the same, unless
+    ``sent`` is False, for a request that never reached it.
     """
 
     def __init__(self, message: str, *, status: int | None = None, sent: bool = True) -> None:
@@ -70,9 +70,9 @@ class RefusedError(LbdError):
 
 
 class NotLeaderError(RefusedError):
-    """An order that only the leader takes; ``leader`` is its name, None where only that it is another one is known.
+    """An order that only the leader accepts; ``leader`` is its name, None where it is unknown.
 
-    ``leader_url`` is the address of its API; None where that is not known.
+    ``leader_url`` is the address of its API; None where that is unknown.
     """
 
     def __init__(self, message: str, leader: str | None, leader_url: str | None = None) -> None:
@@ -81,12 +81,12 @@ class NotLeaderError(RefusedError):
 
 
 def unread(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file of text could not be read, without a byte of it: it may hold a secret."""
+    """Reason why a text file could not be read, without its content, which may hold a secret."""
     return "it is no text" if isinstance(error, UnicodeDecodeError) else error.strerror or type(error).__name__
 
 
 def as_lbd_error(error: Exception) -> LbdError:
-    """An exception in one line: lbd's own as it is; one that nothing was prepared for as a bug, its trace with it."""
+    """An exception in one line: lbd's own as it is; an unexpected one as a bug, with its trace."""
     if isinstance(error, LbdError):
         return error
     bug = LbdError(f"bug in lbd, please report it: {type(error).__name__}: {printable(' '.join(str(error).split()))}")

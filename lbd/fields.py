@@ -1,4 +1,6 @@
-"""One record made from others by the names of their fields, so that a new field is named once where it goes through."""
+"""One record made from others by the names of their fields, so that code that only passes a new field on stays
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ Kind = TypeVar("Kind")
 
 
 def derived(kind: type[Kind], *sources: Any, **others: object) -> Kind:  # noqa: ANN401 - dataclasses and structs
-    """A ``kind`` of the fields that ``sources`` share with it (dataclasses or structs), the first one first.
+    """Build a ``kind`` from the fields that ``sources`` share with it (dataclasses or structs); the first source wins.
 
-    ``others`` are fields with another value. What nobody has keeps its default; TypeError where it has none.
+    ``others`` are fields with another value. Fields missing from all sources keep their default; else TypeError.
     """
     return kind(**{**shared(kind, *sources), **others})
 
 
 def shared(kind: type, *sources: Any) -> dict[str, Any]:  # noqa: ANN401 - dataclasses and structs
-    """The fields that ``sources`` share with ``kind``, by name."""
+    """Fields that ``sources`` share with ``kind``, by name."""
     return {name: getattr(source, name) for source in reversed(sources) for name in _common(kind, source.__class__)}
 
 
@@ -29,6 +31,6 @@ def _common(kind: type, source: type) -> tuple[str, ...]:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass or struct."""
+    """Fields of a dataclass or struct."""
     names: tuple[str, ...] | None = getattr(kind, "__struct_fields__", None)
     return names if names is not None else tuple(field.name for field in fields(kind))

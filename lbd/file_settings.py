@@ -17,7 +17,7 @@ _NO_PATH = (
 
 
 def _path(value: object) -> object:
-    """A path as it will be used: nothing is expanded, and an empty one would be the working directory."""
+    """Refuse an empty path, which would be the working directory. Nothing is expanded."""
     if not isinstance(value, str | Path):
         return value
     text = str(value)
@@ -29,7 +29,7 @@ def _path(value: object) -> object:
 
 
 def _secret(value: object) -> object:
-    """A path, and not the secret that its file should have: that would be shown wherever the path is."""
+    """Refuse a secret in place of the path of its file: it would be shown wherever the path is."""
     if isinstance(value, str | Path) and _looks_like_a_secret(str(value)):
         raise ValueError(_NO_PATH)
     return value
@@ -53,4 +53,4 @@ FilePath = Annotated[Path, BeforeValidator(_path)]
 """A file or directory that is no secret."""
 
 SecretPath = Annotated[Path, BeforeValidator(_path), BeforeValidator(_secret)]
-"""A file whose content is a secret. What cannot be a path is refused without being shown."""
+"""A file whose content is a secret. A value that cannot be a path is refused without being shown."""

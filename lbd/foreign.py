@@ -1,9 +1,9 @@
-"""Text from outside: what brokers, topics and clients of the API send becomes printable where it comes in. Pure.
+"""Text from outside (brokers, topics, clients of the API) becomes printable on entry. Pure.
 
-Parsers of answers pass through here, and so do the texts of errors. Logs, sd_notify, terminals, the API, metrics and
+Parsers of responses call this module, and so do texts of errors. Logs, sd_notify, terminals, the API, metrics and
 notifications get nothing else, and need no care of their own. A character that could end a line, control a terminal or
-change the direction of text becomes :data:`MARK`. A name with a mark is another name than the broker's: it is shown,
-and no request is sent for it (:mod:`lbd.pulsar.paths`).
+change the direction of text becomes :data:`MARK`. A name with a mark differs from the broker's: it is shown, and no
+request is sent for it (:mod:`lbd.pulsar.paths`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import unicodedata
 
 MARK = "\ufffd"
-"""Stands for each character that is not printable."""
+"""Replaces each character that is not printable."""
 
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control and format characters (ESC, NUL, bidirectional ones), surrogates, separators of lines and paragraphs."""
@@ -24,7 +24,7 @@ _HARMLESS = {'\\"', "\\\\", "\\/"}
 
 
 def is_printable(text: str) -> bool:
-    """Whether the text is one line that controls nothing, and no such line that had other characters once."""
+    """Whether the text is one line without control characters, and without marks in their place."""
     return MARK not in text and printable(text) == text
 
 
@@ -38,8 +38,8 @@ def printable(text: str) -> str:
 def printable_json(content: bytes) -> bytes:
     """A JSON document whose strings, keys too, are printable: the same object where they are.
 
-    It works on the text, so that numbers stay as they were sent. What is no UTF-8 is returned as it is: no decoder
-    takes it.
+    It works on the text, so that numbers stay as sent. Content that is not UTF-8 is returned as it is: no decoder
+    accepts it.
     """
     if content.isascii() and b"\\" not in content and b"\x7f" not in content:
         return content

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def written_to(file: TextIO, level: str) -> Iterator[None]:
-    """JSON lines go to a file for a while."""
+    """Write JSON lines to a file for a while."""
     set_up("json", level, file)
     try:
         yield
@@ -28,7 +28,7 @@ def written_to(file: TextIO, level: str) -> Iterator[None]:
 
 
 def set_up(form: str, level: str, file: TextIO | None = None) -> None:
-    """Configure structlog once per process; ``form`` is auto, text or json, ``file`` where to, None: stderr.
+    """Configure structlog once per process; ``form`` is auto, text or json, ``file`` the target, None: stderr.
 
     The scheduler's own logger is silenced: the service logs its events itself.
     """
@@ -50,11 +50,11 @@ def set_up(form: str, level: str, file: TextIO | None = None) -> None:
 
 
 def _redacted_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Before a renderer puts quotes and backslashes around text."""
+    """Redact an event before a renderer puts quotes and backslashes around text."""
     return {key: redacted(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _redacted(_logger: object, _method: str, line: object, *, as_json: bool) -> str:
-    """The last processor: the line as it is written."""
+    """Redact the rendered line; the last processor."""
     shown = str(line)
     return redacted_json(shown.encode(errors="backslashreplace")).decode() if as_json else redacted(shown)

@@ -27,41 +27,41 @@ from lbd.text import counted
 
 @dataclass(frozen=True)
 class Hits:
-    """How often one broker was seen too far from its partner in a row: AvgShedder's two counters."""
+    """Number of rounds in a row in which a broker was too far from its partner: AvgShedder's two counters."""
 
     low: int = 0
     high: int = 0
 
     def one_more(self, *, high: bool) -> Hits:
-        """After one more at the low threshold, that was at the high one, too, or ends what was counted there."""
+        """Add a low hit; add or reset the high one."""
         return Hits(self.low + 1, self.high + 1 if high else 0)
 
-    def reach(self, wanted: Hits) -> bool:
-        """Whether one of the counters has come to its limit."""
-        return self.low >= wanted.low or self.high >= wanted.high
+    def reach(self, limits: Hits) -> bool:
+        """Whether one of the counters has reached its limit."""
+        return self.low >= limits.low or self.high >= limits.high
 
-    def below(self, wanted: Hits) -> Hits:
-        """The same, but one below the limits at most: under a hold, so that one more round is seen after it."""
-        return Hits(min(self.low, max(wanted.low - 1, 0)), min(self.high, max(wanted.high - 1, 0)))
+    def below(self, limits: Hits) -> Hits:
+        """The same, but at most one below the limits: under a hold, so that one more round is observed after it."""
+        return Hits(min(self.low, max(limits.low - 1, 0)), min(self.high, max(limits.high - 1, 0)))
 
 
 CLUSTER = "cluster"
-"""Whose hits those are that a strategy counts for all brokers together."""
+"""Key of the hits that a strategy counts for all brokers together."""
 
 
 def counter_key(broker: str, pool: str) -> str:
-    """The key of a broker's hit counters: it has a set of its own in each pool."""
+    """Key of a broker's hit counters: it has separate ones in each pool."""
     return f"{broker} in {pool}" if pool else broker
 
 
 def counter_broker(counter: str) -> str:
-    """Whose key it is."""
+    """Broker of a key."""
     return counter.partition(" in ")[0]
 
 
 @dataclass(frozen=True)
 class UsualLoad:
-    """What a broker's load usually is: ``usage`` is a fraction of its most used resource, ``throughput`` bytes/s."""
+    """Usual load of a broker: ``usage`` is a fraction of its most used resource, ``throughput`` bytes/s."""
 
     usage: float
     throughput: float = 0.0
@@ -69,7 +69,7 @@ class UsualLoad:
 
 @dataclass(frozen=True)
 class PlacementMemory:
-    """What a placement remembers: its own averages of the brokers' usage, a fraction, and the round robin's place."""
+    """Memory of a placement: its own averages of the brokers' usage, a fraction, and its round robin's position."""
 
     usage: dict[str, float] = field(default_factory=dict)
     order: tuple[str, ...] = ()
@@ -78,10 +78,10 @@ class PlacementMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar.
+    """Memory of a strategy from turn to turn: a broker that is away keeps its counters, as in Pulsar.
 
     ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles (epoch seconds). With
-    pools every key of these is a :func:`counter_key`. ``placing`` is what the placement beside it remembers.
+    pools every key of these is a :func:`counter_key`. ``placing`` is the memory of the placement beside it.
     """
 
     hits: Mapping[str, Hits] = field(default_factory=dict)
@@ -101,12 +101,12 @@ class Slopes:
 
     CPU: for each message/s where ``measure`` is ``msg_rate``. ``noise``: deviation of a sample in percent, (B, 5).
     ``half_width``, (B, 5), is half of a slope's 95 % interval; ``background``, (B, 5), percent without traffic, NaN
-    without a sample; ``sources`` is where each broker's slope of CPU comes from, the value of a
+    without a sample; ``sources`` is the origin of each broker's slope of CPU, the value of a
     :class:`~lbd.load.estimate.Source`. ``usual``, (B, 5), is percent used on average of the latest samples
-    (``load/samples.py``), NaN where there is none, and ``samples``, (B,), how many they are. ``effect``, (B, 2), is
-    the slope of CPU by a broker's own moves, where no other source has it, and the standard deviation of that, infinite
+    (``load/samples.py``), NaN where there is none, and ``samples``, (B,), their number. ``effect``, (B, 2), is the
+    slope of CPU by a broker's own moves, where no other source has it, and the standard deviation of that, infinite
     without a move (``load/effects.py``). ``background_half_width``, (B, 5), is half of a background's 95 % interval.
-    These seven are None where they are not known.
+    These seven are None where they are unknown.
     """
 
     slope: FloatArray
@@ -133,11 +133,11 @@ MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
 """Columns of every rates array: messages/s in and out, bytes/s in and out."""
 
 IMPOSSIBLE_NUMBER = 1e15
-"""No broker has a limit, or carries messages or bytes a second, above it: shares of such a total would bind nothing."""
+"""Limit beyond which a number is no limit or rate of a broker: shares of such a total would bind nothing."""
 
 
 class ProcessCpu(NamedTuple):
-    """CPU that a broker's process has spent since it started, and how long ago that was; both in seconds."""
+    """CPU time of a broker's process since it started, and its age then; both in seconds."""
 
     spent_seconds: float
     up_seconds: float
@@ -145,11 +145,12 @@ class ProcessCpu(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LiveCpu:
-    """Where CPU of now is known, beside what all brokers ``reported`` (``observe/live_cpu.py``). All are float64 (B,).
+    """Present CPU where it is known, beside what all brokers ``reported`` (``observe/live_cpu.py``). All are float64
+    (B,).
 
-    ``seconds`` is of how long a time before the round the present value is the mean, NaN where the report's counts.
-    ``apart`` is how far the two halves of that time differ, in percent of the limit. ``took`` is how long the broker
-    took to answer last, in seconds, NaN where it was not asked.
+    ``seconds`` is the time before the round over which the present value is the mean, NaN where the report's counts.
+    ``apart`` is the difference between the two halves of that time, in percent of the limit. ``took`` is the duration
+    of the broker's last response, in seconds, NaN without a request.
     """
 
     reported: Brokers
@@ -164,8 +165,8 @@ class Brokers:
 
     ``usage`` and ``limit`` are float64 (B, 5) in the report's own units; a limit <= 0 means that the broker does not
     know it. ``rates`` is float64 (B, 4), the broker totals. ``started_at`` is float64 (B,) in epoch seconds, NaN where
-    the report has none (2.11). ``topics`` is int64 (B,). With ``live``, ``usage`` has the CPU of now where it is known,
-    and ``rates`` of such brokers what has moved since they counted.
+    the report has none (2.11). ``topics`` is int64 (B,). With ``live``, ``usage`` has the present CPU where it is
+    known, and ``rates`` of such brokers include moves since they counted.
     """
 
     ids: tuple[str, ...]
@@ -182,11 +183,11 @@ class Brokers:
 
     @property
     def shows_live(self) -> BoolArray:
-        """Whose CPU is that of now, bool (B,)."""
+        """Whether each broker's CPU is the present one, bool (B,)."""
         return np.zeros(len(self), dtype=np.bool_) if self.live is None else np.isfinite(self.live.seconds)
 
     def as_reported(self) -> Brokers:
-        """What their load reports say."""
+        """The brokers with nothing but their load reports."""
         return self if self.live is None else self.live.reported
 
     def index(self) -> dict[str, int]:
@@ -194,18 +195,18 @@ class Brokers:
         return {broker: position for position, broker in enumerate(self.ids)}
 
     def ids_where(self, mask: BoolArray) -> frozenset[str]:
-        """The ids of the brokers at which this is true, bool (B,)."""
-        return frozenset(self.ids[at] for at in np.flatnonzero(mask).tolist())
+        """Ids of the brokers where ``mask``, bool (B,), is true."""
+        return frozenset(self.ids[row] for row in np.flatnonzero(mask).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What each broker reports of each bundle, grouped by broker.
+    """Reported rows of each bundle, grouped by broker.
 
     ``start`` is int32 (B + 1,): broker b's rows are ``start[b]:start[b + 1]``. ``bundle`` is int32 (M,) into
     :attr:`Snapshot.bundles`. ``rates`` is float64 (M, 4), ``counts`` int64 (M, 3): topics, producers, consumers.
     ``reported``: the bundle is in ``lastStats``; ``listed``: it is in ``bundles``. Pulsar's shedders take candidates
-    from the list and numbers from the statistics, and the two differ for moments.
+    from the list and numbers from the statistics, and the two may differ briefly.
     """
 
     start: IntArray
@@ -220,7 +221,7 @@ class Rows:
         return slice(int(self.start[broker]), int(self.start[broker + 1]))
 
     def count(self, where: BoolArray) -> IntArray:
-        """How many of each broker's rows are marked, int32 (B,): ``where`` is bool (M,)."""
+        """Number of each broker's rows where ``where``, bool (M,), is true, int32 (B,)."""
         return np.diff(np.concatenate(([0], np.cumsum(where)))[self.start]).astype(np.int32)
 
     def owner(self) -> IntArray:
@@ -230,7 +231,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One round of load reports. ``taken_at`` is epoch seconds and the only clock that deciding knows.
+    """One round of load reports. ``taken_at`` is epoch seconds and the only clock of a decision.
 
     ``partial``: brokers report their largest bundles only (the extensible manager). The rates of a row that is not
     ``reported`` are then unknown, not 0. ``segments_changed`` are bundles whose load jumps without a move, because a
@@ -245,7 +246,7 @@ class Snapshot:
     segments_changed: frozenset[str] = frozenset()
 
     def as_reported(self) -> Snapshot:
-        """The same with nothing but what load reports say."""
+        """The round with nothing but its load reports."""
         return self if self.brokers.live is None else replace(self, brokers=self.brokers.as_reported())
 
     @cached_property
@@ -255,16 +256,16 @@ class Snapshot:
 
     @cached_property
     def positions_in(self) -> Positions:
-        """Where the bundles stand in another round's list, worked out once for all that asks about the same one."""
+        """Positions of the bundles in another round's list, computed once per list."""
         return Positions(self.bundles)
 
-    def positions_of(self, wanted: Collection[str]) -> dict[str, int]:
-        """Where some bundles stand; one that is not in the round is left out."""
-        return bundle_positions(wanted, self.bundles, self.namespaces) if wanted else {}
+    def positions_of(self, names: Collection[str]) -> dict[str, int]:
+        """Positions of some bundles; one that is not in the round is left out."""
+        return bundle_positions(names, self.bundles, self.namespaces) if names else {}
 
     def owners(self, position: int) -> tuple[str, ...]:
-        """The brokers that report the bundle at this position; two where it moved lately."""
-        return tuple(self.brokers.ids[at] for at in self.rows.owner()[self.rows.bundle == position].tolist())
+        """Brokers that report the bundle at this position; two after a recent move."""
+        return tuple(self.brokers.ids[row] for row in self.rows.owner()[self.rows.bundle == position].tolist())
 
     @cached_property
     def segment_brokers(self) -> BoolArray:
@@ -277,7 +278,7 @@ class Snapshot:
     def reported_by(self, broker: str) -> set[str]:
         """The bundles that one broker reports."""
         own = self.rows.bundle[self.rows.of(self.brokers.index()[broker])]
-        return {self.bundles[at] for at in own.tolist()}
+        return {self.bundles[row] for row in own.tolist()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,25 +300,25 @@ class Averages:
         return cls([], np.zeros((0, 4)), np.zeros((0, 4)), np.zeros(0, dtype=np.int32))
 
     def at_least(self, rows: Rows) -> Averages:
-        """The same where no bundle's short-term mean is below what these rows report of it; NaN says nothing.
+        """The averages, where no bundle's short-term mean is below its rates in these rows; NaN has no effect.
 
-        A mean of ten samples knows a fifth of a jump when two samples have proven it, and a plan then moves twice as
-        much as it should.
+        A mean of ten samples has a fifth of a jump when two samples have proven it, and a plan then moves twice as much
+        as it should.
         """
         short, reported = self.short.copy(), np.flatnonzero(rows.reported)
         bundles, rates = rows.bundle[reported], rows.rates[reported]
-        for column in range(short.shape[1]):  # of one column NumPy is six times as fast as of all
+        for column in range(short.shape[1]):  # NumPy is six times as fast column by column
             np.fmax.at(short[:, column], bundles, rates[:, column])
         return replace(self, short=short)
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Brokers among which some bundles may move, as isolation policies make them.
+    """Brokers among which some bundles may move, by isolation policies.
 
     ``brokers`` is bool (B,), ``bundles`` bool (N,). Each bundle is in one pool at most, a broker may be in several. The
-    pool of the namespaces without a policy has no name. ``nobody`` says why no active broker may have these bundles;
-    empty where one may.
+    pool of the namespaces without a policy has no name. ``nobody`` is the reason why no active broker may have these
+    bundles; empty where one may.
     """
 
     name: str
@@ -328,16 +329,16 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Permission:
-    """Who may take part in this turn, known before a strategy is asked.
+    """Bundles and brokers that may take part in this turn, decided before the strategy.
 
     ``barred`` is int8 (N,): a :class:`Reason` code per bundle, 0 = may move. ``counts`` is bool (B,): the broker has
-    new evidence, so its counter advances. ``paired`` is int8 (B,): 0, or the code of why the broker stays out of
-    pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing. ``pools`` is
-    empty where every bundle may go anywhere. ``costs`` is float64 (N,): cheaper bundles are to be taken first; None
-    where all cost the same. ``slopes`` are what lbd has learned of the brokers, None where the strategy does not ask.
-    ``max_destination_score``: points that the guardrails will let a destination reach; None where they are not asked.
-    ``spread`` is where partitions of topics, or bundles of namespaces, are together; None where that is not known, or
-    does not count. ``joined`` are brokers that have joined lately and show their CPU of now.
+    new evidence, so its counter advances. ``paired`` is int8 (B,): 0, or the code of the reason why the broker stays
+    out of pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing.
+    ``pools`` is empty where every bundle may go anywhere. ``costs`` is float64 (N,): cheaper bundles are to be taken
+    first; None where all cost the same. ``slopes`` are the learned costs of traffic, None where the strategy does not
+    use them. ``max_destination_score``: points that the guardrails allow a destination; None where they do not apply.
+    ``spread`` is where partitions of topics, or bundles of namespaces, are together; None where that is unknown, or
+    does not count. ``joined`` are brokers that have joined lately and show their present CPU.
     """
 
     barred: CodeArray
@@ -355,7 +356,7 @@ class Permission:
 
 @dataclass(frozen=True)
 class BundleClients:
-    """Who uses a bundle, by a load report: loaded ``topics``, connected ``producers`` and ``consumers``."""
+    """Clients of a bundle, by a load report: loaded ``topics``, connected ``producers`` and ``consumers``."""
 
     topics: int
     producers: int
@@ -368,7 +369,7 @@ class BundleClients:
 
     @property
     def words(self) -> str:
-        """As a person reads it."""
+        """Text for a person."""
         numbers = {"topic": self.topics, "producer": self.producers, "consumer": self.consumers}
         return ", ".join(counted(number, noun) for noun, number in numbers.items())
 
@@ -377,10 +378,10 @@ class BundleClients:
 class Unload:
     """One bundle to be unloaded from ``source`` to the named ``destination`` (None: the broker's placement chooses).
 
-    ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out: short-term averages, and unless stock at
-    least what the latest report says. ``choices`` are the brokers among which Pulsar would draw. ``order`` is ``drain``
-    or ``fill`` where a person ordered one, which has a budget of its own; else empty. ``clients_before`` are the
-    clients on the source's last report, None where it has no statistics of the bundle; they are no part of the plan.
+    ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out: short-term averages, and unless stock at least
+    those of the latest report. ``choices`` are the brokers among which Pulsar would draw. ``order`` is ``drain`` or
+    ``fill`` where a person ordered one, which has a budget of its own; else empty. ``clients_before`` are the clients
+    on the source's last report, None where it has no statistics of the bundle; they are no part of the plan.
     """
 
     bundle: str
@@ -396,9 +397,9 @@ class Unload:
 
 @dataclass(frozen=True)
 class Skip:
-    """Something considered and not moved. ``what`` is a bundle, a broker, or ``source -> destination``.
+    """A candidate that was not moved. ``what`` is a bundle, a broker, or ``source -> destination``.
 
-    ``until`` is when that ends by itself (epoch seconds), None where it does not or where that is not known.
+    ``until`` is when the reason ends by itself (epoch seconds), None where it does not or that is unknown.
     """
 
     what: str
@@ -411,9 +412,9 @@ class Skip:
 class Pair:
     """Two brokers that the strategy compares, within ``pool``; ``difference`` is in points of score.
 
-    A strategy that compares a broker with anything else has no ``destination``, and says ``why`` the broker is to be
-    relieved. Of a pair that fired, ``wanted`` is how much was to be moved: messages/s where ``measure`` is
-    ``msg_rate``, bytes/s where it is ``throughput``.
+    A strategy that compares a broker with anything else has no ``destination``, and gives the reason in ``why``. For a
+    pair that fired, ``wanted`` is the amount to be moved: messages/s where ``measure`` is ``msg_rate``, bytes/s where
+    it is ``throughput``.
     """
 
     source: str
@@ -429,20 +430,20 @@ class Pair:
 
     @property
     def ends(self) -> str:
-        """What it is called: both brokers, or the one."""
+        """Name of the pair: both brokers, or the one."""
         return self.source if self.destination is None else f"{self.source} -> {self.destination}"
 
     @property
     def apart(self) -> str:
-        """How far it is from where it should be."""
+        """Distance of the broker from its target, in words."""
         return self.why or f"{self.difference:.1f} points apart"
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``summary`` of the plan.
+    """View of a strategy: ``scores`` float64 (B,) in points, ``binding`` behind each; ``summary`` of the plan.
 
-    ``compared`` is bool (B,): the brokers that it compared; None: all whose report is trusted.
+    ``compared`` is bool (B,): the brokers that it compared; None: all with a trusted report.
     """
 
     scores: FloatArray
@@ -454,7 +455,7 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A strategy's answer: what to move, what not and why, and what to remember.
+    """Result of a strategy: moves, refusals with their reasons, and its memory.
 
     ``verdicts`` is int8 (N,): a :class:`Reason` code per bundle, ``NOT_ASKED`` where its broker was no source.
     """
@@ -467,9 +468,9 @@ class Decision:
 
 
 class Result(StrEnum):
-    """How an unload ended, as proven by asking who owns the bundle.
+    """Result of an unload, proven by the owner of the bundle.
 
-    ``GONE``: there is no such bundle any more, as its namespace was deleted or it was split.
+    ``GONE``: there is no such bundle any more, because its namespace was deleted or it was split.
     """
 
     LANDED = "landed"
@@ -482,11 +483,11 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The proven end of one unload. ``owner`` is who owns the bundle now, ``attempts`` how often it was asked for.
+    """Proven end of one unload. ``owner`` is the present owner of the bundle, ``attempts`` the number of requests.
 
-    ``noted`` is the broker that ``leader`` may still hold as destination for this range, None when it holds none; with
-    ``older_note`` nothing proves that it is not what it held before. ``confirmed``: the brokers answered that it was
-    done. ``amended``: another end was recorded before, and a broker acted after the wait for it was over.
+    ``noted`` is the broker that ``leader`` may still have noted as destination for this range, None when it has none;
+    with ``older_note`` it may still be the note from before. ``confirmed``: the brokers answered that it was done.
+    ``amended``: another end was recorded before, and a broker acted after the wait for it was over.
     """
 
     unload: Unload
@@ -503,10 +504,10 @@ class Outcome:
 
 
 def brokers_named(name: str, brokers: Iterable[str]) -> list[str]:
-    """The brokers that a person may mean by ``host:port``, host, or the beginning of a host up to a dot."""
-    known = sorted(set(brokers))
-    hosts = [one for one in known if name in {one, one.rpartition(":")[0]}]
-    return hosts or [one for one in known if one.startswith(f"{name}.")]
+    """Brokers that a person may mean by ``host:port``, host, or the beginning of a host up to a dot."""
+    ids = sorted(set(brokers))
+    hosts = [broker for broker in ids if name in {broker, broker.rpartition(":")[0]}]
+    return hosts or [broker for broker in ids if broker.startswith(f"{name}.")]
 
 
 def bundle_namespace(bundle: str) -> str:

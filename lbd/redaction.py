@@ -15,11 +15,13 @@ from urllib.parse import quote, quote_plus
 HIDDEN = "[redacted]"
 
 SHORTEST, LONGEST_WORD = 7, 15
-"""A secret that is short, or a word in small letters, is not cut out as it stands: ``pulsar`` is part of many names,
-and the gap in a known sentence would reveal it. With a user name before it, in base64, every secret is cut out."""
+"""Lengths of secrets that are not cut out as they stand: short ones, and words in small letters up to the second.
+``pulsar`` is part of many names, and the gap in a known sentence would reveal it. With a user name before it, in
+base64, every secret is cut out.
+"""
 
 MOST = 32
-"""Secrets kept; with rotation the oldest go first."""
+"""Number of secrets kept; with rotation the oldest go first."""
 
 _TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]*")
 _USER_INFO = re.compile(r"(?<=://)[^/\s@\"'<>]*:[^/\s@\"'<>]+@")
@@ -27,7 +29,7 @@ _OWN_KEY = re.compile(r"[a-z_]+")
 
 
 class _Registry:
-    """The forms in which known secrets may appear, longest first; replaced whole, so that readers need no lock."""
+    """Forms in which known secrets may appear, longest first; replaced whole, so that readers need no lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,13 +59,13 @@ _KNOWN = _Registry()
 
 
 def remember(secret: str, user: str = "") -> None:
-    """From now on the secret is written nowhere; with ``user`` neither is the pair of basic authentication."""
+    """Hide the secret from now on; with ``user`` also the pair of basic authentication."""
     if secret:
         _KNOWN.add(secret, user)
 
 
 def forget(secret: str) -> None:
-    """A token that has been replaced many times over: it must not push out secrets that last (``MOST``)."""
+    """Forget a token that has been replaced many times over: it must not push out secrets that last (``MOST``)."""
     _KNOWN.drop(secret)
 
 
@@ -92,22 +94,22 @@ def redacted_json(content: bytes) -> bytes:
 
 
 def _suspicious(content: bytes) -> bool:
-    known = any(form in content for form in _KNOWN.encoded)
-    return known or b"eyJ" in content or (b"://" in content and b"@" in content)
+    has_secret = any(form in content for form in _KNOWN.encoded)
+    return has_secret or b"eyJ" in content or (b"://" in content and b"@" in content)
 
 
 def _clean(value: object) -> object:
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, list):
-        return [_clean(one) for one in value]
+        return [_clean(item) for item in value]
     if isinstance(value, dict):
-        return {key if _OWN_KEY.fullmatch(key) else redacted(key): _clean(one) for key, one in value.items()}
+        return {key if _OWN_KEY.fullmatch(key) else redacted(key): _clean(item) for key, item in value.items()}
     return value
 
 
 def _forms(secret: str, user: str) -> set[str]:
-    """As it stands, in a URL, in JSON, in Python's quotes; and as a header of basic authentication has it."""
+    """Forms of a secret: plain, in a URL, in JSON, in Python's quotes; and in a header of basic authentication."""
     forms: set[str] = set()
     word = secret.isalpha() and secret.islower() and len(secret) <= LONGEST_WORD
     if len(secret) >= SHORTEST and not word:

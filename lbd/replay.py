@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 UNNAMED = "avg-shedder"
-"""The strategy of a recording that names none."""
+"""Strategy of a recording that names none."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One round of a replay: its number from 1, what was seen, and what the strategy answered."""
+    """One round of a replay: its number from 1, the snapshot, and the strategy's decision."""
 
     id: str
     round: int
@@ -75,13 +75,13 @@ class _Run:
     def _barred(self, snapshot: Snapshot) -> CodeArray:
         barred = broker_bundles(snapshot)
         since = snapshot.taken_at - self.grace_s
-        self.unloaded_at = {bundle: at for bundle, at in self.unloaded_at.items() if at >= since}
+        self.unloaded_at = {bundle: time for bundle, time in self.unloaded_at.items() if time >= since}
         barred[list(snapshot.positions_of(self.unloaded_at).values())] = Reason.COOL_DOWN.code
         return barred
 
 
 def rounds(path: Path) -> Iterator[tuple[Header, int, Snapshot]]:
-    """Each round of each recording in a file, with its header and its number (from 1).
+    """Rounds of each recording in a file, with its header and their numbers (from 1).
 
     Raises :class:`UsageError` where it has none.
     """
@@ -101,9 +101,9 @@ def replay(
     stock: bool,
     placement: str | None = None,
 ) -> Iterator[Replayed]:
-    """Every round of every recording. ``settings`` override the header's, ``strategy`` its strategy.
+    """Decide every round of every recording. ``settings`` override the header's, ``strategy`` its strategy.
 
-    Where the strategy names no destination, ``placement`` does; None: nobody does.
+    ``placement`` chooses destinations where the strategy names none; None: no destination.
     """
     run: _Run | None = None
     current: Header | None = None
@@ -120,9 +120,9 @@ def replay(
 def settings_from(
     header: Header, name: str, settings: Mapping[str, object], weights: Mapping[str, object] | None = None
 ) -> tuple[StrategySettings, Weights]:
-    """The strategy's settings and weights as a recording's header has them; those given here win.
+    """Settings and weights of the strategy from a recording's header; the arguments win.
 
-    Of the header of another strategy only the weights count. Raises :class:`UsageError` that names the header's place.
+    The header of another strategy gives only the weights. Raises :class:`UsageError` that names the header's place.
     """
     if name not in STRATEGIES:
         raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")

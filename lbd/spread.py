@@ -1,8 +1,8 @@
-"""What belongs apart: partitions of a topic, or bundles of a namespace, on brokers and in zones. Pure.
+"""Spread of partitions of a topic, or bundles of a namespace, over brokers and zones. Pure.
 
-A group is one topic, or one namespace. Its share is what each broker has of it if all have the same number. The cost of
-a placement counts pairs of a group that are together on a broker, or in a zone, in shares of the group: a topic of
-64 partitions on 8 brokers gains as much by one move from 20 to 6 as one of 640 by ten moves from 200 to 60.
+A group is one topic, or one namespace. Its share is the number on each broker if all have the same. The cost of a
+placement counts pairs of a group that are together on a broker, or in a zone, in shares of the group: a topic of 64
+partitions on 8 brokers gains as much by one move from 20 to 6 as one of 640 by ten moves from 200 to 60.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 PARTITION = re.compile(r"(.+)-partition-(0|[1-9][0-9]*)")
-"""Of a topic's name, as Pulsar reads it: a number with leading zeros is no partition's (TopicName.java)."""
+"""Name of a partition, as Pulsar reads it: a number with leading zeros is no partition's (TopicName.java)."""
 
 MOST_GROUPS = 10_000
-"""Groups that are counted, those with most members: each has a number for each broker."""
+"""Number of groups that are counted, those with most members: each has a number for each broker."""
 
 MOST_CROWDED = 20
-"""Of one turn so many are named, those furthest above their share."""
+"""At most this many per turn are named, those furthest above their share."""
 
 CROWDED_SHARE = 1.5
-"""A broker is named from so many times its share, and two more than that share: one more is what moves leave."""
+"""Report a broker from this many times its share and from its share + 2: one more is left after moves."""
 
 
 class SpreadSettings(BaseModel):
-    """What is to be spread over brokers and zones, among moves of like size (docs/strategies.md)."""
+    """Groups to spread over brokers and zones, among moves of like size (docs/strategies.md)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,17 +83,17 @@ def partitions(topics: Iterable[str]) -> Partitions:
     """The partitioned topics among full names of topics."""
     matches = [(match[1], name) for name in topics if (match := PARTITION.fullmatch(name)) is not None]
     number = Counter(base for base, _ in matches)
-    names = {base: at for at, base in enumerate(sorted(base for base, times in number.items() if times > 1))}
+    names = {base: index for index, base in enumerate(sorted(base for base, times in number.items() if times > 1))}
     several = [(names[base], topic_hash(name)) for base, name in matches if base in names]
     columns = np.array(several, dtype=np.int64).reshape(-1, 2)
     return Partitions(tuple(names), columns[:, 0].astype(np.int32), columns[:, 1])
 
 
-# --- members of groups, and where they are
+# --- members of groups, and their brokers
 
 
 class GroupMembers(NamedTuple):
-    """How many members of which group each bundle has: one row for each pair of both that has some, by bundle."""
+    """Number of members of each group in each bundle: one row for each pair with any, ordered by bundle."""
 
     groups: tuple[str, ...]
     bundle: IntArray
@@ -101,25 +101,25 @@ class GroupMembers(NamedTuple):
     number: IntArray
 
 
-def by_namespace(known: Namespaces) -> GroupMembers:
-    """Each bundle is a member of its namespace; ``known`` are the namespaces of the bundles."""
-    bundles = np.arange(known.of.size, dtype=np.int32)
-    return _largest(GroupMembers(known.names, bundles, known.of, np.ones(bundles.size, dtype=np.int32)))
+def by_namespace(spaces: Namespaces) -> GroupMembers:
+    """Members by namespace: each bundle is one; ``spaces`` are the namespaces of the bundles."""
+    bundles = np.arange(spaces.of.size, dtype=np.int32)
+    return _largest(GroupMembers(spaces.names, bundles, spaces.of, np.ones(bundles.size, dtype=np.int32)))
 
 
-def by_topic(bundles: Sequence[str], known: Namespaces, topics: Mapping[str, Partitions]) -> GroupMembers:
-    """Each partition is a member of its topic; ``topics`` are those of the namespaces that are known."""
+def by_topic(bundles: Sequence[str], spaces: Namespaces, topics: Mapping[str, Partitions]) -> GroupMembers:
+    """Members by topic: each partition is one; ``topics`` are those of the namespaces that have been read."""
     names: list[str] = []
     namespace: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     position, topic = list(namespace), list(namespace)
-    for at, name in enumerate(known.names):
+    for row, name in enumerate(spaces.names):
         own = topics.get(name)
         if own is not None:
-            namespace.append(np.full(own.position.size, at, dtype=np.int64))
+            namespace.append(np.full(own.position.size, row, dtype=np.int64))
             position.append(own.position)
             topic.append(own.topic.astype(np.int64) + len(names))
             names += own.names
-    inside = bundles_at(bundle_ends(bundles), known, np.concatenate(namespace), np.concatenate(position))
+    inside = bundles_at(bundle_ends(bundles), spaces, np.concatenate(namespace), np.concatenate(position))
     pairs = np.stack([inside, np.concatenate(topic)], axis=1)[inside >= 0]
     keys, number = np.unique(pairs, axis=0, return_counts=True)
     return _largest(
@@ -128,14 +128,14 @@ def by_topic(bundles: Sequence[str], known: Namespaces, topics: Mapping[str, Par
 
 
 def _largest(members: GroupMembers) -> GroupMembers:
-    """Those of the groups with most members, two at least."""
+    """The groups with most members, two at least."""
     total = np.bincount(members.group, members.number, len(members.groups))
     largest = np.argsort(-total, kind="stable")[:MOST_GROUPS]
-    kept = np.sort(largest[total[largest] > 1])
+    largest_groups = np.sort(largest[total[largest] > 1])
     index = np.full(len(members.groups), -1, dtype=np.int32)
-    index[kept] = np.arange(kept.size, dtype=np.int32)
+    index[largest_groups] = np.arange(largest_groups.size, dtype=np.int32)
     rows = index[members.group] >= 0
-    names = tuple(members.groups[at] for at in kept.tolist())
+    names = tuple(members.groups[group] for group in largest_groups.tolist())
     return GroupMembers(names, members.bundle[rows], index[members.group[rows]], members.number[rows])
 
 
@@ -151,11 +151,11 @@ class Crowded(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Where the members of groups are in one round.
+    """Brokers of the members of groups in one round.
 
-    Of bundle ``n`` the rows ``start[n]:start[n + 1]`` of ``group`` and ``number``, int32 (K,), say how many members it
-    has. ``on`` is float64 (G, B): members on each broker. ``share`` is float64 (G,): those of a broker that has as many
-    as all others. ``zone`` is int32 (B,), -1 without one.
+    ``group`` and ``number``, int32 (K,), have in the rows ``start[n]:start[n + 1]`` the members of bundle ``n``. ``on``
+    is float64 (G, B): members on each broker. ``share`` is float64 (G,): members per broker with an even spread.
+    ``zone`` is int32 (B,), -1 without one.
     """
 
     groups: tuple[str, ...]
@@ -167,27 +167,33 @@ class Spread:
     zone: IntArray
 
     def rows(self, bundle: int) -> tuple[IntArray, IntArray]:
-        """The groups of a bundle, and how many members of each it has."""
+        """Groups of a bundle, and its members of each."""
         rows = slice(int(self.start[bundle]), int(self.start[bundle + 1]))
         return self.group[rows], self.number[rows]
 
     def most(self, bundle: int, broker: int) -> tuple[str, int, float] | None:
-        """The group of a bundle that a broker has most of, in shares: its name, members there, and share."""
+        """Group of a bundle with the most members on a broker, in shares: its name, members there, and share."""
         group, _ = self.rows(bundle)
         if not group.size:
             return None
-        at = int(group[(self.on[group, broker] / self.share[group]).argmax()])
-        return self.groups[at], int(self.on[at, broker]), float(self.share[at])
+        row = int(group[(self.on[group, broker] / self.share[group]).argmax()])
+        return self.groups[row], int(self.on[row, broker]), float(self.share[row])
 
     def crowded(self, brokers: Sequence[str]) -> tuple[Crowded, ...]:
-        """The brokers that have more than their share of something, the furthest above it first."""
+        """Brokers with more than their share of a group, the furthest above it first."""
         least = np.maximum(self.share * CROWDED_SHARE, np.ceil(self.share) + 2)
-        at, broker = np.nonzero(self.on >= least[:, None])
-        furthest = np.argsort(-(self.on[at, broker] / self.share[at]), kind="stable")[:MOST_CROWDED]
+        row, broker = np.nonzero(self.on >= least[:, None])
+        furthest = np.argsort(-(self.on[row, broker] / self.share[row]), kind="stable")[:MOST_CROWDED]
         total = self.on.sum(axis=1)
         return tuple(
-            Crowded(self.groups[one], brokers[where], int(self.on[one, where]), int(total[one]), float(self.share[one]))
-            for one, where in zip(at[furthest].tolist(), broker[furthest].tolist(), strict=True)
+            Crowded(
+                self.groups[group],
+                brokers[where],
+                int(self.on[group, where]),
+                int(total[group]),
+                float(self.share[group]),
+            )
+            for group, where in zip(row[furthest].tolist(), broker[furthest].tolist(), strict=True)
         )
 
 
@@ -198,10 +204,10 @@ def spread(
     able: Iterable[tuple[BoolArray, int]],
     zones: IntArray,
 ) -> Spread:
-    """The spread of a round.
+    """Spread of a round.
 
-    ``owner`` is int32 (N,) into ``brokers``, -1 where nobody or two report a bundle. ``able`` are the pools: their
-    bundles, bool (N,), and how many brokers those may be on; of all others it is every broker.
+    ``owner`` is int32 (N,) into ``brokers``, -1 where none or two report a bundle. ``able`` are the pools: their
+    bundles, bool (N,), and the number of brokers that those may be on; all others may be on every broker.
     """
     size = (len(members.groups), len(brokers))
     on, total = np.zeros(size), np.bincount(members.group, members.number, size[0])
@@ -216,62 +222,63 @@ def spread(
 
 
 class SpreadTally:
-    """Where the members of groups are while a plan is made: each move changes what the next one costs."""
+    """Brokers of the members of groups while a plan is made: each move changes the cost of the next."""
 
-    def __init__(self, known: Spread) -> None:
-        self._known, self._on = known, known.on.copy()
-        zones = int(known.zone.max(initial=-1)) + 1
-        self._zoned = np.zeros((len(known.groups), zones))
-        for broker in np.flatnonzero(known.zone >= 0).tolist():
-            self._zoned[:, known.zone[broker]] += known.on[:, broker]
+    def __init__(self, spread: Spread) -> None:
+        self._spread, self._on = spread, spread.on.copy()
+        zones = int(spread.zone.max(initial=-1)) + 1
+        self._zoned = np.zeros((len(spread.groups), zones))
+        for broker in np.flatnonzero(spread.zone >= 0).tolist():
+            self._zoned[:, spread.zone[broker]] += spread.on[:, broker]
 
     def move(self, bundle: int, source: int, destination: int) -> None:
-        """Count a bundle's members at another broker."""
-        group, number = self._known.rows(bundle)
-        for columns, at, sign in ((self._on, source, -1), (self._on, destination, 1)):
-            columns[group, at] += sign * number
+        """Move the members of a bundle to another broker."""
+        group, number = self._spread.rows(bundle)
+        for columns, broker, sign in ((self._on, source, -1), (self._on, destination, 1)):
+            columns[group, broker] += sign * number
         for broker, sign in ((source, -1), (destination, 1)):
-            if (zone := int(self._known.zone[broker])) >= 0:
+            if (zone := int(self._spread.zone[broker])) >= 0:
                 self._zoned[group, zone] += sign * number
 
     def cost(self, bundle: int, source: int, destination: int) -> float:
-        """Pairs that a move brings together, less those that it parts, in shares; below 0 it spreads."""
-        group, number = self._known.rows(bundle)
+        """Pairs that a move joins, less those that it parts, in shares; below 0 it spreads."""
+        group, number = self._spread.rows(bundle)
         if not group.size:
             return 0.0
         more = self._on[group, destination] - self._on[group, source] + number
-        ends = (int(self._known.zone[source]), int(self._known.zone[destination]))
+        ends = (int(self._spread.zone[source]), int(self._spread.zone[destination]))
         if min(ends) >= 0 and ends[0] != ends[1]:
             more = more + (self._zoned[group, ends[1]] - self._zoned[group, ends[0]] + number) * self._zone_part
-        return float((number * more / self._known.share[group]).sum())
+        return float((number * more / self._spread.share[group]).sum())
 
     @property
     def _zone_part(self) -> float:
-        """A zone's share is that of its brokers together."""
-        return self._zoned.shape[1] / max(int((self._known.zone >= 0).sum()), 1)
+        """A zone's share: that of its brokers together."""
+        return self._zoned.shape[1] / max(int((self._spread.zone >= 0).sum()), 1)
 
 
 def zone_column(brokers: Sequence[str], settings: SpreadSettings) -> IntArray:
     """The zone of each broker as a number, int32 (B,), -1 without one."""
     zones = [settings.zone_of(broker) for broker in brokers]
-    number = {zone: at for at, zone in enumerate(sorted({zone for zone in zones if zone is not None}))}
+    number = {zone: index for index, zone in enumerate(sorted({zone for zone in zones if zone is not None}))}
     return np.array([-1 if zone is None else number[zone] for zone in zones], dtype=np.int32)
 
 
 # --- sentences
 
 
-def crowded_text(one: Crowded) -> str:
-    """That a broker has more than its share, as a clause about it."""
-    what = "partitions" if "://" in one.group else "bundles"
-    return f"it has {one.members} of the {one.total} {what} of {one.group}, its share is {ceil(one.share)}"
+def crowded_text(crowded: Crowded) -> str:
+    """A clause about a broker with more than its share."""
+    what = "partitions" if "://" in crowded.group else "bundles"
+    number = f"{crowded.members} of the {crowded.total} {what}"
+    return f"it has {number} of {crowded.group}, its share is {ceil(crowded.share)}"
 
 
 def members_in(bundle: str, group: str, total: int) -> int:
-    """How many members of a group a bundle has; a topic's ``total`` partitions are numbered from 0."""
+    """Number of members of a group in a bundle; a topic's ``total`` partitions are numbered from 0."""
     namespace = bundle.rpartition("/")[0]
     if "://" not in group or topic_namespace(group) != namespace:
         return int(namespace == group)
     lower, upper = range_in_name(bundle)
     last = upper + (upper == FULL_RANGE[1])
-    return sum(lower <= topic_hash(f"{group}-partition-{at}") < last for at in range(total))
+    return sum(lower <= topic_hash(f"{group}-partition-{number}") < last for number in range(total))

@@ -21,13 +21,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """``a, b, c and 4 more``: the first of them, and how many others there are."""
+    """``a, b, c and 4 more``: the first of them, and the number of others."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
 
 def first_clauses(clauses: Sequence[str]) -> str:
-    """The same of what has commas of its own: ``a; b; c; and 4 more``."""
+    """``a; b; c; and 4 more``: as :func:`first_names`, for texts that have commas of their own."""
     more = (f"and {len(clauses) - NAMED} more",) if len(clauses) > NAMED else ()
     return "; ".join((*clauses[:NAMED], *more))
 
@@ -58,30 +58,30 @@ SHOWN_CHARACTERS = 100
 
 
 def shown(text: str) -> str:
-    """What somebody wrote, in quotes, and not all of it where it is long."""
+    """A person's text, in quotes, cut short where it is long."""
     return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…")
 
 
-def local(at: float, zone: tzinfo | None = None) -> str:
+def local(epoch_seconds: float, zone: tzinfo | None = None) -> str:
     """A time of this machine's clock in ISO seconds; a number that is no time is shown as it is."""
-    return _formatted(at, zone, lambda time: time.strftime("%Y-%m-%dT%H:%M:%S"))
+    return _formatted(epoch_seconds, zone, lambda time: time.strftime("%Y-%m-%dT%H:%M:%S"))
 
 
-def zoned(at: float, zone: tzinfo | None = None) -> str:
+def zoned(epoch_seconds: float, zone: tzinfo | None = None) -> str:
     """The same with its distance from UTC, for a sentence; a table names the zone in its heading."""
-    return _formatted(at, zone, lambda time: time.isoformat(timespec="seconds").replace("+00:00", "Z"))
+    return _formatted(epoch_seconds, zone, lambda time: time.isoformat(timespec="seconds").replace("+00:00", "Z"))
 
 
-def weekday(at: float, zone: tzinfo | None = None) -> str:
+def weekday(epoch_seconds: float, zone: tzinfo | None = None) -> str:
     """``Monday, 2026-11-23``; a number that is no time is shown as it is."""
-    return _formatted(at, zone, lambda time: time.strftime("%A, %Y-%m-%d"))
+    return _formatted(epoch_seconds, zone, lambda time: time.strftime("%A, %Y-%m-%d"))
 
 
-def _formatted(at: float, zone: tzinfo | None, text: Callable[[datetime], str]) -> str:
+def _formatted(epoch_seconds: float, zone: tzinfo | None, text: Callable[[datetime], str]) -> str:
     try:
-        return text(datetime.fromtimestamp(at, UTC).astimezone(zone))
+        return text(datetime.fromtimestamp(epoch_seconds, UTC).astimezone(zone))
     except (OverflowError, ValueError, OSError):
-        return f"{at:g}"
+        return f"{epoch_seconds:g}"
 
 
 def zone_name() -> str:

@@ -16,14 +16,15 @@ LBD = Path(__file__).parent.parent / "lbd"
 
 MISSING = {
     *("api", "charts", "cli", "compare", "daemon", "decide", "doctor", "learn", "permit", "place", "simulate", "split"),
-    *("store", "turn", "operations/drain.py", "operations/drain_plan.py", "*.py"),
+    *("store", "turn", "operations/drain.py", "operations/drain_plan.py"),
+    *("config.py", "reason.py", "demo.py", "files.py"),
 }
-"""Packages and modules whose words are not mended yet; ``*.py`` are those beside the packages."""
+"""Packages and modules whose words are not mended yet."""
 
 NAMES = re.compile(r"_*(one|told|tells|asked|seen|found|left|kept|given|begun|ended|wanted|known|said)")
 """Names that do not say what the value is. A method may have one: it is a verb there, not a thing."""
 
-PUBLISHED = {("load/capacity.py", "name 'wanted'"), ("notify/events.py", "name 'ended'")}
+PUBLISHED = {("load/capacity.py", "name 'wanted'"), ("notify/events.py", "name 'ended'"), ("model.py", "name 'wanted'")}
 """Fields of JSON and settings, which programs and files of users name."""
 
 TIMES = re.compile(r"float|At\b|datetime|FloatArray")

@@ -81,7 +81,7 @@ def test_a_kill_forgets_no_wanted_number(tmp_path: Path):
 
     assert told is not None
     assert after is not None
-    assert (told.wanted, after.wanted) == (5, 5)
+    assert (told.target_brokers, after.target_brokers) == (5, 5)
 
 
 def test_one_turn_writes_nothing(tmp_path: Path):
