@@ -120,6 +120,11 @@ class Rule:
         """Whether names and settings alone decide."""
         return self.namespaces is not None or self.exempts is not None
 
+    @property
+    def bars_bundles(self) -> bool:
+        """Whether it bars single bundles."""
+        return self.namespaces is not None or self.bars is not None
+
     def held(self, case: Case) -> Hold | None:
         """Why nothing may fire in this turn."""
         hold = self.hold(case) if self.hold is not None else None

@@ -107,7 +107,6 @@ RULES: tuple[Rule, ...] = (
             Reason.NOT_LEADER: "another lbd leads",
             Reason.STATE_LOST: "without its journal and its lock no move would be recorded",
         },
-        ("leader.enabled",),
         hold=lambda case: case.facts.ordered_hold,
     ),
     Rule({Reason.QUIET_HOURS: "guardrails.quiet_hours names this time"}, ("quiet_hours",), hold=_quiet),
@@ -120,7 +119,7 @@ RULES: tuple[Rule, ...] = (
         ("membership_settle_seconds",),
         hold=lambda case: case.facts.members.unsettled(case.facts.now, case.guardrails.membership_settle_seconds),
     ),
-    Rule({Reason.TOO_FEW_BROKERS: "reports of half of the brokers, and of two, are not usable"}, hold=_too_few),
+    Rule({Reason.TOO_FEW_BROKERS: "fewer than half of the brokers, or than two, have a usable report"}, hold=_too_few),
     Rule(
         {Reason.BROKER_BUNDLE: "it is a broker's own heartbeat or SLA bundle and belongs to that broker"},
         exempts=lambda bundle, _: BROKER_BUNDLE.match(bundle) is not None,
@@ -217,8 +216,10 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 
-EXPLAINED = {reason: text for rule in RULES for reason, text in rule.reasons.items()}
-"""Why something stays, by reason."""
+
+def explained(reason: Reason) -> str:
+    """Why something stays, as its rule says it; empty where no rule has the reason."""
+    return next((rule.reasons[reason] for rule in RULES if reason in rule.reasons), "")
 
 
 def current_holds(case: Case) -> Iterator[Hold]:

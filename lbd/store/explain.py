@@ -18,7 +18,7 @@ from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.load.summary import BrokerLoad
 from lbd.model import BundleClients, brokers_named, bundle_namespace
-from lbd.permit.rules import EXPLAINED
+from lbd.permit.rules import explained
 from lbd.permit.served import Served
 from lbd.permit.topic_costs import dear_topics
 from lbd.reason import Reason
@@ -238,7 +238,7 @@ def _nearest(name: str, known: list[str]) -> str:
 
 # --- why a broker gives nothing away, and why a bundle is where it is
 
-BARRED = EXPLAINED | {
+BARRED = {
     Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination",
     Reason.TOO_LARGE: "it carries more than was to be moved",
     Reason.NOT_NEEDED: "others filled the amount: what was left then was less than it carries",
@@ -246,7 +246,7 @@ BARRED = EXPLAINED | {
     Reason.PLACEMENT_STAYS: "the placement would put it on the broker that it is on, or finds none",
     Reason.SOLE_BUNDLE: "it is its broker's only bundle: moving it would move the problem; split it",
 }
-"""The meaning of a bundle's code: of rules, and of strategies."""
+"""The meaning of a bundle's code that is no rule's."""
 
 
 def barred(label: str) -> str | None:
@@ -254,7 +254,7 @@ def barred(label: str) -> str | None:
     reason = next((reason for reason in Reason if reason.label == label), None)
     if reason in {None, Reason.NOT_ASKED, Reason.MOVES}:
         return None
-    words = BARRED.get(reason) if reason is not None else None
+    words = BARRED.get(reason) or explained(reason) if reason is not None else ""
     return f"{label}: {words}" if words else label
 
 
@@ -740,7 +740,7 @@ def _reason_sentences(
 def _own_reasons(turn: TurnRecord, bundle: str, label: str, cool_down_left: float | None) -> Iterator[str]:
     own = barred(label)
     if cool_down_left is not None:
-        yield f"cool-down: {BARRED[Reason.COOL_DOWN]}, {cool_down_left / 60:.0f} min are left"
+        yield f"cool-down: {explained(Reason.COOL_DOWN)}, {cool_down_left / 60:.0f} min are left"
     of_namespace = [skip for skip in turn.skips if skip.what == bundle_namespace(bundle)]
     if own is not None and label not in {Reason.COOL_DOWN.label, *(skip.reason for skip in of_namespace)}:
         yield own

@@ -56,6 +56,7 @@ ELSEWHERE = {
     "lbd config check --config calibration/proposal.yaml": "tests/learn/test_command.py::test_the_command",
     "lbd calibrate --master": "tests/learn/test_master.py::test_a_standalone_cluster",
     "python -m tests.settings_page": "tests/test_docs.py::test_the_page_and_the_file_of_all_settings_are_current",
+    "python -m tests.guardrails_page": "tests/permit/test_rules.py::test_the_page_of_guardrails_has_the_rules",
     "python -m tests.security_page": "tests/test_docs.py::test_the_page_of_security_tests_is_current",
     "python -m tests.docs.tour": "tests/docs/test_tour.py::test_every_screen_is_what_is_printed_today",
     "python -m tests.helm.readme": f"{CHART}::test_the_readme_has_the_values",
