@@ -233,7 +233,7 @@ def check_command(seen: Scene, found: dict[str, Any]) -> None:
     check(seen)
 
 
-@pytest.mark.security("SIGKILL at requests of a command: not executed twice, its caller is told where to look", cases=9)
+@pytest.mark.security("SIGKILL at requests of a command: not executed twice, its caller learns where to look", cases=9)
 def test_a_command_killed_at_every_request(build: subprocess.Popen[str], tmp_path: Path):
     """Before or after each request to a broker takes effect, from the first look to the proof."""
     with scene(tmp_path / "whole", build) as seen:

@@ -80,7 +80,7 @@ def test_who_is_connected_to_write(broker: responses.RequestsMock):
 TWO_DAYS = 172_800
 
 
-@pytest.mark.security("a message TTL or subscription expiration that loses cool-downs of leader.topic: told")
+@pytest.mark.security("a message TTL or subscription expiration that loses cool-downs of leader.topic: reported")
 @pytest.mark.parametrize(
     ("own", "namespace", "default", "problem"),
     [
