@@ -63,7 +63,7 @@ def _excluded_reasons(report: Report) -> list[str]:
             counts[line] = counts.get(line, 0) + 1
     total = len(report.answers)
     lines = [line if count == total else f"{line} ({count} of {total} bundles)" for line, count in counts.items()]
-    return [*lines, *(f"not asked what it owns: {broker}: {why}" for broker, why in report.unasked.items())]
+    return [*lines, *(f"owner not known: {bundle}: {why}" for bundle, why in report.unknown.items())]
 
 
 def sentence(report: Report) -> str:
@@ -86,7 +86,7 @@ def document(report: Report) -> dict[str, Any]:
         "cluster": report.cluster,
         "strategy": report.strategy,
         "answers": [_answer(one, report) for one in report.answers],
-        "unasked": dict(report.unasked),
+        "unknown": dict(report.unknown),
         "hold": report.hold or None,
     }
 
@@ -182,7 +182,7 @@ def place(
     else:
         report = ask_recording(*query, recording) if recording else ask_cluster(*query)
     print_result(form, document(report), sentence(report), lambda: show_report(report))
-    ctx.exit(REFUSED if report.unanswered or report.refused or report.hold else 0)
+    ctx.exit(REFUSED if report.unanswered or report.refused or report.unknown or report.hold else 0)
 
 
 def _apply(

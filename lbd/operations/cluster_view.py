@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lbd.act.ownership import Ownership
 from lbd.errors import AdminError
 from lbd.place.picker import RunningLoads, without_doubted
 from lbd.place.placements import broker_loads
 from lbd.turn.assess import look
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from lbd.act.ownership import ActClock
     from lbd.observe.observer import Observation
     from lbd.permit.facts import Facts
     from lbd.place.placements import BrokerLoads
@@ -55,25 +57,33 @@ def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
 
 @dataclass(frozen=True)
 class OwnerMap:
-    """The owner of each owned bundle, and the reason for each broker whose bundles are unknown."""
+    """The owner of each bundle, None if unowned, and the reason for each bundle whose owner is ``unknown``."""
 
-    of: Mapping[str, str]
-    unasked: Mapping[str, str]
+    of: Mapping[str, str | None]
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
 
-def owners(admin: Admin, busy: Mapping[str, str]) -> OwnerMap:
-    """Bundles that each active broker says it owns; those of ``busy`` brokers, with their reasons, stay unknown."""
+OWNER_PATIENCE_SECONDS = 2.0
+"""Brokers answer with errors while a bundle changes hands, which takes a fraction of that."""
 
-    def ask(broker: str) -> dict[str, bool] | str:
-        if broker in busy:
-            return busy[broker]
+
+def owners(admin: Admin, clock: ActClock, bundles: Iterable[str]) -> OwnerMap:
+    """Who owns each of these bundles, in two requests for each that assign nothing.
+
+    No broker is asked for all that it owns (``ownedNamespaces``): it can hang for good by that while it takes bundles
+    over (docs/decisions/0018-landings-are-proven.md).
+    """
+    ownership, wanted = Ownership(admin, clock), list(bundles)
+
+    def ask(bundle: str) -> str | AdminError | None:
         try:
-            return admin.owned(broker)
+            return ownership.owner_within(bundle, 0.0, OWNER_PATIENCE_SECONDS)
         except AdminError as error:
-            return str(error)
+            return error
 
-    active = admin.active_brokers()
     with ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-owners") as pool:
-        answers = dict(zip(active, pool.map(ask, active), strict=True))
-    owned = {bundle: broker for broker, answer in answers.items() if not isinstance(answer, str) for bundle in answer}
-    return OwnerMap(owned, {broker: answer for broker, answer in answers.items() if isinstance(answer, str)})
+        answers = dict(zip(wanted, pool.map(ask, wanted), strict=True))
+    unknown = {bundle: str(answer) for bundle, answer in answers.items() if isinstance(answer, AdminError)}
+    return OwnerMap(
+        {bundle: answer for bundle, answer in answers.items() if not isinstance(answer, AdminError)}, unknown
+    )

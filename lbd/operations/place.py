@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -37,7 +36,7 @@ from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace
 from lbd.operations.cluster_view import OwnerMap, Situation, owners, situation
-from lbd.operations.dry import Fixed, last_round, order_parts, recorded_parts, taking_over
+from lbd.operations.dry import Fixed, last_round, order_parts, recorded_parts
 from lbd.operations.parts import PolicyReader, observing, preview_observer
 from lbd.operations.requests import overriding, request_reason, wanting
 from lbd.operations.split import CLOCK
@@ -211,11 +210,11 @@ def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
     if target(namespace).kind != "namespace":
         raise UsageError(f"{namespace!r} is no namespace; wanted tenant/namespace")
     admin.active_brokers()
-    bundles, owner_map = live_bundles(admin)(namespace), owners(admin, taking_over(settings, admin))
-    if owner_map.unasked:
-        broker, why = next(iter(owner_map.unasked.items()))
-        raise ObserveError(f"{broker} does not tell which bundles it owns: {why}")
-    return {bundle: owner_map.of[bundle] for bundle in bundles if bundle in owner_map.of}
+    owner_map = owners(admin, CLOCK, live_bundles(admin)(namespace))
+    if owner_map.unknown:
+        bundle, why = next(iter(owner_map.unknown.items()))
+        raise ObserveError(f"{bundle}: its owner is not known: {why}")
+    return {bundle: owner for bundle, owner in owner_map.of.items() if owner is not None}
 
 
 def named(request: UnloadRequest, admin: Admin) -> None:
@@ -252,9 +251,9 @@ class Report:
     """Answers, and their sources.
 
     ``taken_at`` is when the reports were read (epoch seconds), ``age_seconds`` their age at the answer, None in a
-    recording, whose answers are of its time. ``topics`` are the arguments that named each bundle, ``unasked`` the
-    brokers whose bundles are unknown. ``refused`` has the reason for each unowned bundle that would not be placed now,
-    ``hold`` the reason if none would be.
+    recording, whose answers are of its time. ``topics`` are the arguments that named each bundle. ``unknown`` has the
+    reason for each bundle whose owner could not be found, which has no answer; ``refused`` that for each unowned bundle
+    that would not be placed now, ``hold`` the reason if none would be.
     """
 
     cluster: str
@@ -264,7 +263,7 @@ class Report:
     sample_interval_seconds: float
     answers: tuple[PlacementAdvice, ...]
     topics: Mapping[str, tuple[str, ...]]
-    unasked: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
     memory: PlaceMemory = field(default_factory=PlaceMemory)
     refused: Mapping[str, str] = field(default_factory=dict)
     hold: str = ""
@@ -291,7 +290,7 @@ def ask_cluster(settings: Settings, words: Sequence[str], strategy: str) -> Repo
     """Answers from the live cluster, with the averages of a daemon on this machine where they can be read."""
     with observing(settings) as observer:
         admin, parts = observer.admin, order_parts(settings, observer)
-        report = ask(parts, admin, words, strategy, PlaceMemory(), taking_over(settings, admin))
+        report = ask(parts, admin, words, strategy, PlaceMemory())
         hold = placement_hold(parts, admin) if report.unowned else ""
         placer = Placer(admin, CLOCK, PolicyReader(admin).forbids)
         return replace(report, hold=hold, refused=_refused_placements(report, placer))
@@ -325,24 +324,15 @@ def placement_hold(parts: Parts, admin: Admin) -> str:
     return "" if hold is None else hold[0].message(hold[1])
 
 
-def ask(
-    parts: Parts,
-    admin: Admin,
-    words: Sequence[str],
-    strategy: str,
-    memory: PlaceMemory,
-    busy: Mapping[str, str] = MappingProxyType({}),
-) -> Report:
+def ask(parts: Parts, admin: Admin, words: Sequence[str], strategy: str, memory: PlaceMemory) -> Report:
     """Answers with the parts of a running lbd that moves nothing now, and its memory of earlier answers.
-
-    ``busy`` are brokers that must not be asked for what they own, each with the reason.
 
     Raises :class:`UsageError` for invalid words and strategies, before any request.
     """
     place, targets = placement(strategy), [target(word) for word in words]
     admin.active_brokers()
     resolved = resolve_targets(expand_topics(targets, live_topics(admin)), live_bundles(admin))
-    return _answered(parts, resolved, owners(admin, busy), (strategy, place), memory, time.time)
+    return _answered(parts, resolved, owners(admin, CLOCK, resolved.topics), (strategy, place), memory, time.time)
 
 
 def _as_named(topic: str) -> list[str]:
@@ -360,7 +350,7 @@ def ask_recording(settings: Settings, words: Sequence[str], strategy: str, path:
     resolved = resolve_targets(expand_topics(targets, _as_named), reported_bundles(snapshot))
     rows = snapshot.rows
     reported = zip(rows.bundle.tolist(), rows.owner().tolist(), strict=True)
-    owned = OwnerMap({snapshot.bundles[bundle]: snapshot.brokers.ids[owner] for bundle, owner in reported}, {})
+    owned = OwnerMap({snapshot.bundles[bundle]: snapshot.brokers.ids[owner] for bundle, owner in reported})
     parts = recorded_parts(settings, header.id or path.name, averages, snapshot)
     return _answered(parts, resolved, owned, (strategy, place), PlaceMemory(), None)
 
@@ -376,7 +366,7 @@ def _answered(
     strategy, place = chosen
     now = situation(parts, resolved.namespaces)
     observation = now.observation
-    of = {bundle: owned.of.get(bundle) for bundle in resolved.topics}
+    of = {bundle: owned.of.get(bundle) for bundle in resolved.topics if bundle not in owned.unknown}
     unowned = sum(owner is None for owner in of.values())
     age = None if clock is None else max(clock() - observation.snapshot.taken_at, 0.0)
     loads = replace(now.loads(parts, max(unowned, 1), tuple(of)), age_seconds=age or 0.0)
@@ -389,7 +379,7 @@ def _answered(
         observation.sample_interval_seconds,
         answers,
         resolved.topics,
-        owned.unasked,
+        owned.unknown,
         memory,
     )
 
@@ -444,6 +434,8 @@ class LivePicker:
                 self._ended(outcome)
                 misses = 0 if _taken(outcome) else misses + 1
                 yield _placed_bundle(outcome, broker)
+        for bundle, why in report.unknown.items():
+            yield PlacedBundle(bundle, None, None, None, f"its owner is not known: {why}")
 
     def _stop(self, request: PlaceRequest, misses: int) -> str:
         if self._stopped.is_set():

@@ -256,13 +256,20 @@ class TestApplying:
         assert "Asked lbd (process " in found.stderr
         assert None not in {pulsar.owners[bundle] for bundle in NEW}
 
-    def test_a_broker_that_does_not_say_what_it_owns(self, pulsar: FakePulsar, config: Path):
-        """It is told, and its bundles are not taken for unowned where it counts: each is asked for once more."""
-        pulsar.fault(f"{pulsar.ids[0]}/ownedNamespaces", Reply(500, b"{}"), times=1)
-        found = lbd("place", HOT[0], "--apply", "--config", config)
-        assert (found.exit_code, pulsar.owners[HOT[0]]) == (0, pulsar.ids[0])
-        assert "owner-changed" in found.stdout
-        assert found.stdout.splitlines()[-1] == "1 bundle: 0 placed, 1 owned already and left alone."
+    def test_a_bundle_whose_owner_is_not_known(self, pulsar: FakePulsar, config: Path):
+        """It is named with the reason, here and there, and is not taken for one that nobody owns."""
+        pulsar.fault("topicHashPositions", Reply(500, b"{}"))
+        shown = lbd("place", HOT[0], "--config", config)
+        done = lbd("place", HOT[0], "--apply", "--config", config)
+        assert (shown.exit_code, done.exit_code, pulsar.owners[HOT[0]]) == (4, 4, pulsar.ids[0])
+        assert f"owner not known: {HOT[0]}: " in shown.stdout
+        assert "its owner is not known: " in done.stdout
+
+    def test_no_broker_is_asked_for_all_that_it_owns(self, pulsar: FakePulsar, config: Path):
+        """One that takes bundles over at that moment can hang for good by it."""
+        for words in (("place", "t/new", "--apply"), ("place", "t/new"), ("unload", "t/new")):
+            lbd(*words, "--config", config)
+        assert not [request for request in pulsar.requests if "ownedNamespaces" in request.path]
 
 
 def running(config: Path) -> AbstractContextManager[Engine]:
