@@ -28,6 +28,7 @@ from lbd.operations.drain_plan import (
     ALONE,
     DrainView,
     Guide,
+    HeldError,
     Pass,
     UntoldError,
     hold_of_fill,
@@ -135,8 +136,8 @@ class Job:
     """Thread-safe: moves end in threads of their own.
 
     ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
-    when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for. From
-    ``untold_since`` on the broker has not told what it owns or carries.
+    when its drain began, and ``known`` what it owned when it was last asked. Before ``look_again_at`` (epoch seconds)
+    there is nothing to be looked for. From ``untold_since`` on the broker has not told what it owns or carries.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Job:
         self.amend_order(order)
         self.carried: Carried | None = None
         self.scores: Mapping[str, float] | None = None
+        self.known: Collection[str] | None = None
         self.look_again_at = 0.0
         self.untold_since: float | None = None
         self._lock = threading.Lock()
@@ -232,6 +234,12 @@ class Job:
         with self._lock:
             unsent = [bundle for bundle in bundles if bundle not in self._ended]
             return [self._skipped.get(bundle, Skip(bundle, Reason.ROUND_STOPPED)) for bundle in sorted(unsent)]
+
+    def without_gone(self, bundles: Iterable[str]) -> list[str]:
+        """Those of the bundles that are not proven to have another owner by now, or to be gone."""
+        with self._lock:
+            ended = dict(self._ended)
+        return [bundle for bundle in bundles if bundle not in ended or not _left(ended[bundle])]
 
     @property
     def tried(self) -> int:
@@ -327,12 +335,8 @@ def carried_then(drain: Drain | None) -> Carried | None:
     return drain.carried if drain is not None and drain.carried.bundles else None
 
 
-class HeldError(RefusedError):
-    """It cannot begin now: what holds it ends by itself, or is for people to end."""
-
-    def __init__(self, hold: Hold) -> None:
-        super().__init__(hold[0].message(hold[1]))
-        self.hold = hold
+def _left(outcome: Outcome) -> bool:
+    return outcome.result is Result.GONE or outcome.owner not in {None, outcome.unload.source}
 
 
 def order_drain(
@@ -775,9 +779,10 @@ class Draining:
             return
         passes = job.override is not None, job.respect_rest, job.ordered_at
         guide = self._guide(drain.rollout)
-        drain_pass = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide)
+        known = None if job.known is None else job.without_gone(job.known)
+        drain_pass = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide, known)
         look = plan_drain_now(tools.parts, tools.admin, drain_pass)
-        job.untold_since = None
+        job.untold_since, job.known = None, look.owned
         if self._waits(job, look.hold or look.unshown):
             return
         job.looked(look, tools.paced(look))
@@ -789,6 +794,8 @@ class Draining:
         part, beyond = within(look.plan.unloads, look, job, tools, self._now())
         if part and not job.barren:
             self._start(job, part, look, tools)
+        elif known is not None:
+            job.known = None  # what it was last known to own has gone or stays: the next look asks what has come since
         else:
             job.amend(looked_for_again(job.doubtful, tools.admin))
             stay = (*look.plan.stay, *beyond, *job.not_sent(unload.bundle for unload in part))

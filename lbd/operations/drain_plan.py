@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lbd.permit.budget import Sent
     from lbd.permit.facts import Facts, Hold
     from lbd.permit.limits import Ledger
-    from lbd.permit.policies import Policies
     from lbd.pulsar.admin import Admin
     from lbd.turn.parts import Parts
 
@@ -189,9 +188,7 @@ class Judge:
         return not any(keys_destinations_by_range(version) for version in self.snapshot.brokers.versions)
 
     def hold(self) -> Hold | None:
-        """What keeps everything from moving now; that brokers came or went is noted, where no turn has seen it yet."""
-        parts, facts = self._parts, self._now.facts
-        parts.store.save(with_members(parts.store.load(), facts.members))
+        """What keeps everything from moving now."""
         return next((hold for hold in current_holds(self._case) if hold[0] not in self._passes), None)
 
     def ledger(
@@ -244,12 +241,21 @@ class UntoldError(ObserveError):
     """The broker itself, and nobody else, does not tell what it owns or carries."""
 
 
+class HeldError(RefusedError):
+    """It cannot begin now: what holds it ends by itself, or is for people to end."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(hold[0].message(hold[1]))
+        self.hold = hold
+
+
 @dataclass(frozen=True)
 class Pass:
     """What one pass over a broker's bundles goes by. Times are epoch seconds.
 
     ``since`` is when the drain began, ``ordered_at`` when a person asked for it last, and ``begun_at`` when this pass
-    began. ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
+    began. ``known`` is what the broker owned when it was last asked, less what has gone since; None: it is asked now.
+    ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
     None in the first look.
     """
 
@@ -262,6 +268,7 @@ class Pass:
     carried: Carried | None = None
     scores: Mapping[str, float] | None = None
     guide: Guide = ALONE
+    known: Collection[str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,8 +314,12 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     """Where what a broker owns would go. Raises :class:`UsageError` for one that is not there, and
     :class:`UntoldError` where it does not tell what it owns or carries.
     """
-    owned = tuple(bundle for bundle in _owned(admin, drain_pass.broker) if not BROKER_BUNDLE.match(bundle))
-    now = _situation(parts, drain_pass.broker, owned)
+    _check_active(admin, drain_pass.broker)
+    now = _situation(parts, drain_pass.broker)
+    if (known := drain_pass.known) is None:
+        known = _owned(admin, drain_pass.broker, now)
+    owned = tuple(bundle for bundle in known if not BROKER_BUNDLE.match(bundle))
+    now = _with_groups(now, parts, dict.fromkeys(map(bundle_namespace, owned)))
     drained = parts.drained() | {drain_pass.broker}
     held, passes = {"override": drain_pass.override, "respect_rest": drain_pass.respect_rest}, drain_pass.guide.passes
     judge = Judge(parts, now, drained, **held, passes=passes, owned=True)
@@ -360,10 +371,9 @@ def plan_fill_now(
     """What a broker would be given. Raises as :func:`plan_drain_now`, and :class:`RefusedError` for a drained one."""
     if broker in parts.drained():
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
-    _owned(admin, broker)
-    now = _situation(parts, broker, ())
-    names = _movable(now.facts.snapshot.namespaces.names)
-    now = replace(now, facts=replace(now.facts, policies=_with_groups(now.facts.policies, parts, names)))
+    _check_active(admin, broker)
+    now = _situation(parts, broker)
+    now = _with_groups(now, parts, _movable(now.facts.snapshot.namespaces.names))
     judge = Judge(parts, now, parts.drained(), override=override, respect_rest=respect_rest, passes=guide.passes)
     judge.barred = bar_more(judge.barred, judge.snapshot, guide.worn)
     unshown = Unshown.of(now.facts)
@@ -390,7 +400,7 @@ def plan_fill_now(
 
 def hold_of_fill(parts: Parts, broker: str, *, override: bool, guide: Guide = ALONE) -> Hold | None:
     """What keeps a fill from going on as it was planned. Raises as :func:`plan_drain_now`."""
-    now = _situation(parts, broker, ())
+    now = _situation(parts, broker)
     return Judge(parts, now, parts.drained(), override=override, passes=guide.passes).hold()
 
 
@@ -399,26 +409,51 @@ def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in namespaces if not BROKER_BUNDLE.match(f"{name}/0x"))
 
 
-def _with_groups(policies: Policies, parts: Parts, namespaces: tuple[str, ...]) -> Policies:
-    """The policies with the anti-affinity groups of these namespaces."""
-    tenants = frozenset(name.partition("/")[0] for name in namespaces)
-    return replace(policies, groups=parts.groups(namespaces, tenants))
+def _with_groups(now: Situation, parts: Parts, namespaces: Iterable[str]) -> Situation:
+    """The situation with the anti-affinity groups of these namespaces."""
+    names, policies = tuple(namespaces), now.facts.policies
+    tenants = frozenset(name.partition("/")[0] for name in (*now.facts.snapshot.namespaces.names, *names))
+    return replace(now, facts=replace(now.facts, policies=replace(policies, groups=parts.groups(names, tenants))))
 
 
-def _owned(admin: Admin, broker: str) -> dict[str, bool]:
-    active = admin.active_brokers()
-    if broker not in active:
-        raise UsageError(f"{broker!r} is no active broker; wanted one of {', '.join(sorted(active))}")
+CALM_SECONDS = 30.0
+"""After a broker has left, its clients have the bundles placed anew, on any of the others."""
+
+
+def _owned(admin: Admin, broker: str, now: Situation) -> Collection[str]:
+    """All that the broker says it owns. Raises :class:`UntoldError` where it does not, and :class:`HeldError` while it
+    must not be asked.
+
+    Under the modular manager a broker that is asked while it takes over two bundles or more can hang for good
+    (docs/decisions/0018-landings-are-proven.md). So this is asked once before a drain and once after it, and not while
+    bundles are placed anew because a broker has left or this one has just started.
+    """
+    facts = now.facts
+    started = float(facts.snapshot.brokers.started_at[facts.snapshot.brokers.index()[broker]])
+    latest = max((0.0, started if np.isfinite(started) else 0.0, *facts.members.departures))
+    calm_in = latest + CALM_SECONDS - facts.now
+    if not admin.transfers and calm_in > 0:
+        why = f"{broker} is asked what it owns in {calm_in:.0f} s; while it takes over bundles it can hang by that"
+        raise HeldError((Reason.MEMBERSHIP_CHANGED, why))
     try:
         return admin.owned(broker)
     except AdminError as error:
         raise UntoldError(f"{broker}: what it owns is not known: {error}") from error
 
 
-def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
-    """A round in which drained brokers count as any other: whether enough is known of a cluster has to do with all."""
-    namespaces = tuple(dict.fromkeys(map(bundle_namespace, owned)))
-    now = situation(replace(parts, drained=frozenset), namespaces)
+def _check_active(admin: Admin, broker: str) -> None:
+    active = admin.active_brokers()
+    if broker not in active:
+        raise UsageError(f"{broker!r} is no active broker; wanted one of {', '.join(sorted(active))}")
+
+
+def _situation(parts: Parts, broker: str) -> Situation:
+    """A round in which drained brokers count as any other: whether enough is known of a cluster has to do with all.
+
+    That brokers came or went is kept, where no turn has seen it yet.
+    """
+    now = situation(replace(parts, drained=frozenset), ())
+    parts.store.save(with_members(parts.store.load(), now.facts.members))
     if broker not in now.facts.snapshot.brokers.ids:
         why = now.observation.missing.get(broker, "it gives no load report")
         raise UntoldError(f"{broker}: what it carries is not known: {why}")

@@ -18,8 +18,8 @@ from lbd.act.override import SettingSwitch
 from lbd.api.shapes import RolloutPlan, RolloutStep
 from lbd.errors import AdminError, LbdError, RefusedError, UsageError
 from lbd.load import scoring
-from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, HeldError, Pacing, cannot_spare, estimate, first_pass
-from lbd.operations.drain_plan import Guide, plan_drain_now
+from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, Pacing, cannot_spare, estimate, first_pass
+from lbd.operations.drain_plan import Guide, HeldError, plan_drain_now
 from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
 from lbd.operations.split import CLOCK
