@@ -20,6 +20,7 @@ DEEDS = {
     "Executor._conclude": "writes an outcome, and says whether that worked",
     "Executor._finish": "ends a killed process's move, and says whether it could",
     "Requests._withdraw": "takes a request back, and says whether it still waited",
+    "SharedOrders._merge": "takes what the topic has, and says whether any of it is new",
     "Rolling._order": "orders what is due, and says whether the drain of the phase is ordered",
 }
 """Commands that say whether they did it."""
