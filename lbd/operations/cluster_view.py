@@ -68,12 +68,12 @@ OWNER_PATIENCE_SECONDS = 2.0
 
 
 def owners(admin: Admin, clock: ActClock, bundles: Iterable[str]) -> OwnerMap:
-    """Who owns each of these bundles, in two requests for each that assign nothing.
+    """Owners of these bundles, by two requests for each that assign nothing.
 
     No broker is asked for all that it owns (``ownedNamespaces``): it can hang for good by that while it takes bundles
     over (docs/decisions/0018-landings-are-proven.md).
     """
-    ownership, wanted = Ownership(admin, clock), list(bundles)
+    ownership, names = Ownership(admin, clock), list(bundles)
 
     def ask(bundle: str) -> str | AdminError | None:
         try:
@@ -82,7 +82,7 @@ def owners(admin: Admin, clock: ActClock, bundles: Iterable[str]) -> OwnerMap:
             return error
 
     with ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-owners") as pool:
-        answers = dict(zip(wanted, pool.map(ask, wanted), strict=True))
+        answers = dict(zip(names, pool.map(ask, names), strict=True))
     unknown = {bundle: str(answer) for bundle, answer in answers.items() if isinstance(answer, AdminError)}
     return OwnerMap(
         {bundle: answer for bundle, answer in answers.items() if not isinstance(answer, AdminError)}, unknown
