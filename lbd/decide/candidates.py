@@ -35,7 +35,7 @@ class Candidates:
     costs: FloatArray | None = None
 
     def without(self, left_out: BoolArray) -> Candidates:
-        """All but these, bool (C,)."""
+        """All but these; ``left_out`` is bool (C,)."""
         costs = None if self.costs is None else self.costs[~left_out]
         return Candidates(self.bundles[~left_out], self.traffic[~left_out], self.names, costs)
 
@@ -50,37 +50,37 @@ class Candidates:
         order = np.lexsort((falling, numbers, costs))
         sorted_keys = np.stack([costs[order], numbers[order], falling[order]])
         if (np.diff(sorted_keys) != 0).any(axis=0).all():
-            return [int(at) for at in order]
+            return [int(index) for index in order]
         keys = list(zip(costs.tolist(), numbers.tolist(), falling.tolist(), strict=True))
-        return sorted(order.tolist(), key=lambda at: (keys[at], self.names[self.bundles[at]]))
+        return sorted(order.tolist(), key=lambda index: (keys[index], self.names[self.bundles[index]]))
 
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """What the brokers of one round could give away."""
+    """Bundles that the brokers of one round could give away."""
 
     snapshot: Snapshot
     averages: Averages
     permission: Permission
 
     def listed(self, broker: int) -> IntArray:
-        """The broker's own list, int32: it can differ from its statistics for moments."""
+        """The broker's own list, int32, which may briefly differ from its statistics."""
         rows = self.snapshot.rows
         own = rows.of(broker)
         return rows.bundle[own][rows.listed[own]]
 
     def own(self, broker: int) -> int:
-        """How many of them are not the broker's heartbeat or SLA bundles."""
+        """Number of its bundles that are not the broker's heartbeat or SLA bundles."""
         return int(np.count_nonzero(self.permission.barred[self.listed(broker)] != Reason.BROKER_BUNDLE.code))
 
     def traffic(self, broker: int, measure: Measure) -> float:
-        """The broker's latest total, in + out."""
+        """Latest total of a broker, in + out."""
         first, second = COLUMNS[measure]
         rates = self.snapshot.brokers.rates[broker]
         return float(rates[first]) + float(rates[second])
 
     def carried(self, bundles: IntArray, measure: Measure) -> float:
-        """What bundles, int32 (K,) positions, carry together: messages/s or bytes/s, in + out, short-term averages."""
+        """Sum of bundles, int32 (K,) positions: messages/s or bytes/s, in + out, short-term averages."""
         return float(self.averages.short[bundles][:, COLUMNS[measure]].sum())
 
     def candidates(self, broker: int, measure: Measure, verdicts: CodeArray) -> Candidates:
@@ -89,16 +89,16 @@ class Offers:
         Those without an average are marked in ``verdicts``, int8 (N,) reason codes.
         """
         listed = self.listed(broker)
-        known = self.averages.samples[listed] > 0
-        verdicts[listed[~known & (verdicts[listed] == 0)]] = Reason.NO_STATISTICS.code
-        allowed = listed[known & (self.permission.barred[listed] == 0)]
+        has_average = self.averages.samples[listed] > 0
+        verdicts[listed[~has_average & (verdicts[listed] == 0)]] = Reason.NO_STATISTICS.code
+        allowed = listed[has_average & (self.permission.barred[listed] == 0)]
         first, second = COLUMNS[measure]
         traffic = self.averages.short[allowed, first] + self.averages.short[allowed, second]
         costs = self.permission.costs
         return Candidates(allowed, traffic, self.snapshot.bundles, None if costs is None else costs[allowed])
 
     def none_fits(self, broker: int, candidates: Candidates, verdicts: CodeArray) -> str:
-        """Why no bundle fits: what bars them all, by ``verdicts`` (int8 (N,) reason codes), or how large they are."""
+        """Reason why no bundle fits: the bars on all, by ``verdicts`` (int8 (N,) reason codes), or their size."""
         listed = self.listed(broker)
         if not candidates.bundles.size:
             codes, numbers = np.unique(verdicts[listed], return_counts=True)

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray, IntArray
 
 STEPS = 400
-"""Into which the largest total is divided."""
+"""Number of steps into which the largest total is divided."""
 
 
 def cheapest(sizes: FloatArray, costs: FloatArray, totals: tuple[float, float, float], slack: float) -> IntArray:
     """Positions of the bundles to take; none where no total is within bounds. ``sizes`` and ``costs`` are (K,).
 
-    ``totals`` are the least, what is enough, and the most; ``slack`` is what a point below enough costs.
+    ``totals`` are the least, a sufficient, and the largest total; ``slack`` is the cost of a point below the second.
     """
     least, enough, most = totals
     step = most / STEPS
@@ -24,20 +24,20 @@ def cheapest(sizes: FloatArray, costs: FloatArray, totals: tuple[float, float, f
     best = np.full(STEPS + 1, np.inf)
     best[0] = 0.0
     taken = np.zeros((sizes.size, STEPS + 1), dtype=np.bool_)
-    for at, (unit, cost) in enumerate(zip(units.tolist(), costs.tolist(), strict=True)):
+    for index, (unit, cost) in enumerate(zip(units.tolist(), costs.tolist(), strict=True)):
         if 0 < unit <= STEPS:
             with_it = best[: STEPS + 1 - unit] + cost
-            np.less(with_it, best[unit:], out=taken[at, unit:])
+            np.less(with_it, best[unit:], out=taken[index, unit:])
             np.minimum(best[unit:], with_it, out=best[unit:])
     reached = np.arange(STEPS + 1) * step
     total_cost = best + slack * np.maximum(enough - reached, 0.0)
     total_cost[reached < least] = np.inf
-    left = int(total_cost.argmin())
-    if not np.isfinite(total_cost[left]):
+    total = int(total_cost.argmin())
+    if not np.isfinite(total_cost[total]):
         return np.zeros(0, dtype=np.int32)
     chosen = []
-    for at in range(sizes.size - 1, -1, -1):
-        if taken[at, left]:
-            chosen.append(at)
-            left -= int(units[at])
+    for index in range(sizes.size - 1, -1, -1):
+        if taken[index, total]:
+            chosen.append(index)
+            total -= int(units[index])
     return np.array(chosen[::-1], dtype=np.int32)

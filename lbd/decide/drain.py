@@ -1,4 +1,4 @@
-"""Drain and fill: the ``drain:`` section, and which bundles go where. Pure."""
+"""Drain and fill: the ``drain:`` section, and the moves. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 LEAST_PER_HOUR = 1000
 
 UNLOAD_SPACING_SECONDS = 0.5
-"""From the end of one unload of a drain to the next one: clients reconnect in this time.
+"""Pause between the end of one unload of a drain and the next one: clients reconnect in this time.
 
-It is half of ``guardrails.unload_spacing_seconds``: a person has ordered these moves, often to restart the broker."""
+It is half of ``guardrails.unload_spacing_seconds``: a person has ordered these moves, often to restart the broker.
+"""
 
 EXPIRES_SECONDS = 24 * 3600.0
-"""A drain ends after this time if nobody released it and the option --for sets no other time."""
+"""Time after which a drain ends if no person has released it and the option --for sets no other time."""
 
 
 class DrainSettings(BaseModel):
@@ -43,7 +44,7 @@ class DrainSettings(BaseModel):
 
 
 def most_per_hour(bundles: int) -> int:
-    """Unloads from a drained broker, or to one that is filled, within an hour, in a cluster with so many bundles.
+    """Unloads per hour from a drained broker, or to a filled one, in a cluster with ``bundles``.
 
     Enough to empty one broker, but a fault cannot move a whole cluster.
     """
@@ -56,36 +57,36 @@ def most_per_hour(bundles: int) -> int:
 # balancing move, a drain may leave a destination above its source, which is to own nothing in the end.
 
 BEYOND_CAPACITY = frozenset({Reason.DESTINATION_OVERLOADED, Reason.TOPIC_LIMIT})
-"""Reasons for which the other brokers cannot bear a bundle, though no rule forbids it."""
+"""Reasons for which the other brokers cannot take a bundle, though no rule forbids it."""
 
 NOT_ITS_RULES = frozenset({Reason.DESTINATION_ABOVE_SOURCE})
-"""The rules for destinations that do not hold for a drain."""
+"""Rules for destinations that do not apply to a drain."""
 
 WORDS = 3
 
 
 @dataclass(frozen=True)
 class DrainMoves:
-    """What is to move where, what stays and why, and the predicted score of each destination, in points."""
+    """Moves, bundles that stay with their reasons, and the predicted score of each destination, in points."""
 
     unloads: tuple[Unload, ...] = ()
     stay: tuple[Skip, ...] = ()
 
     @property
     def beyond_capacity(self) -> tuple[Skip, ...]:
-        """What stays because no broker can bear it: where there is any, the others cannot do without this broker."""
+        """Bundles that stay because no broker can take them: with any, the cluster cannot do without this broker."""
         return tuple(skip for skip in self.stay if skip.reason in BEYOND_CAPACITY)
 
 
 def drain_unloads(
     bundles: Iterable[str], source: str, snapshot: Snapshot, averages: Averages, then: Carried
 ) -> list[Unload]:
-    """The unloads of bundles that ``source`` owns, to nobody yet; ``averages`` are aligned with the round.
+    """Unloads of bundles that ``source`` owns, without destination; ``averages`` are aligned with the round.
 
     A bundle on no report counts as the average one of its broker. Where brokers report their largest bundles only, the
     earlier rates of such a bundle no longer hold.
     """
-    position = {name: at for at, name in enumerate(snapshot.bundles)}
+    position = {name: row for row, name in enumerate(snapshot.bundles)}
     has_rates = averages.samples > 0
     if snapshot.partial:
         has_rates[has_rates] = np.isin(np.flatnonzero(has_rates), snapshot.rows.bundle[snapshot.rows.reported])
@@ -93,14 +94,14 @@ def drain_unloads(
     unknown = then.msg_rate / number, then.throughput / number
     unloads = []
     for bundle in bundles:
-        at = position.get(bundle)
-        rates = _rates(averages, at) if at is not None and has_rates[at] else unknown
+        row = position.get(bundle)
+        rates = _rates(averages, row) if row is not None and has_rates[row] else unknown
         unloads.append(Unload(bundle, source, None, *rates))
     return unloads
 
 
-def _rates(averages: Averages, at: int) -> tuple[float, float]:
-    incoming_messages, outgoing_messages, incoming_bytes, outgoing_bytes = averages.short[at].tolist()
+def _rates(averages: Averages, row: int) -> tuple[float, float]:
+    incoming_messages, outgoing_messages, incoming_bytes, outgoing_bytes = averages.short[row].tolist()
     return incoming_messages + outgoing_messages, incoming_bytes + outgoing_bytes
 
 
@@ -111,18 +112,18 @@ def plan_drain(
     preferred: Collection[str] = (),
     bound: Collection[str] = (),
 ) -> DrainMoves:
-    """A destination for each unload, or why it has none.
+    """Plan a destination for each unload, or the reason why it has none.
 
     ``ledger`` judges with :data:`NOT_ITS_RULES` ignored, and is advanced. ``preferred`` destinations come first as long
-    as they stay below the highest of the others; bundles that are ``bound`` may go to these alone.
+    as they stay below the highest of the others; ``bound`` bundles may go to these alone.
     """
     moves: list[Unload] = []
     stay: list[Skip] = []
-    level = max((ledger.predicted(one) for one in destinations if one not in preferred), default=math.inf)
-    for unload in sorted(unloads, key=lambda one: (-_weight(one, ledger), one.bundle)):
-        first = {one for one in preferred if one in destinations and ledger.predicted(one) < level}
-        allowed = [one for one in destinations if unload.bundle not in bound or one in preferred]
-        ranked = sorted(allowed, key=lambda one: (one not in first, ledger.predicted(one), one))
+    level = max((ledger.predicted(broker) for broker in destinations if broker not in preferred), default=math.inf)
+    for unload in sorted(unloads, key=lambda move: (-_weight(move, ledger), move.bundle)):
+        first = {broker for broker in preferred if broker in destinations and ledger.predicted(broker) < level}
+        allowed = [broker for broker in destinations if unload.bundle not in bound or broker in preferred]
+        ranked = sorted(allowed, key=lambda broker: (broker not in first, ledger.predicted(broker), broker))
         placed = _placed(unload, ranked, ledger)
         if isinstance(placed, Skip):
             stay.append(placed)
@@ -150,7 +151,7 @@ def _placed(unload: Unload, ranked: Sequence[str], ledger: Ledger) -> Unload | S
 
 
 def _together(bundle: str, refusals: Sequence[Skip]) -> Skip:
-    """One reason for all destinations: that of the emptiest one which a rule does not forbid, if there is any."""
+    """One reason for all destinations: that of the emptiest one without a forbidding rule, if there is any."""
     if not refusals:
         return Skip(bundle, Reason.DESTINATION_FORBIDDEN, "there is no other broker")
     full = next((skip for skip in refusals if skip.reason in BEYOND_CAPACITY), refusals[0])
@@ -160,31 +161,31 @@ def _together(bundle: str, refusals: Sequence[Skip]) -> Skip:
 
 
 def eta_seconds(bundles: Collection[str], at_once: int, seconds_each: float, *, by_name: bool) -> float:
-    """How long it takes to move these bundles, each ``seconds_each``, the pause after it included.
+    """Duration of moving these bundles, each ``seconds_each``, the pause after it included.
 
-    Unless leaders know a destination by the bundle's full name (``by_name``), bundles of one range wait for each other.
+    Unless leaders keep a destination by the bundle's full name (``by_name``), bundles of one range wait for each other.
     """
     most = max(Counter(map(bundle_range, bundles)).values(), default=0)
     return seconds_each * max(math.ceil(len(bundles) / at_once), 0 if by_name else most)
 
 
-# --- fill: a slice of each hot broker for one that has too little, up to the cluster's mean
+# --- fill: a slice of each hot broker for an underloaded one, up to the cluster's mean
 # Step by step the broker that is then the most loaded gives the largest bundle that neither lifts the filled broker
 # above the mean nor lowers the giver below it; so nothing has to come back, and few bundles move.
 
 
 def mean(scores: Mapping[str, float]) -> float:
-    """The score, in points, at which all these brokers would be even; 0 of none."""
+    """Score, in points, at which all these brokers would be even; 0 without brokers."""
     return sum(scores.values()) / len(scores) if scores else 0.0
 
 
 def plan_fill(
     candidates: Iterable[Unload], destination: str, scores: Mapping[str, float], ledger: Ledger
 ) -> DrainMoves:
-    """What moves to ``destination``; ``scores`` are those of all brokers that take part, in points.
+    """Plan the moves to ``destination``; ``scores`` are those of all brokers that take part, in points.
 
-    ``candidates`` are unloads to nobody yet; what comes from brokers at the mean or below is passed over.
-    ``ledger`` judges, and is advanced. ``stay`` has the unloads that it refuses.
+    ``candidates`` are unloads without destination; those from brokers at or below the mean are skipped. ``ledger``
+    judges, and is advanced. ``stay`` has the unloads that it refuses.
     """
     level = mean(scores)
     queues = _queues(candidates, destination, scores, level, ledger)
@@ -192,7 +193,7 @@ def plan_fill(
     moves: list[Unload] = []
     stay: list[Skip] = []
     while source_scores:
-        source = max(source_scores, key=lambda one: (source_scores[one], one))
+        source = max(source_scores, key=lambda broker: (source_scores[broker], broker))
         room = min(level - ledger.predicted(destination), source_scores[source] - level)
         move = _next(queues[source], room, ledger, stay)
         if move is None:
@@ -207,25 +208,25 @@ def plan_fill(
 def _queues(
     candidates: Iterable[Unload], destination: str, scores: Mapping[str, float], level: float, ledger: Ledger
 ) -> dict[str, deque[Unload]]:
-    """The bundles of each broker above the mean, the largest first, without those that weigh nothing."""
+    """Bundles of each broker above the mean, the largest first, without those that weigh nothing."""
     by_source: dict[str, list[Unload]] = {}
-    for one in candidates:
-        if one.source != destination and scores.get(one.source, level) > level and ledger.rise(one) > 0:
-            by_source.setdefault(one.source, []).append(replace(one, destination=destination))
+    for move in candidates:
+        if move.source != destination and scores.get(move.source, level) > level and ledger.rise(move) > 0:
+            by_source.setdefault(move.source, []).append(replace(move, destination=destination))
     return {
-        source: deque(sorted(unloads, key=lambda one: (-ledger.rise(one), one.bundle)))
+        source: deque(sorted(unloads, key=lambda move: (-ledger.rise(move), move.bundle)))
         for source, unloads in by_source.items()
     }
 
 
 def _next(queue: deque[Unload], room: float, ledger: Ledger, stay: list[Skip]) -> Unload | None:
-    """The largest bundle with room for it. Room only shrinks, so what is too large now is too large for good."""
+    """The largest bundle with room for it. Room only shrinks, so a bundle that is too large stays too large."""
     while queue:
-        one = queue.popleft()
-        if ledger.rise(one) > room:
+        move = queue.popleft()
+        if ledger.rise(move) > room:
             continue
-        refusal = ledger.refusal(one)
+        refusal = ledger.refusal(move)
         if refusal is None:
-            return one
+            return move
         stay.append(refusal)
     return None

@@ -1,9 +1,9 @@
-"""The planning input of least-moves: points of each broker, cost of traffic, and bundles that may move. Pure.
+"""Input of least-moves: points of each broker, cost of traffic, and bundles that may move. Pure.
 
-If nothing is known of a broker, its cost of traffic is estimated from all brokers at one moment. A broker's usage over
-its traffic counts all background as traffic. Across similar brokers a line shows the background that they share; the
-less they lie on one, the less of it is used. So a cost is rather too high than too low: a plan then moves too little
-and continues, whereas too much would have to come back.
+For a broker without learned slopes, the cost of traffic is estimated from all brokers at one time. A broker's usage
+over its traffic counts all background as traffic. Across similar brokers a line shows the background that they share;
+the less they lie on one, the less of it is used. So a cost is rather too high than too low: a plan then moves too
+little and continues, whereas an excess would have to come back.
 """
 
 from __future__ import annotations
@@ -32,70 +32,72 @@ if TYPE_CHECKING:
 
 
 OWN_RATIO_SHARE = 0.1
-"""Of the mean traffic; the usage of a broker that carries less shows its idle load, not the cost of traffic."""
+"""Share of the mean traffic below which the usage of a broker shows its idle load, not the cost of traffic."""
 
 UNUSUAL_POINTS = 25.0
-"""Of background above the median: other work on a broker's machine is seldom as much (experiments: 1 to 37)."""
+"""Background above the median, in points, that other work on a broker's machine seldom reaches (experiments: 1 to 37).
+"""
 
 MOST_SHARED = 0.5
-"""Of the lowest usage: nobody's traffic is taken to cost nothing."""
+"""Share of the lowest usage that may count as shared background: no broker's traffic costs nothing."""
 
 
 FEWEST_BROKERS = 3
 UNLIKE_POINTS = 3.0
-"""Brokers alike differ by so much without anybody's doing."""
+"""Usual difference of equal brokers, in points."""
 
 SURPRISE = 1.5
 SURE_DEVIATIONS = 2.0
-"""So many times more or less than was estimated, and so many deviations from it: a move is the better measure. What is
-nearer is left as it is, since the brokers that were not moved from or to have nothing but the estimate.
+"""Trust the measured effect of moves beyond this factor of the estimate and this many deviations from it. Nearer ones
+change nothing, because brokers without moves have nothing but the estimate.
 """
 
 ODD_ONES = 1
-"""One broker has a neighbour, be it one of three."""
+"""Number of brokers with a neighbour that is accepted, even among three."""
 
 SHARED = (Source.CLASS.value, Source.POOLED.value)
-"""Sources that speak of other brokers. A slope of 0, as of one without a limit, proves nothing about others."""
+"""Sources that are about other brokers. A slope of 0, as of one without a limit, proves nothing about others."""
 
 LEAST_SHARE = 0.1
-"""Of an estimate: traffic costs that much at least, whatever a few noisy samples say."""
+"""Share of an estimate that traffic costs at least, whatever a few noisy samples say."""
 
 
-def estimate_slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
-    """Percent per unit of the traffic that drives each resource, float64 (B, 3), and whether some of it is estimated.
+def estimate_slopes(snapshot: Snapshot, learned: Slopes | None) -> tuple[FloatArray, bool]:
+    """Percent per unit of the driving traffic of each resource, float64 (B, 3), and whether some of it is estimated.
 
-    An unknown slope is the estimate, times the median ratio of known slopes to their estimates; a broker with too
-    little traffic for an estimate gets the steepest known slope. No slope exceeds usage over traffic, because no
+    An unknown slope is the estimate, times the median ratio of learned slopes to their estimates; a broker with too
+    little traffic for an estimate gets the steepest learned slope. No slope exceeds usage over traffic, because no
     background is below zero. A slope learned from other brokers counts only among brokers that look alike, and only if
     it leaves no background that no other has; otherwise the estimate counts, because a slower machine is likelier than
-    so much other work.
+    that much other work.
     """
-    ratio, estimate = _ratios(snapshot, known)
-    if known is None:
+    ratio, estimate = _ratios(snapshot, learned)
+    if learned is None:
         return estimate, True
-    slope = _believed(known, estimate)
+    slope = _believed(learned, estimate)
     is_known = np.isfinite(slope)
     with np.errstate(all="ignore"):
         share = np.where((slope > 0) & (estimate > 0), slope / estimate, np.nan)
     factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
     steepest = np.nan_to_num(np.where(is_known, slope, 0.0)).max(axis=0, initial=0.0)
     unknown = np.where(np.isinf(ratio) & (steepest > 0), steepest, np.array(factors) * estimate)
-    unknown, estimate = _with_effect(unknown, known), _with_effect(estimate, known)
+    unknown, estimate = _with_effect(unknown, learned), _with_effect(estimate, learned)
     slopes = np.where(is_known, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
-    doubted = _doubted(snapshot, known, slopes)
+    doubted = _doubted(snapshot, learned, slopes)
     return np.where(doubted[:, None], np.maximum(slopes, estimate), slopes), bool(doubted.any()) or not is_known.all()
 
 
-def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
-    """Slopes, (B, 3), without CPU's that come from others alone, where the estimates of many are not in proportion.
+def _believed(learned: Slopes, estimate: FloatArray) -> FloatArray:
+    """Slopes, (B, 3), without those of CPU that come from others alone, where the estimates of many are not in
+    proportion.
 
-    The broker with most traffic shapes a shared slope most. Of unlike machines that is the largest alone, and its slope
-    is a fraction of the others'. A few that are out of proportion have a neighbour.
+    The broker with most traffic shapes a shared slope most. Among unlike machines that is the largest alone, and its
+    slope is a fraction of the others'. A few that are out of proportion have a neighbour.
     """
-    slope = known.slope[:, list(DRIVEN)]
-    if known.sources is None:
+    slope = learned.slope[:, list(DRIVEN)]
+    if learned.sources is None:
         return slope
-    of_others = np.isin(known.sources, SHARED)
+    of_others = np.isin(learned.sources, SHARED)
     with np.errstate(all="ignore"):
         share = (estimate[:, 0] / slope[:, 0])[of_others]
     share = share[np.isfinite(share)]
@@ -106,11 +108,11 @@ def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
     return slope
 
 
-def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
+def _with_effect(estimate: FloatArray, learned: Slopes) -> FloatArray:
     """Estimates, (B, 3); for CPU the effect measured by moves where it clearly differs from the estimate."""
-    if known.effect is None:
+    if learned.effect is None:
         return estimate
-    corrected, (measured, deviation) = estimate.copy(), known.effect.T
+    corrected, (measured, deviation) = estimate.copy(), learned.effect.T
     cpu = estimate[:, 0]
     far = (measured * SURPRISE < cpu) | (measured > SURPRISE * cpu)
     clear = far & (np.abs(measured - cpu) > SURE_DEVIATIONS * deviation)
@@ -118,41 +120,41 @@ def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
     return corrected
 
 
-def usual_percent(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
-    """Percent of each resource, float64 (B, 5): on average of the latest samples, where they are known; 0 for none, and
-    for what no broker can use. Where a broker's CPU of now is known, that counts: samples may be from before a move.
+def usual_percent(snapshot: Snapshot, learned: Slopes | None) -> FloatArray:
+    """Percent of each resource, float64 (B, 5): the average of the latest samples, where there are any; 0 for none, and
+    for an impossible value. The present CPU counts where it is known: samples may be from before a move.
     """
     used = scoring.percent(snapshot.brokers)
-    if known is not None and known.usual is not None:
-        is_usual = np.isfinite(known.usual)
+    if learned is not None and learned.usual is not None:
+        is_usual = np.isfinite(learned.usual)
         is_usual[:, CPU] &= ~snapshot.brokers.shows_live
-        used = np.where(is_usual, known.usual, used)
+        used = np.where(is_usual, learned.usual, used)
     return np.where((used >= 0) & (used <= 100 * IMPOSSIBLE_SHARE), used, 0.0)
 
 
 def _believable(snapshot: Snapshot) -> FloatArray:
-    """What each broker carries, float64 (B, 4); 0 where no broker can: it takes no part, and must not bend the others'
-    estimates.
+    """Traffic of each broker, float64 (B, 4); 0 for impossible values: such a broker takes no part, and must not bend
+    the others' estimates.
     """
     rates = snapshot.brokers.rates
     return np.where((rates >= 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0.0)
 
 
-def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
+def _doubted(snapshot: Snapshot, learned: Slopes, slope: FloatArray) -> BoolArray:
     """Brokers whose CPU slope is learned from others and would leave an unusual background; bool (B,)."""
-    if known.sources is None:
+    if learned.sources is None:
         return np.zeros(len(slope), dtype=np.bool_)
-    used = usual_percent(snapshot, known)[:, CPU]
-    background = used - slope[:, 0] * driving(_believable(snapshot), known.measure)[:, CPU]
-    of_others = np.array([source not in OWN for source in known.sources])
+    used = usual_percent(snapshot, learned)[:, CPU]
+    background = used - slope[:, 0] * driving(_believable(snapshot), learned.measure)[:, CPU]
+    of_others = np.array([source not in OWN for source in learned.sources])
     doubted: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
     return doubted
 
 
-def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, FloatArray]:
+def _ratios(snapshot: Snapshot, learned: Slopes | None) -> tuple[FloatArray, FloatArray]:
     """Percent over traffic of each broker, (B, 3), as it is, and without the background that all share."""
-    measure = known.measure if known is not None else "throughput"
-    used = usual_percent(snapshot, known)[:, list(DRIVEN)]
+    measure = learned.measure if learned is not None else "throughput"
+    used = usual_percent(snapshot, learned)[:, list(DRIVEN)]
     traffic = driving(_believable(snapshot), measure)[:, list(DRIVEN)]
     shared = np.array([shared_background(x, y) for x, y in zip(traffic.T, used.T, strict=True)])
     return _ratio(used, traffic, np.inf), _ratio(used - shared, traffic, 0.0)
@@ -170,20 +172,20 @@ def _ratio(used: FloatArray, traffic: FloatArray, without: float) -> FloatArray:
 
 def shared_background(traffic: FloatArray, used: FloatArray) -> float:
     """Percent that all brokers use without traffic, by the steepest line that their points allow; both float64 (B,)."""
-    known = traffic > 0
-    fitted = line([(traffic[known], used[known])])
+    loaded = traffic > 0
+    fitted = line([(traffic[loaded], used[loaded])])
     if not np.isfinite(fitted.half_width):
-        fitted = _of_few(traffic[known], used[known])
+        fitted = _of_few(traffic[loaded], used[loaded])
     if not np.isfinite(fitted.half_width):
         return 0.0
     steepest = max(fitted.slope, 0.0) + fitted.half_width
-    most = MOST_SHARED * float(used[known].min())
-    return float(np.clip(np.median(used[known] - steepest * traffic[known]), 0.0, most))
+    most = MOST_SHARED * float(used[loaded].min())
+    return float(np.clip(np.median(used[loaded] - steepest * traffic[loaded]), 0.0, most))
 
 
 def _of_few(traffic: FloatArray, used: FloatArray) -> SlopeFit:
     """A line through three to seven brokers. These are too few to show their distance from it, so the noise is at least
-    the difference between like brokers.
+    the usual difference of equal brokers.
     """
     spread = float(((traffic - traffic.mean()) ** 2).sum()) if traffic.size >= FEWEST_BROKERS else 0.0
     if not spread > 0:
@@ -199,19 +201,19 @@ def _of_few(traffic: FloatArray, used: FloatArray) -> SlopeFit:
 # before a move are a broker's usual usage (``load/samples.py``), and only differences are the model's.
 
 USUAL_NOISE_POINTS = 1.0
-"""Of a sample of CPU at rest, where it is not known: levelled brokers vary by two points or so."""
+"""Noise of a sample of CPU at rest, where it is unknown: balanced brokers vary by about two points."""
 
-OTHERS = [at for at in scoring.SCORED if at not in DRIVEN]
+OTHERS = [column for column in scoring.SCORED if column not in DRIVEN]
 
 
 @dataclass(frozen=True, eq=False)
 class Ground:
     """``points`` is float64 (B, 3), weighted percent of the resources that follow traffic; ``other`` (B,) of the rest.
 
-    ``cost`` is float64 (B, 3), points for a unit of what drives each. ``bundles`` int32 (C,) may move, with ``owner``
+    ``cost`` is float64 (B, 3), points per unit of driving traffic. ``bundles`` int32 (C,) may move, with ``owner``
     int32 (C,) into the brokers, ``drives`` float64 (C, 3), and ``price`` float64 (C,): cheaper ones are to go first.
-    ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,),
-    points by which what brokers usually show differs at rest; ``estimated``: the cost is usage/traffic alone.
+    ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,), the
+    usual error of a broker's points at rest; ``estimated``: the cost is usage/traffic alone.
     """
 
     points: FloatArray
@@ -227,14 +229,14 @@ class Ground:
 
     @cached_property
     def scores(self) -> FloatArray:
-        """The usual score of each broker, float64 (B,)."""
+        """Usual score of each broker, float64 (B,)."""
         usual: FloatArray = np.maximum(self.points.max(axis=1), self.other)
         return usual
 
     @cached_property
     def idle(self) -> FloatArray:
         """Points of each broker without the bundles that may move, float64 (B, 3)."""
-        carried = np.stack([np.bincount(self.owner, one, len(self.points)) for one in self.drives.T], axis=1)
+        carried = np.stack([np.bincount(self.owner, drive, len(self.points)) for drive in self.drives.T], axis=1)
         idle: FloatArray = self.points - self.cost * carried
         return idle
 
@@ -242,27 +244,27 @@ class Ground:
 def survey(
     snapshot: Snapshot, averages: Averages, permission: Permission, weights: Weights, verdicts: CodeArray
 ) -> Ground:
-    """The ground of one round; bundles without statistics are marked in ``verdicts``."""
+    """Build the ground of one round; bundles without statistics are marked in ``verdicts``."""
     columns = list(DRIVEN)
     slopes = permission.slopes
     weighed = usual_percent(snapshot, slopes) * weights.row()
     measure = slopes.measure if slopes is not None else "throughput"
     slope, estimated = estimate_slopes(snapshot, slopes)
-    at, owner, clients = _movable(snapshot, averages, permission, verdicts)
+    bundles, owner, clients = _movable(snapshot, averages, permission, verdicts)
     costs = permission.costs
     noise = np.full(len(snapshot.brokers), USUAL_NOISE_POINTS)
     if slopes is not None:
-        known = np.where(np.isfinite(slopes.noise), slopes.noise, USUAL_NOISE_POINTS)
+        sample_noise = np.where(np.isfinite(slopes.noise), slopes.noise, USUAL_NOISE_POINTS)
         several = np.sqrt(np.maximum(slopes.samples, 1.0)) if slopes.samples is not None else 1.0
-        noise = (known * weights.row())[:, columns].max(axis=1) / several
+        noise = (sample_noise * weights.row())[:, columns].max(axis=1) / several
     return Ground(
         points=weighed[:, columns],
         other=weighed[:, OTHERS].max(axis=1, initial=0.0),
         cost=slope * weights.row()[columns],
-        bundles=at,
+        bundles=bundles,
         owner=owner,
-        drives=driving(np.nan_to_num(averages.short[at]), measure)[:, columns],
-        price=np.zeros(at.size) if costs is None else costs[at],
+        drives=driving(np.nan_to_num(averages.short[bundles]), measure)[:, columns],
+        price=np.zeros(bundles.size) if costs is None else costs[bundles],
         clients=clients,
         noise=noise,
         estimated=estimated,
@@ -282,21 +284,21 @@ def _movable(
     return rows.bundle[free], owner[free], rows.counts[free].sum(axis=1)
 
 
-# --- other work: the usage of a broker at its CPU limit that is not its bundles'
-# While demand exceeds the limit, its own usage does not show what it gives away. Bundles that came to brokers with the
+# --- other work: the usage of a broker at its CPU limit that no bundle causes
+# While demand exceeds the limit, its own usage does not show its relief. Bundles that came to brokers with the
 # same limit do.
 
 
 def other_work(ground: Ground, offers: Offers, broker: int) -> float:
-    """Points of a broker that movable bundles certainly do not cause; 0 below its CPU limit, or if it is not known.
+    """Points of a broker that movable bundles certainly do not cause; 0 below its CPU limit, or if unknown.
 
     The effect of moves on like brokers counts at the upper end of its 95 % interval.
     """
-    snapshot, known = offers.snapshot, offers.permission.slopes
-    used = float(usual_percent(snapshot, known)[broker, CPU])
-    if known is None or known.effect is None or used < SATURATED_PERCENT:
+    snapshot, slopes = offers.snapshot, offers.permission.slopes
+    used = float(usual_percent(snapshot, slopes)[broker, CPU])
+    if slopes is None or slopes.effect is None or used < SATURATED_PERCENT:
         return 0.0
     limits = snapshot.brokers.limit[:, CPU]
     carried = float(ground.drives[ground.owner == broker, 0].sum())
-    unexplained = used - together(known.effect[limits == limits[broker]]).interval[1] * carried
+    unexplained = used - together(slopes.effect[limits == limits[broker]]).interval[1] * carried
     return float(ground.points[broker, 0]) * max(unexplained, 0.0) / used

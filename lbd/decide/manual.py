@@ -1,4 +1,4 @@
-"""Strategies for people: one unload that is ordered, exactly the moves of a plan, and a plan that waits. Pure."""
+"""Strategies for people: one ordered unload, exactly the moves of a plan, and a plan that waits. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ByHand:
-    """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn.
+    """One bundle from its owner to a named broker; everything but the order is judged as in any other turn.
 
-    ``remedy`` is what a person can do about a rest of the bundle; ``tried_at`` when it last moved, or was to (epoch
-    seconds; None: not known), and ``rests_minutes`` how long it rests then.
+    ``remedy`` is the advice about a rest of the bundle; ``tried_at`` the time of its last move or attempt (epoch
+    seconds; None: unknown), and ``rests_minutes`` the length of its rest then.
     """
 
     bundle: str
@@ -35,37 +35,37 @@ class ByHand:
     rests_minutes: float = 0.0
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
-        """The unload, or why it cannot be."""
+        """The unload, or the reason why it is impossible."""
         scores = scoring.scores(snapshot.brokers, self.weights)
         comparison = Comparison(scores, scoring.binding(snapshot.brokers, self.weights))
-        wanted = self._wanted(snapshot, averages, permission)
-        unloads = (wanted,) if isinstance(wanted, Unload) else ()
-        skips = (wanted,) if isinstance(wanted, Skip) else ()
+        ordered = self._wanted(snapshot, averages, permission)
+        unloads = (ordered,) if isinstance(ordered, Unload) else ()
+        skips = (ordered,) if isinstance(ordered, Skip) else ()
         return Decision(unloads, skips, memory, comparison, permission.barred.copy())
 
     def _wanted(self, snapshot: Snapshot, averages: Averages, permission: Permission) -> Unload | Skip:
         if permission.hold is not None:
             return Skip(self.bundle, permission.hold)
         if self.bundle in snapshot.bundles:
-            at = snapshot.bundles.index(self.bundle)
-            if permission.barred[at]:
-                return self._barred(snapshot, at, permission)
-        wanted = wanted_unload(self.bundle, snapshot, averages)
-        if isinstance(wanted, Unload) and wanted.source == self.destination:
-            return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{wanted.source} has it already")
-        return wanted if isinstance(wanted, Skip) else replace(wanted, destination=self.destination, reason=self.reason)
+            row = snapshot.bundles.index(self.bundle)
+            if permission.barred[row]:
+                return self._barred(snapshot, row, permission)
+        unload = wanted_unload(self.bundle, snapshot, averages)
+        if isinstance(unload, Unload) and unload.source == self.destination:
+            return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.source} has it already")
+        return unload if isinstance(unload, Skip) else replace(unload, destination=self.destination, reason=self.reason)
 
-    def _barred(self, snapshot: Snapshot, at: int, permission: Permission) -> Skip:
-        reason = Reason.of(int(permission.barred[at]))
+    def _barred(self, snapshot: Snapshot, row: int, permission: Permission) -> Skip:
+        reason = Reason.of(int(permission.barred[row]))
         details = {
-            Reason.ISOLATION_POLICY: next((pool.nobody for pool in permission.pools if pool.bundles[at]), ""),
+            Reason.ISOLATION_POLICY: next((pool.nobody for pool in permission.pools if pool.bundles[row]), ""),
             Reason.COOL_DOWN: f"it was moved, or tried, {self._rest(snapshot.taken_at)}{self.remedy}",
             Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
             Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
             Reason.TOPIC_COST: f"a topic of Pulsar's own in it never moves (guardrails.topic_costs){self.remedy}",
             Reason.NAME_WITH_CLUSTER: WITH_CLUSTER,
             Reason.NO_STATISTICS: "no broker reports its traffic (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
-            Reason.REPORTED_TWICE: f"by {' and '.join(snapshot.owners(at))}; moved lately, or a stale report",
+            Reason.REPORTED_TWICE: f"by {' and '.join(snapshot.owners(row))}; moved lately, or a stale report",
         }
         return Skip(self.bundle, reason, details.get(reason, ""))
 
@@ -80,18 +80,18 @@ def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload
     """The bundle's unload from the broker that reports it, without a destination; or why reports do not suffice."""
     if bundle not in snapshot.bundles:
         return Skip(bundle, Reason.ON_NO_REPORT, "no broker reports it: is it a bundle, and in use?")
-    at = snapshot.bundles.index(bundle)
-    if averages.samples[at] == 0:
+    row = snapshot.bundles.index(bundle)
+    if averages.samples[row] == 0:
         return Skip(bundle, Reason.NO_STATISTICS, "no report has its traffic yet")
-    short = averages.short[at]
+    short = averages.short[row]
     messages, volume = float(short[MSG_IN] + short[MSG_OUT]), float(short[BYTES_IN] + short[BYTES_OUT])
-    return Unload(bundle, snapshot.owners(at)[0], None, messages, volume)
+    return Unload(bundle, snapshot.owners(row)[0], None, messages, volume)
 
 
 # --- the moves of a plan
 
 Wanted = tuple[str, str, str]
-"""Bundle, source, destination."""
+"""Bundle, source and destination of a move."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class ByPlan:
     reason: str
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
-        """The moves that can still be made, and why the others cannot."""
+        """The moves that are still possible, and the reason for each that is not."""
         scores = scoring.scores(snapshot.brokers, self.weights)
         comparison = Comparison(scores, scoring.binding(snapshot.brokers, self.weights))
         decisions = [self._judged(move, snapshot, averages, permission, memory) for move in self.moves]
-        unloads = tuple(unload for one in decisions for unload in one.unloads)
-        skips = tuple(skip for one in decisions for skip in one.skips)
+        unloads = tuple(unload for decision in decisions for unload in decision.unloads)
+        skips = tuple(skip for decision in decisions for skip in decision.skips)
         return Decision(unloads, skips, memory, comparison, permission.barred.copy())
 
     def _judged(
@@ -130,7 +130,7 @@ class ByPlan:
 
 @dataclass(frozen=True)
 class Standing:
-    """A strategy, and before its own moves those of a proposal that nothing new is known of; ``moves`` have reasons.
+    """A strategy, and before its own moves those of a proposal without new facts; ``moves`` have reasons.
 
     Brokers sample at different times, so in one round only some pairs can fire. The moves of a source whose pair waits
     stay in the plan, and are judged anew with the others.
@@ -156,7 +156,7 @@ class Standing:
 
 def _settling(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:
     """A skip if reports lag behind the last moves at one end: a plan would level the same difference twice."""
-    at = snapshot.brokers.index()
-    moved = [end for end in (unload.source, unload.destination) if end in at and not permission.settled[at[end]]]
+    index = snapshot.brokers.index()
+    moved = [end for end in (unload.source, unload.destination) if end in index and not permission.settled[index[end]]]
     message = f"moved to, moved from or restarted lately, which reports do not show yet: {', '.join(moved)}"
     return Skip(unload.bundle, Reason.SETTLING, message) if moved else None

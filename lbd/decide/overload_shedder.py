@@ -1,7 +1,7 @@
 """OverloadShedder: a broker above the overload threshold gives bundles away until it is below, and no other does.
 
-Source: Pulsar's OverloadShedder.java (4.0.8 to 5.0.1; weighted since 4.0, #22888). It keeps nothing between rounds. It
-moves load from one overloaded broker to another where all are, and ignores an empty broker beside full ones (PIP-364).
+Source: Pulsar's OverloadShedder.java (4.0.8 to 5.0.1; weighted since 4.0, #22888). It has no memory. It moves load from
+one overloaded broker to another where all are, and ignores an empty broker beside full ones (PIP-364).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lbd.model import Averages, Decision, Permission, Snapshot
 
 MARGIN = 0.05
-"""So much more than the excess is to go, as a fraction (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
+"""Fraction added to the excess (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
 
 
 class OverloadShedderSettings(ShedderSettings):
@@ -50,11 +50,11 @@ def decide(
         return few
     usage = fractions(snapshot.brokers, weights)
     threshold = settings.broker_overloaded_threshold_percentage / 100.0
-    hot = [at for at in turn.taking_part if usage[at] >= threshold]
-    for at in sorted(hot, key=lambda at: -usage[at]):
-        excess = float(usage[at]) - threshold
-        why = f"{100 * usage[at]:.1f} points, overloaded from {settings.broker_overloaded_threshold_percentage:g}"
-        amount = turn.traffic(at, "throughput") * (excess + MARGIN)
-        turn.relieve(Demand(at, 100 * excess, why, "throughput", amount, minimum=-math.inf), at_least)
-    highest = 100 * max(float(usage[at]) for at in turn.taking_part)
+    hot = [row for row in turn.taking_part if usage[row] >= threshold]
+    for row in sorted(hot, key=lambda row: -usage[row]):
+        excess = float(usage[row]) - threshold
+        why = f"{100 * usage[row]:.1f} points, overloaded from {settings.broker_overloaded_threshold_percentage:g}"
+        amount = turn.traffic(row, "throughput") * (excess + MARGIN)
+        turn.relieve(Demand(row, 100 * excess, why, "throughput", amount, minimum=-math.inf), at_least)
+    highest = 100 * max(float(usage[row]) for row in turn.taking_part)
     return turn.decision(Memory(), f"highest {highest:.1f} points, overloaded from {100 * threshold:g}")

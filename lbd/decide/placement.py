@@ -1,7 +1,7 @@
 """A strategy that names no destination, and the placement that names one for each of its bundles. Pure.
 
-As Pulsar's leader does it (ModularLoadManagerImpl.doLoadShedding): each bundle is placed anew among all brokers that it
-may be on, its own included. A bundle that is placed where it is stays, for what its broker should give goes nowhere.
+As in Pulsar's leader (ModularLoadManagerImpl.doLoadShedding): each bundle is placed anew among all its allowed brokers,
+its own included. A bundle that is placed on its own broker stays.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlacedStrategy:
-    """A strategy, and a placement for the bundles that it sends nowhere."""
+    """A strategy, and a placement for its unloads without destination."""
 
     rule: Rule
     placement: Placement
     weights: Weights
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
-        """The strategy's decision with a destination for each unload, in its order; one changes what the next sees."""
+        """The strategy's decision with a destination for each unload, in its order; each affects the next."""
         decision = self.rule(snapshot, averages, permission, memory)
         placing = _of_brokers(memory.placing, snapshot)
         turn = _PlacedRound(
@@ -48,7 +48,7 @@ class PlacedStrategy:
 
 
 class _PlacedRound:
-    """One decision, and the answers of the placement; each changes what the next one sees."""
+    """One decision, and the answers of the placement; each affects the next."""
 
     def __init__(
         self,
@@ -65,22 +65,22 @@ class _PlacedRound:
         self._verdicts = decision.verdicts.copy()
 
     def place(self, averages: Averages, weights: Weights) -> None:
-        """Ask the placement for each bundle without a destination, in the plan's order."""
-        wanted = {unload.bundle for unload in self._unloads if unload.destination is None}
-        position = self._snapshot.positions_of(wanted)
+        """Place each bundle without a destination, in the plan's order."""
+        unplaced = {unload.bundle for unload in self._unloads if unload.destination is None}
+        position = self._snapshot.positions_of(unplaced)
         long = averages.long[:, MSG_IN] + averages.long[:, MSG_OUT]
-        rates = {name: float(long[at]) for name, at in position.items()}
-        loads = replace(broker_loads(self._snapshot, averages, weights, to_place=len(wanted)), bundle_rates=rates)
-        answers = (self._answer(one, position.get(one.bundle), loads) for one in self._decision.unloads)
+        rates = {name: float(long[row]) for name, row in position.items()}
+        loads = replace(broker_loads(self._snapshot, averages, weights, to_place=len(unplaced)), bundle_rates=rates)
+        answers = (self._answer(unload, position.get(unload.bundle), loads) for unload in self._decision.unloads)
         self._unloads = [unload for unload in answers if unload is not None]
         giving = {unload.source for unload in self._unloads}
-        for source in dict.fromkeys(one.source for one in self._decision.unloads):
+        for source in dict.fromkeys(unload.source for unload in self._decision.unloads):
             if source not in giving:
                 message = "the placement leaves all that it was to give where it is"
                 self._skips.append(Skip(source, Reason.PLACEMENT_STAYS, message))
 
     def decided(self) -> Decision:
-        """The decision with destinations, and with what the placement remembers."""
+        """The decision with destinations, and with the memory of the placement."""
         memory, decision = self._memory, self._decision
         placing = PlacementMemory(dict(memory.usage), memory.order, memory.counter)
         return replace(
@@ -91,15 +91,15 @@ class _PlacedRound:
             verdicts=self._verdicts,
         )
 
-    def _answer(self, unload: Unload, at: int | None, loads: BrokerLoads) -> Unload | None:
-        if at is None:
+    def _answer(self, unload: Unload, row: int | None, loads: BrokerLoads) -> Unload | None:
+        if row is None:
             return unload
-        choice = self._placement(unload.bundle, self._candidates(at), loads, self._memory)
+        choice = self._placement(unload.bundle, self._candidates(row), loads, self._memory)
         self._memory = choice.memory
         if choice.broker is not None and choice.broker != unload.source:
             reason = f"{unload.reason}; placed: {choice.reason}"
             return replace(unload, destination=choice.broker, choices=choice.choices, reason=reason)
-        self._verdicts[at] = Reason.PLACEMENT_STAYS.code
+        self._verdicts[row] = Reason.PLACEMENT_STAYS.code
         where = "nowhere else" if choice.broker is None else f"on {choice.broker}, where it is"
         self._skips.append(Skip(unload.bundle, Reason.PLACEMENT_STAYS, f"placed {where}: {choice.reason}"))
         return None
@@ -111,10 +111,10 @@ class _PlacedRound:
             if pool.bundles[bundle]:
                 free &= pool.brokers
         ids = self._snapshot.brokers.ids
-        return [ids[at] for at in np.flatnonzero(free).tolist()]
+        return [ids[row] for row in np.flatnonzero(free).tolist()]
 
 
 def _of_brokers(placing: PlacementMemory, snapshot: Snapshot) -> PlacementMemory:
-    """What is remembered of brokers that are still there."""
+    """Memory of the brokers that are still there."""
     here = set(snapshot.brokers.ids)
     return replace(placing, usage={broker: used for broker, used in placing.usage.items() if broker in here})

@@ -1,4 +1,4 @@
-"""Each pool of brokers is balanced separately: a strategy is asked once per pool, and sees no other. Pure.
+"""Pools of brokers, each balanced separately: a strategy runs once per pool, and sees no other. Pure.
 
 Pairs across pools would need moves that isolation policies forbid (users' reports: apache/pulsar #16476, #16780).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 FIRST_FOR_SECONDS = 60.0
-"""CPU is sampled once a minute: in each sample another pool comes first."""
+"""Time for which a pool comes first. CPU is sampled once a minute: in each sample another pool does."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Pooled:
     rule: Rule
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
-        """One decision out of those for the pools.
+        """Join the decisions for the pools.
 
-        A broker that gives or takes in one pool is left alone by those asked after it: what it carries then is not
-        what its report says. So each minute another pool is asked first, or those that share brokers would starve.
+        A broker that gives or takes in one pool is left alone by later ones, because its report no longer shows its
+        load. So another pool comes first each minute, or those that share brokers would starve.
         """
         if not permission.pools:
             return self.rule(snapshot, averages, permission, memory)
@@ -59,7 +59,7 @@ def _turned(pools: tuple[Pool, ...], taken_at: float) -> tuple[Pool, ...]:
 
 
 def _within(pool: Pool, permission: Permission, busy: BoolArray) -> Permission:
-    """What a pool's brokers and bundles are permitted, and nothing else."""
+    """Permission for a pool's brokers and bundles alone."""
     paired = np.where(pool.brokers, permission.paired, np.int8(Reason.ISOLATION_POLICY.code)).astype(np.int8)
     barred = np.where(pool.bundles, permission.barred, np.int8(Reason.ISOLATION_POLICY.code)).astype(np.int8)
     return replace(
@@ -73,7 +73,7 @@ def _within(pool: Pool, permission: Permission, busy: BoolArray) -> Permission:
 
 
 def _of_pool(memory: Memory, snapshot: Snapshot, pool: Pool) -> Memory:
-    """What is remembered of a pool's brokers, by broker; one that is away keeps its own."""
+    """Memory of a pool's brokers, by broker; one that is away keeps its own."""
     outside = {broker for broker, own in zip(snapshot.brokers.ids, pool.brokers.tolist(), strict=True) if not own}
     return Memory(
         _without_pool(memory.hits, pool.name, outside),
@@ -125,7 +125,7 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
 
 
 def _named(skip: Skip, pool: Pool) -> Skip:
-    """What is said of the cluster is said of a pool; one that no broker may be in has a reason of its own."""
+    """The skip with its pool; a pool without a possible broker has a reason of its own."""
     if pool.nobody and skip.reason is Reason.TOO_FEW_BROKERS:
         skip = replace(skip, reason=Reason.ISOLATION_POLICY, detail=pool.nobody)
     if skip.what != "cluster" or not pool.name:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Strategy(Protocol):
-    """What a turn asks: columns and permissions in, one decision out."""
+    """One decision from columns and permissions, called by a turn."""
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision: ...
 
@@ -46,18 +46,17 @@ RULES: dict[type[StrategySettings], Callable[..., Decision]] = {
     TransferShedderSettings: transfer_shedder.decide,
     LeastMovesSettings: least_moves.decide,
 }
-"""The registry: the rule that belongs to each settings class."""
+"""The registry: the rule of each settings class."""
 
 STRATEGIES = {settings.name: settings for settings in RULES}
 """Settings class of each strategy, by the name that ``strategy:`` takes."""
 
 
 def build(settings: StrategySettings, weights: Weights, placement: str | None = None) -> Strategy:
-    """The rule that belongs to these settings, ready to be asked; it balances within the pools that it is given.
+    """The rule for these settings, ready to be called; it balances within the pools of its permission.
 
-    Unloads for which it names no destination get one of ``placement``, a name out of
-    :data:`lbd.place.placements.PLACEMENTS`; None where they have it without one. Where a permission has a spread, a
-    strategy that is not stock goes by it.
+    Its unloads without destination get one from ``placement``, a name of :data:`lbd.place.placements.PLACEMENTS`; None
+    leaves them without. With a spread in the permission, a strategy that is not stock applies it.
     """
     strategy: Strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
     if not settings.is_stock:
@@ -70,10 +69,10 @@ def build(settings: StrategySettings, weights: Weights, placement: str | None = 
 def _by_latest_traffic(
     strategy: Strategy, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
 ) -> Decision:
-    """A strategy's answer where no bundle counts for less than it carries now."""
+    """A strategy's decision where no bundle counts for less than its latest traffic."""
     return strategy(snapshot, averages.at_least(snapshot.rows), permission, memory)
 
 
 def strategy_settings(name: str, values: Mapping[str, Any]) -> StrategySettings:
-    """Validated settings of one strategy; KeyError for an unknown name, pydantic's ValidationError for values."""
+    """Validate settings of one strategy; KeyError for an unknown name, pydantic's ValidationError for values."""
     return STRATEGIES[name].model_validate(values)

@@ -1,8 +1,8 @@
 """ThresholdShedder: a broker far above the cluster's average gives bundles away, the largest first.
 
-Source: Pulsar's ThresholdShedder.java (4.0.8 to 5.0.1), default of 2.10 to 4.x; lower boundary from #17456. What is
-compared is a running average, 9 parts history to 1 part of what is seen now: it forgives a spike, and is wrong for many
-minutes after every real change (PIP-364).
+Source: Pulsar's ThresholdShedder.java (4.0.8 to 5.0.1), default of 2.10 to 4.x; lower boundary from #17456. It compares
+a running average, 9 parts history to 1 part of the present: it forgives a spike, and is wrong for many minutes after
+every real change (PIP-364).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lbd.model import Averages, Decision, FloatArray, Permission, Snapshot
 
 MARGIN = 0.05
-"""So much more than the excess is to go, as a fraction (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
+"""Fraction added to the excess (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
 
 LOWER_MARGIN = 0.5
 """Part of the threshold that the highest broker gives for the lowest (LOWER_BOUNDARY_THRESHOLD_MARGIN)."""
@@ -69,7 +69,7 @@ class ThresholdShedderSettings(ShedderSettings):
     )
 
     def eager(self) -> ThresholdShedderSettings:
-        """As if what is seen now had lasted: the average of each broker is what it has now."""
+        """Settings as if the present had lasted: the average of each broker is its present value."""
         return self.model_copy(update={"history_resource_percentage": 0.0})
 
 
@@ -84,13 +84,13 @@ def decide(
     """One round of ThresholdShedder, the most loaded broker first.
 
     A running average takes new evidence only (:attr:`~lbd.model.Permission.counts`), in stock rounds that of every
-    broker; averages of brokers that give no report are forgotten, as in Pulsar.
+    broker; averages of brokers that give no report are dropped, as in Pulsar.
     """
     turn = ShedderRound(snapshot, averages, permission, settings, weights)
-    known = {broker: memory.loads[broker] for broker in snapshot.brokers.ids if broker in memory.loads}
-    if (few := turn.too_few(Memory(loads=known))) is not None:
+    previous = {broker: memory.loads[broker] for broker in snapshot.brokers.ids if broker in memory.loads}
+    if (few := turn.too_few(Memory(loads=previous))) is not None:
         return few
-    before = np.array([known[broker].usage if broker in known else np.nan for broker in snapshot.brokers.ids])
+    before = np.array([previous[broker].usage if broker in previous else np.nan for broker in snapshot.brokers.ids])
     usage = _smoothed(turn, before, settings)
     average = _average(turn, usage)
     if average != 0:
@@ -100,14 +100,14 @@ def decide(
             _relieve_for_lowest(turn, usage, settings)
     usages = zip(snapshot.brokers.ids, usage.tolist(), strict=True)
     loads = {broker: UsualLoad(used) for broker, used in usages if not math.isnan(used)}
-    highest = 100 * max(float(usage[at]) for at in turn.taking_part)
+    highest = 100 * max(float(usage[row]) for row in turn.taking_part)
     return turn.decision(
         Memory(loads=loads), f"highest {highest:.1f} points, average {100 * average:.1f}, both smoothed"
     )
 
 
 def _smoothed(turn: ShedderRound, before: FloatArray, settings: ThresholdShedderSettings) -> FloatArray:
-    """The running averages after one sample more, float64 (B,); NaN where there is none yet.
+    """Running averages after one more sample, float64 (B,); NaN where there is none yet.
 
     The lower boundary takes the same sample a second time, as in Pulsar.
     """
@@ -120,31 +120,31 @@ def _smoothed(turn: ShedderRound, before: FloatArray, settings: ThresholdShedder
 
 def _average(turn: ShedderRound, usage: FloatArray) -> float:
     total = 0.0
-    for at in turn.taking_part:
-        total += float(usage[at])
+    for row in turn.taking_part:
+        total += float(usage[row])
     return total / len(turn.taking_part)
 
 
 def _relieve_above(turn: ShedderRound, usage: FloatArray, average: float, settings: ThresholdShedderSettings) -> None:
-    """Each broker at or above the average plus the threshold gives enough to come below it."""
+    """Relieve each broker at or above the average plus the threshold until it is below."""
     threshold = settings.broker_threshold_shedder_percentage / 100.0
-    hot = [at for at in turn.taking_part if not usage[at] < average + threshold]
-    for at in sorted(hot, key=lambda at: -usage[at]):
-        excess = float(usage[at]) - average
-        amount = turn.traffic(at, "throughput") * (excess - threshold + MARGIN)
+    hot = [row for row in turn.taking_part if not usage[row] < average + threshold]
+    for row in sorted(hot, key=lambda row: -usage[row]):
+        excess = float(usage[row]) - average
+        amount = turn.traffic(row, "throughput") * (excess - threshold + MARGIN)
         _relieve(
-            turn, at, excess, f"smoothed {100 * usage[at]:.1f} points, average {100 * average:.1f}", amount, settings
+            turn, row, excess, f"smoothed {100 * usage[row]:.1f} points, average {100 * average:.1f}", amount, settings
         )
 
 
 def _relieve_for_lowest(turn: ShedderRound, usage: FloatArray, settings: ThresholdShedderSettings) -> None:
-    """The highest broker with more than one bundle gives if another is far below the average (#17456)."""
+    """Relieve the highest broker with more than one bundle if another is far below the average (#17456)."""
     average, threshold = _average(turn, usage), settings.broker_threshold_shedder_percentage / 100.0
-    lowest = min(turn.taking_part, key=lambda at: float(usage[at]))
-    giving = [at for at in turn.taking_part if usage[at] > average - threshold and turn.enough_bundles(at)]
+    lowest = min(turn.taking_part, key=lambda row: float(usage[row]))
+    giving = [row for row in turn.taking_part if usage[row] > average - threshold and turn.enough_bundles(row)]
     if not (giving and usage[lowest] < average - threshold):
         return
-    highest = max(giving, key=lambda at: float(usage[at]))
+    highest = max(giving, key=lambda row: float(usage[row]))
     amount = turn.traffic(highest, "throughput") * threshold * LOWER_MARGIN
     least = f"{turn.snapshot.brokers.ids[lowest]} has {100 * usage[lowest]:.1f}, average {100 * average:.1f}"
     why = f"smoothed {100 * usage[highest]:.1f} points, {least}"

@@ -116,7 +116,7 @@ class TransferShedderSettings(StrategySettings):
     )
 
     def eager(self) -> TransferShedderSettings:
-        """As if what is seen now had lasted."""
+        """Settings as if the present had lasted."""
         return self.model_copy(update={"history_resource_percentage": 0.0, "shedding_condition_hit_count_threshold": 0})
 
     @property
@@ -125,26 +125,26 @@ class TransferShedderSettings(StrategySettings):
         return Hits(self.shedding_condition_hit_count_threshold + 1, 0)
 
 
-# --- loads: their spread, and which brokers give and take next
+# --- loads: their spread, and the next source and destination
 # Source: BrokerLoadData of the extensible manager and TransferShedder's LoadStats.
 
 
 def smoothed(
     snapshot: Snapshot, permission: Permission, before: Mapping[str, UsualLoad], history: float, weights: Weights
 ) -> dict[str, UsualLoad]:
-    """The running averages after this round; the first sample counts as it is.
+    """Running averages after this round; the first sample counts as it is.
 
     Brokers without new evidence keep their average, brokers without a report lose it. A broker that is left out of the
     round gets none.
     """
     usage, rates = with_memory(snapshot.brokers, weights).tolist(), snapshot.brokers.rates.tolist()
     averages: dict[str, UsualLoad] = {}
-    for at, broker in enumerate(snapshot.brokers.ids):
-        now, old = UsualLoad(usage[at], rates[at][BYTES_IN] + rates[at][BYTES_OUT]), before.get(broker)
-        if old is None and permission.paired[at] == 0:
+    for row, broker in enumerate(snapshot.brokers.ids):
+        now, old = UsualLoad(usage[row], rates[row][BYTES_IN] + rates[row][BYTES_OUT]), before.get(broker)
+        if old is None and permission.paired[row] == 0:
             averages[broker] = now
         elif old is not None:
-            takes = permission.paired[at] == 0 and bool(permission.counts[at])
+            takes = permission.paired[row] == 0 and bool(permission.counts[row])
             averages[broker] = _mixed(old, now, history) if takes else old
     return averages
 
@@ -158,9 +158,10 @@ def _mixed(old: UsualLoad, now: UsualLoad, history: float) -> UsualLoad:
 
 @dataclass
 class Stats:
-    """The loads of the brokers that take part, and these ``ranked`` by them.
+    """Loads of the brokers that take part, and these ``ranked`` by them.
 
-    ``low`` and ``high`` are the positions of who is next to take and to give, ``given`` is how many have given.
+    ``low`` and ``high`` are the positions of the next destination and source, ``given`` is the number of sources so
+    far.
     """
 
     loads: Mapping[str, UsualLoad]
@@ -174,7 +175,7 @@ class Stats:
         self.deviation = self._deviation()
 
     def _sum(self, power: int) -> float:
-        """One by one, as Java's sums run."""
+        """Sum one by one, in the order of Java's sums."""
         total = 0.0
         for load in self.loads.values():
             total += load.usage if power == 1 else load.usage * load.usage
@@ -185,12 +186,12 @@ class Stats:
 
     @property
     def source(self) -> str:
-        """The next broker to give."""
+        """The next source."""
         return self.ranked[self.high]
 
     @property
     def destination(self) -> str:
-        """The next broker to take."""
+        """The next destination."""
         return self.ranked[self.low]
 
     @property
@@ -199,7 +200,7 @@ class Stats:
         return self.shed_brokers < self.settings.max_number_of_broker_shedding_per_cycle and self.low < self.high
 
     def why(self) -> str:
-        """What makes the loads uneven; empty where they are even enough."""
+        """Reason why the loads are uneven; empty where they are even enough."""
         target = self.settings.broker_load_target_std
         if self.deviation > target:
             return f"standard deviation {100 * self.deviation:.1f} points, target {100 * target:g}"
@@ -219,7 +220,7 @@ class Stats:
         return used > self.settings.broker_overloaded_threshold_percentage / 100.0 and used > self.average + target
 
     def moved(self, source: float, destination: float, moved: float) -> None:
-        """Count a move of load between two brokers of these loads; the next broker takes then."""
+        """Count a move of load between two brokers of these loads; the next destination follows."""
         self._squares -= source * source + destination * destination
         less, more = max(0.0, source - moved), destination + moved
         self._squares += less * less + more * more
@@ -255,17 +256,17 @@ def top_bundles(snapshot: Snapshot, permission: Permission, broker: int, most: i
 
 
 def _of_system(snapshot: Snapshot) -> BoolArray:
-    """Which bundles are of Pulsar's own namespace, bool (N,)."""
+    """Whether each bundle is of Pulsar's own namespace, bool (N,)."""
     names = snapshot.namespaces
-    at = names.names.index(SYSTEM) if SYSTEM in names.names else -1
-    of_system: BoolArray = names.of == at
+    system = names.names.index(SYSTEM) if SYSTEM in names.names else -1
+    of_system: BoolArray = names.of == system
     return of_system
 
 
 def _by_size(snapshot: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.intp]:
     """Positions, the smallest first; equally large bundles by name (Java: hash order)."""
     rates, counts = snapshot.rows.rates[rows], snapshot.rows.counts[rows]
-    names = np.array([snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()], dtype=np.str_)
+    names = np.array([snapshot.bundles[row] for row in snapshot.rows.bundle[rows].tolist()], dtype=np.str_)
     return np.lexsort(
         (
             names,
@@ -288,13 +289,13 @@ def _rounded(values: FloatArray) -> FloatArray:
 # total.
 
 ROOM_FOR_SWAP = 0.75
-"""After a swap the giving broker has less than this part of what it had."""
+"""Part of its former load below which the giving broker must be after a swap."""
 
 
 @dataclass(frozen=True)
 class Offered:
-    """One of a broker's largest bundles: its position in the snapshot, bytes/s in + out of the last report, and
-    whether it rests.
+    """One of a broker's largest bundles: its position in the snapshot, bytes/s in + out of the last report, and whether
+    it rests.
     """
 
     bundle: int
@@ -304,16 +305,16 @@ class Offered:
 
 @dataclass
 class Exchange:
-    """What two brokers exchange. All numbers are bytes/s, in + out.
+    """Exchange between two brokers. All numbers are bytes/s, in + out.
 
-    The most loaded broker ``had`` so much, the least loaded one ``has``; ``wanted`` is to be moved at most, ``moved``
-    is what ``outgoing`` come to. ``swap``: bundles of the least loaded one may come back (``returned``) for one that is
-    too large to go alone. ``too_large`` is the bundle at which it ended.
+    ``had`` and ``has`` are the traffic of the most and the least loaded broker; ``amount`` is to be moved at most,
+    ``moved`` is the sum of ``outgoing``. ``swap``: bundles of the least loaded one may come back (``returned``) for one
+    that is too large to go alone. ``too_large`` is the bundle at which it ended.
     """
 
     had: float
     has: float
-    wanted: float
+    amount: float
     swap: bool
     outgoing: list[Offered] = field(default_factory=list)
     returned: list[Offered] = field(default_factory=list)
@@ -323,29 +324,29 @@ class Exchange:
     def make(self, offers: list[Offered], back: list[Offered]) -> None:
         """Choose among the largest bundles of both brokers, the smallest first; one always stays."""
         remaining, others = len(offers), iter(back)
-        for one in offers:
+        for offer in offers:
             if remaining <= 1:
                 break
-            if one.rests:
+            if offer.rests:
                 continue
-            if self.moved + one.throughput > self.wanted:
-                swapped = self._swapped(one, others) if self.swap else None
+            if self.moved + offer.throughput > self.amount:
+                swapped = self._swapped(offer, others) if self.swap else None
                 if swapped is None:
-                    self.too_large = one
+                    self.too_large = offer
                     break
                 self.returned += swapped
-            self.outgoing.append(one)
-            self.moved += one.throughput
+            self.outgoing.append(offer)
+            self.moved += offer.throughput
             remaining -= 1
 
-    def _swapped(self, one: Offered, others: Iterator[Offered]) -> list[Offered] | None:
-        """The bundles that come back for one that is too large, until the other broker has no more than this one.
+    def _swapped(self, offer: Offered, others: Iterator[Offered]) -> list[Offered] | None:
+        """Bundles that come back for one that is too large, until the other broker has no more than this one.
 
-        A bundle that would lift either above what the giving broker had is passed over, and the walk goes on; it does
-        not begin anew for the next bundle.
+        A bundle that would lift either above the former load of the giving broker is skipped, and the walk goes on; it
+        does not begin anew for the next bundle.
         """
-        here = self.had - self.moved - one.throughput
-        there = self.has + self.moved + one.throughput
+        here = self.had - self.moved - offer.throughput
+        there = self.has + self.moved + offer.throughput
         back: list[Offered] = []
         for other in others:
             if here + other.throughput < self.had and there - other.throughput < self.had:
@@ -373,7 +374,7 @@ def decide(
     (:attr:`~lbd.model.Permission.counts`): in a live turn once a minute, as often as a leader counts rounds.
     """
     loads = smoothed(snapshot, permission, memory.loads, settings.history_resource_percentage, weights)
-    part = {broker: loads[broker] for at, broker in enumerate(snapshot.brokers.ids) if permission.paired[at] == 0}
+    part = {broker: loads[broker] for row, broker in enumerate(snapshot.brokers.ids) if permission.paired[row] == 0}
     turn = _TransferRound(Offers(snapshot, averages, permission), settings, Stats(part, settings))
     hits = turn.ask(memory)
     remembered = Memory({CLUSTER: Hits(hits)} if hits else {}, loads, turn.unloaded_at(memory))
@@ -384,7 +385,7 @@ def decide(
 
 
 class _TransferRound:
-    """One round, and what it finds."""
+    """State and result of one round."""
 
     def __init__(self, offers: Offers, settings: TransferShedderSettings, stats: Stats) -> None:
         self._offers, self._settings, self._stats = offers, settings, stats
@@ -396,7 +397,7 @@ class _TransferRound:
         self.pairs: list[Pair] = []
 
     def ask(self, memory: Memory) -> int:
-        """The rule; returns the hits after this round."""
+        """Apply the rule; returns the hits after this round."""
         stats, hits = self._stats, memory.hits.get(CLUSTER, Hits()).low
         if len(stats.ranked) < 2:
             message = f"{len(stats.ranked)} of {len(self._snapshot.brokers)} reports can be compared"
@@ -414,15 +415,15 @@ class _TransferRound:
         return self._count(why, hits)
 
     def unloaded_at(self, memory: Memory) -> dict[str, float]:
-        """When brokers last gave, where that still delays the next round."""
-        recent = {broker: at for broker, at in memory.unloaded_at.items() if self._too_early(at)}
+        """Times at which brokers last gave, where that still delays the next round."""
+        recent = {broker: time for broker, time in memory.unloaded_at.items() if self._too_early(time)}
         return {**recent, **{unload.source: self._snapshot.taken_at for unload in self.unloads}}
 
     def _too_early(self, at: float) -> bool:
         return self._snapshot.taken_at - at < self._settings.shedding_delay_in_seconds
 
     def _delay(self, memory: Memory) -> str:
-        """What delays the whole round; empty where nothing does."""
+        """Reason for a delay of the whole round; empty without one."""
         early = [broker for broker in self._stats.ranked if self._too_early(memory.unloaded_at.get(broker, -math.inf))]
         if not early:
             return ""
@@ -434,21 +435,21 @@ class _TransferRound:
         return f"{self._settings.shedding_delay_in_seconds:g}"
 
     def _count(self, why: str, hits: int) -> int:
-        """One hit more, where there is new evidence; enough of them fire, and are forgotten if anything moves."""
+        """Count a hit, where there is new evidence; enough of them fire, and are reset if anything moves."""
         settled = self._settled(self._stats.source, self._stats.destination)
         fresh = bool(self._permission.counts[self._position[self._stats.source]])
-        hits, wanted = hits + (settled and fresh), self._settings.wanted_hits.low
+        hits, limit = hits + (settled and fresh), self._settings.wanted_hits.low
         if self._permission.hold is not None:
-            hits = min(hits, wanted - 1)
+            hits = min(hits, limit - 1)
         pair = self._pair(why, hits)
         if not settled:
             self._tell(pair, Reason.SETTLING, "one of them was moved to, moved from or restarted lately")
         elif self._permission.hold is not None:
-            self._tell(pair, self._permission.hold, f"hits {hits}/{wanted}")
+            self._tell(pair, self._permission.hold, f"hits {hits}/{limit}")
         elif not fresh:
-            self._tell(pair, Reason.NO_NEW_SAMPLE, f"{pair.source} has no new sample; hits {hits}/{wanted}")
-        elif hits < wanted:
-            self._tell(pair, Reason.WAITING, f"hits {hits}/{wanted}")
+            self._tell(pair, Reason.NO_NEW_SAMPLE, f"{pair.source} has no new sample; hits {hits}/{limit}")
+        elif hits < limit:
+            self._tell(pair, Reason.WAITING, f"hits {hits}/{limit}")
         else:
             self._level(hits)
         return 0 if self.unloads else hits
@@ -469,7 +470,7 @@ class _TransferRound:
         self.skips.append(Skip(pair.ends, reason, detail))
 
     def _level(self, hits: int) -> None:
-        """Pair after pair, until the loads are even enough, or enough brokers have given."""
+        """Exchange pair after pair, until the loads are even enough, or enough brokers have given."""
         stats = self._stats
         while stats.has_pair and (why := stats.why()):
             pair, destination = self._pair(why, hits, fired=True), stats.destination
@@ -484,17 +485,17 @@ class _TransferRound:
         stats, source = self._stats, pair.source
         high, low = stats.loads[source].usage, stats.loads[destination].usage
         had, has = (self._offers.traffic(self._position[end], "throughput") for end in (source, destination))
-        wanted = had * ((high - low) / 2) / high if high > 0 else 0.0
-        pair = replace(pair, measure="throughput", wanted=wanted)
+        amount = had * ((high - low) / 2) / high if high > 0 else 0.0
+        pair = replace(pair, measure="throughput", wanted=amount)
         offers = self._top(source)
-        if not wanted > 0:
+        if not amount > 0:
             self._tell(pair, Reason.NO_TRAFFIC, f"{source} has no load that bundles could take along")
             return
         if len(offers) < 2:
             self._tell(pair, *self._too_few(offers))
             return
         swap = self._settings.is_stock and self._settings.transfer_enabled
-        made = Exchange(had, has, wanted, swap)
+        made = Exchange(had, has, amount, swap)
         made.make(offers, self._top(destination) if swap else [])
         self._note(pair, destination, offers, made)
         if made.moved > 0:
@@ -506,7 +507,7 @@ class _TransferRound:
         columns = self._snapshot.rows
         rates = (columns.rates[rows, BYTES_IN] + columns.rates[rows, BYTES_OUT]).tolist()
         bundles = columns.bundle[rows].tolist()
-        return [Offered(one, rate, bool(self.verdicts[one])) for one, rate in zip(bundles, rates, strict=True)]
+        return [Offered(bundle, rate, bool(self.verdicts[bundle])) for bundle, rate in zip(bundles, rates, strict=True)]
 
     def _too_few(self, offers: list[Offered]) -> tuple[Reason, str]:
         if not offers:
@@ -515,9 +516,9 @@ class _TransferRound:
         return Reason.SOLE_BUNDLE, "one bundle carries all its traffic; split it"
 
     def _note(self, pair: Pair, destination: str, offers: list[Offered], made: Exchange) -> None:
-        for one in offers:
-            if not one.rests:
-                self.verdicts[one.bundle] = Reason.NOT_NEEDED.code
+        for offer in offers:
+            if not offer.rests:
+                self.verdicts[offer.bundle] = Reason.NOT_NEEDED.code
         if made.too_large is not None:
             self.verdicts[made.too_large.bundle] = Reason.TOO_LARGE.code
         named = destination if self._settings.transfer_enabled else None
@@ -530,6 +531,8 @@ class _TransferRound:
             self._tell(pair, Reason.NOTHING_FITS, f"{pair.wanted:.0f} bytes/s to move; {size}")
 
     def _take(self, taken: list[Offered], ends: tuple[str, str | None], pair: Pair) -> None:
-        for one in taken:
-            self.verdicts[one.bundle] = Reason.MOVES.code
-            self.unloads.append(self._offers.unload(one.bundle, ends, f"{pair.apart}, {one.throughput:.0f} bytes/s"))
+        for offer in taken:
+            self.verdicts[offer.bundle] = Reason.MOVES.code
+            self.unloads.append(
+                self._offers.unload(offer.bundle, ends, f"{pair.apart}, {offer.throughput:.0f} bytes/s")
+            )
