@@ -15,7 +15,7 @@ import pytest
 LBD = Path(__file__).parent.parent / "lbd"
 
 MISSING = {
-    *("api", "charts", "cli", "compare", "daemon", "doctor", "learn", "permit", "place", "simulate", "split"),
+    *("api", "charts", "cli", "compare", "daemon", "learn", "permit", "place", "simulate", "split"),
     *("store", "turn", "operations/drain.py", "operations/drain_plan.py"),
     *(f"decide/{rule}.py" for rule in ("avg_shedder", "least_moves", "shedder", "uniform_load_shedder")),
     *("config.py", "reason.py", "demo.py", "files.py", "remedy.py"),
@@ -25,7 +25,12 @@ MISSING = {
 NAMES = re.compile(r"_*(one|told|tells|asked|seen|found|left|kept|given|begun|ended|wanted|known|said)")
 """Names that do not say what the value is. A method may have one: it is a verb there, not a thing."""
 
-PUBLISHED = {("load/capacity.py", "name 'wanted'"), ("notify/events.py", "name 'ended'"), ("model.py", "name 'wanted'")}
+PUBLISHED = {
+    ("doctor/findings.py", "name 'seen'"),
+    ("load/capacity.py", "name 'wanted'"),
+    ("notify/events.py", "name 'ended'"),
+    ("model.py", "name 'wanted'"),
+}
 """Fields of JSON and settings, which programs and files of users name."""
 
 TIMES = re.compile(r"float|At\b|datetime|FloatArray")

@@ -68,7 +68,7 @@ def runs(survey: Survey) -> bool:
 
 
 def check_extensible(survey: Survey) -> Iterator[Finding]:
-    """Where the load data come from, and how often brokers send them."""
+    """Source of the load data, and the interval in which brokers send them."""
     if not runs(survey):
         return
     if survey.settings.pulsar.service_url is None:
@@ -99,19 +99,19 @@ def _often(survey: Survey) -> Finding:
 
 
 def of_a_round(survey: Survey, observation: Observation) -> Iterator[Finding]:
-    """How many bundles the brokers report, and how many of these should not move."""
+    """Number of reported bundles, and of those that should not move."""
     if observation.snapshot.partial:
         yield _report_finding(survey, observation.snapshot)
     yield from _policy_readers(survey, observation)
 
 
 def _policy_readers(survey: Survey, observation: Observation) -> Iterator[Finding]:
-    """Which bundles of old brokers hold topic policies; nothing where no reader of these hangs."""
+    """Bundles of old brokers with topic policies; nothing where no reader of these hangs."""
     snapshot, topics = observation.snapshot, observation.system_topics
     if not topics.readers_hang or "change-events" not in topics.names:
         return
     todo = "upgrade to 4.0.12, 4.2.3 or newer"
-    kinds = [one for one in dear_kinds(topics, survey.settings.topic_costs_in_force) if one.kind == "change-events"]
+    kinds = [cost for cost in dear_kinds(topics, survey.settings.topic_costs_in_force) if cost.kind == "change-events"]
     if not kinds or kinds[0].points is not None:
         yield POLICY_READERS.warning("turns may move it: guardrails.topic_costs, or profile: stock", todo)
     elif (never := topic_costs(snapshot, kinds)) is not None:
@@ -128,9 +128,9 @@ def _report_finding(survey: Survey, snapshot: Snapshot) -> Finding:
         f"{reported} of {counted(owned, 'bundle')}, of each broker the {' or '.join(most)} largest that carry traffic"
     )
     limits = rows.count(rows.reported & ~own)
-    full = [at for at, number in enumerate(limits.tolist()) if str(number) in most]
+    full = [row for row, number in enumerate(limits.tolist()) if str(number) in most]
     if full:
-        ids = [snapshot.brokers.ids[at] for at in full]
+        ids = [snapshot.brokers.ids[row] for row in full]
         return REPORTED.warning(
             f"{words}; {broker_names(ids, snapshot.brokers.ids)} may carry more", f"{SET} {LARGEST} --value 100"
         )
@@ -195,7 +195,7 @@ def _mixed(survey: Survey) -> Finding:
 
 
 def _verified(survey: Survey) -> Finding:
-    newer = {broker: known for broker, version in survey.versions.items() if (known := newest_known(version))}
+    newer = {broker: newest for broker, version in survey.versions.items() if (newest := newest_known(version))}
     if not newer:
         return VERIFIED.ok(f"none of {counted(len(survey.versions), 'broker')} is newer than what was run or read")
     versions = _those(survey, lambda version: newest_known(version) is not None)
@@ -209,7 +209,7 @@ def _verified(survey: Survey) -> Finding:
 
 
 def _those(survey: Survey, wrong: Callable[[str], bool]) -> str:
-    """The brokers whose versions are wrong, and those versions; empty if there are none."""
+    """Brokers whose versions are wrong, and those versions; empty if there are none."""
     affected = {broker: version for broker, version in survey.versions.items() if wrong(version)}
     return (
         f"{broker_names(affected, survey.versions)} ({', '.join(sorted(set(affected.values())))})" if affected else ""
@@ -248,7 +248,7 @@ TIMEOUT = Check("unload-timeout", "an unload that takes longer than lbd waits lo
 
 
 def check_configuration(survey: Survey) -> Iterator[Finding]:
-    """Effective configuration of all brokers that returned it."""
+    """Check the effective configuration of all brokers that returned it."""
     missing = survey.observation.missing if survey.observation is not None else {}
     unread = [broker for broker in survey.active if broker not in survey.runtime and broker not in missing]
     if unread or not survey.runtime:
@@ -347,10 +347,10 @@ def _half(survey: Survey, half: list[str]) -> Finding:
 
 
 def _replaced(survey: Survey, message: str, todo: str) -> Finding:
-    """Before 4.0.12 and 4.2.3 a manager that cannot start is replaced by SimpleLoadManagerImpl (#26031), which has no
-    such reports.
+    """Brokers whose manager would be replaced at the next start: before 4.0.12 and 4.2.3 one that cannot start is
+    replaced by SimpleLoadManagerImpl (#26031), which has no such reports.
 
-    Where reports came, the brokers were started with other settings; their next start is what matters.
+    Where reports came, the brokers were started with other settings.
     """
     if survey.observation is None:
         return STRATEGY.problem(f"{message}; silently replaced by SimpleLoadManagerImpl", todo)
@@ -360,9 +360,12 @@ def _replaced(survey: Survey, message: str, todo: str) -> Finding:
 def _evenly(survey: Survey) -> Finding:
     if not any(EVENLY in runtime for runtime in survey.runtime.values()):
         return PLACEMENT.unknown(f"the brokers have no setting {EVENLY} (it came with 2.11)", "nothing")
-    on, told = _with(survey, EVENLY, "true"), [one for one, runtime in survey.runtime.items() if EVENLY in runtime]
+    on, answered = (
+        _with(survey, EVENLY, "true"),
+        [broker for broker, runtime in survey.runtime.items() if EVENLY in runtime],
+    )
     if not on:
-        return PLACEMENT.ok_of_all("off: brokers place by load", told, survey.runtime, EVENLY)
+        return PLACEMENT.ok_of_all("off: brokers place by load", answered, survey.runtime, EVENLY)
     brokers = broker_names(on, survey.runtime)
     message = f"on at {brokers}: bundles of a restarted broker, or of a lost destination, land by count"
     return PLACEMENT.warning(message, f"set {EVENLY}=false (dynamic; 5.0's default); lbd's own destinations ignore it")
@@ -436,7 +439,7 @@ CLOCKS = Check("clocks", "lbd tells a broker's age, and when to trust its sample
 
 
 def check_machines(survey: Survey, observation: Observation) -> Iterator[Finding]:
-    """Resources of one round, and the clocks."""
+    """Check the resources of one round, and the clocks."""
     brokers = observation.snapshot.brokers
     weights = survey.settings.weights
     if weights.bandwidth_in or weights.bandwidth_out:
@@ -467,7 +470,9 @@ def _range(lowest: float, highest: float) -> str:
 
 
 def _cpu(brokers: Brokers) -> Finding:
-    """JDK container metrics came with 3.0 (#16832); older brokers ignore cgroup v2 and report the host's CPU."""
+    """Check the source of CPU: container metrics came with 3.0 (#16832); older brokers ignore cgroup v2 and report the
+    host's.
+    """
     old = [broker for broker, version in zip(brokers.ids, brokers.versions, strict=True) if _before_3(version)]
     usages = ", ".join(f"{usage:.1f}" for usage in brokers.usage[:3, CPU].tolist())
     flag = "start brokers with --add-opens java.base/jdk.internal.platform=ALL-UNNAMED"
@@ -513,20 +518,22 @@ def _clocks(survey: Survey) -> Finding:
     return CLOCKS.ok_of_all(message, survey.clocks, survey.active, "the clock")
 
 
-# --- overrides: dynamic settings that are stored, and that brokers do not run with
+# --- overrides: stored dynamic settings that brokers do not apply
 
 OURS = ("loadBalanc", "minUnload", "maxUnload", "loadManager")
-"""Beginnings of the keys that are compared and shown. Others are not balancing, and some of them are secrets."""
+"""Prefixes of the keys that are compared and shown. Others are not about balancing, and some of them are secrets."""
 
 READ_AT_START = ("loadBalancerLoadSheddingStrategy", "loadBalancerHostUsageCheckIntervalMinutes")
-"""Stored at once, shown by configuration/runtime at once, and used from the next start on (ModularLoadManagerImpl)."""
+"""Keys that are stored and shown by configuration/runtime at once, but used from the next start on
+(ModularLoadManagerImpl).
+"""
 
 ALIKE = Check("unequal-brokers", "brokers that balance by different settings are moved to and from for no reason")
 OVERRIDES = Check("dynamic-values", "brokers answer 200 to a value that they cannot read, store it, and run without it")
 
 
 def check_overrides(survey: Survey) -> Iterator[Finding]:
-    """Each override of balancing against what each broker runs with, and brokers against each other."""
+    """Compare each override of balancing with the configuration of each broker, and brokers with each other."""
     yield from _unequal(survey)
     if survey.dynamic is None:
         yield OVERRIDES.unknown("configuration/values could not be read", "see rights")
@@ -564,7 +571,9 @@ def _not_taken(survey: Survey, key: str, value: str) -> str:
 
 
 def _same(stored: str, runs: str | None) -> bool:
-    """Java prints a list in brackets, a number with its fraction, and reads a boolean in any case."""
+    """Whether a broker applies a stored value: Java prints a list in brackets, a number with its fraction, and reads a
+    boolean in any case.
+    """
     if runs is None:
         return False
     first, second = (text.strip().strip("[]").replace(" ", "").lower() for text in (stored, runs))
@@ -594,7 +603,7 @@ def _unequal(survey: Survey) -> Iterator[Finding]:
             )
 
 
-# --- policies: isolation, and destinations that a leader may still hold although they are forbidden by now
+# --- policies: isolation, and noted destinations that are forbidden by now
 
 POLICIES = Check("isolation-policies", "a forced destination bypasses them, so lbd must know them to move anything")
 PROPERTIES = Check("namespace-properties", "an application team may keep its bundles still by them")
@@ -603,7 +612,7 @@ NOTES = Check("leader-notes", "Pulsar follows a destination that its leader stil
 
 
 def check_policies(survey: Survey) -> Iterator[Finding]:
-    """Whether the isolation policies are known, and leave each namespace a broker that is active."""
+    """Check that the isolation policies are readable, and leave each namespace an active broker."""
     if not survey.isolation.known:
         todo = (
             "give lbd a superuser's token; see that the pattern is one that lbd can run (docs/decisions/0006-pools.md)"
@@ -623,7 +632,7 @@ def check_policies(survey: Survey) -> Iterator[Finding]:
 
 
 def _homeless(survey: Survey) -> list[str]:
-    """Policies, and namespaces of the round, to which isolation leaves no active broker."""
+    """Policies, and namespaces of the round, without an active broker by isolation."""
     empty = survey.isolation.empty_policies(survey.active)
     if survey.observation is None:
         return list(empty.values())
@@ -635,7 +644,7 @@ def _homeless(survey: Survey) -> list[str]:
 
 
 def _grouped(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    """The names that have each reason."""
+    """Names by their reason."""
     names: dict[str, list[str]] = {}
     for name, why in reasons.items():
         names.setdefault(why, []).append(name)
@@ -643,7 +652,7 @@ def _grouped(reasons: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def check_properties(survey: Survey) -> Iterator[Finding]:
-    """What application teams noted at their namespaces, and whether lbd understands it."""
+    """Check that lbd understands the properties that application teams set on their namespaces."""
     if survey.consents is None:
         return
     wrong = {name: consent.problem for name, consent in survey.consents.items() if consent.problem}
@@ -664,7 +673,7 @@ def check_properties(survey: Survey) -> Iterator[Finding]:
 
 
 def notes(survey: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:
-    """Destinations that the leader may still remember although they have left the cluster or are forbidden by now."""
+    """Noted destinations that have left the cluster or are forbidden by now."""
     if past is not None and past.notes and observation.leader is None:
         yield NOTES.unknown(f"{counted(len(past.notes), 'destination')} may be left, and no broker leads", "see leader")
         return
@@ -706,7 +715,7 @@ TURN_TO = "mend what it names, or give other brokers' web addresses as pulsar.ad
 
 
 def check_rights(survey: Survey) -> Iterator[Finding]:
-    """Refused calls with the right that each needs, and other calls without a usable answer."""
+    """Refused calls with the right that each needs, and other calls without a usable response."""
     if survey.refused:
         refusals = "; ".join(f"{', '.join(calls)} want a {role}" for role, calls in _by_role(survey.refused).items())
         oauth2 = survey.settings.pulsar.oauth2
@@ -732,7 +741,11 @@ def _allowed(survey: Survey, observation: Observation) -> Finding:
         *survey.failed,
         *(f"load-report of {broker}" for broker in observation.missing),
         *(f"configuration/runtime of {broker}" for broker in survey.active if broker not in survey.runtime),
-        *(f"version of {one}" for one in survey.active if not any(parse_version(survey.versions.get(one, "")))),
+        *(
+            f"version of {broker}"
+            for broker in survey.active
+            if not any(parse_version(survey.versions.get(broker, "")))
+        ),
     }
     if unanswered:
         return RIGHTS.unknown(f"{named(unanswered)} got no answer that can be used; no other read is refused", ANSWER)
@@ -753,16 +766,16 @@ STANDING = Check(
 )
 COLUMNS = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
 SAMPLES_APART = 2
-"""Sampling intervals between two looks, so that a broker that samples must have a new sample at the second one."""
+"""Sampling intervals between two looks, in which a sampling broker has a new sample."""
 
 LATER = "run lbd run --observe for 3 minutes, stop it, and run lbd doctor again after 3 more"
 
 
 def check_samples(survey: Survey, observation: Observation) -> Iterator[Finding]:
-    """Compare this round with the last one that lbd stored: a report with the same CPU and bandwidth stands still.
+    """Compare this round with the last stored one: a report with the same CPU and bandwidth stands still.
 
     Two rounds within one sampling interval (a minute) prove nothing. While lbd runs they are never further apart, so
-    lbd itself counts how long a report stands still.
+    lbd itself measures the time that a report stands still.
     """
     directory = survey.settings.state_dir
     if not (directory.is_dir() and os.access(directory, os.R_OK | os.X_OK)):
@@ -779,7 +792,7 @@ def check_samples(survey: Survey, observation: Observation) -> Iterator[Finding]
 
 def _compared(observation: Observation, memory: TurnMemory, *, running_now: bool) -> Finding:
     brokers, apart = observation.snapshot.brokers, observation.snapshot.taken_at - memory.written_at
-    still = [broker for at, broker in enumerate(brokers.ids) if _unchanged(brokers, at, memory)]
+    still = [broker for row, broker in enumerate(brokers.ids) if _unchanged(brokers, row, memory)]
     new = [broker for broker in brokers.ids if broker not in memory.samples]
     if len(new) == len(brokers.ids):
         return STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
@@ -795,9 +808,11 @@ def _compared(observation: Observation, memory: TurnMemory, *, running_now: bool
     return STANDING.unknown(f"lbd's last round is only {apart:.0f} s old", "run lbd doctor again in 3 minutes")
 
 
-def _unchanged(brokers: Brokers, at: int, memory: TurnMemory) -> bool:
-    sample = memory.samples.get(brokers.ids[at])
-    return sample is not None and all(map(same, sample.usage, (float(brokers.usage[at, column]) for column in COLUMNS)))
+def _unchanged(brokers: Brokers, row: int, memory: TurnMemory) -> bool:
+    sample = memory.samples.get(brokers.ids[row])
+    return sample is not None and all(
+        map(same, sample.usage, (float(brokers.usage[row, column]) for column in COLUMNS))
+    )
 
 
 # --- slow brokers, as the running lbd has measured them
@@ -806,7 +821,7 @@ SLOW = Check("slow-brokers", "a slow broker loses traffic, so it looks idle; cli
 
 
 def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Finding]:
-    """Which brokers lbd avoids because their health checks take long, and whether too many look slow for that."""
+    """Brokers that lbd avoids because of slow health checks, or too many of them to avoid any."""
     if not survey.settings.guardrails.avoid_slow_brokers:
         return
     try:
@@ -833,13 +848,13 @@ def check_health_checks(survey: Survey, observation: Observation) -> Iterator[Fi
         yield SLOW.warning(f"more than a third of the brokers look slow, so none is avoided: {message}", todo)
 
 
-# --- CPU of now
+# --- present CPU
 
 LIVE = Check("live-cpu", "a load report shows CPU a minute late: without it a plan goes on minutes later")
 
 
 def check_live_cpu(survey: Survey) -> Iterator[Finding]:
-    """Whether each broker returns the CPU time of its process."""
+    """Check that each broker returns the CPU time of its process."""
     if not survey.settings.asks_live_cpu:
         return
     if not survey.live_cpu_seconds:
@@ -853,7 +868,7 @@ def check_live_cpu(survey: Survey) -> Iterator[Finding]:
     yield LIVE.ok_of_all(message, survey.live_cpu_seconds, survey.active, "the CPU")
 
 
-# --- leader and reports, as a turn would see them
+# --- leader and reports, as in a turn
 
 LEADER = Check("leader", "only a leader remembers a destination, so without one lbd moves nothing")
 REPORTS = Check("reports", "a broker without a usable report is neither relieved nor given anything")
@@ -867,7 +882,7 @@ DOUBTS = {
 
 
 def check_cluster(survey: Survey, observation: Observation) -> Iterator[Finding]:
-    """Leader, reports and number of brokers of one round."""
+    """Check the leader, reports and number of brokers of one round."""
     yield _leader(observation)
     yield _reports(survey, observation)
     if len(observation.active) < 2:
@@ -891,19 +906,19 @@ def _todo(observation: Observation) -> str:
 
 
 def _reports(survey: Survey, observation: Observation) -> Finding:
-    """Lbd acts on no fewer than half of the brokers, and never on fewer than two."""
+    """Check the number of usable reports: lbd acts on half of the brokers or more, and on two or more."""
     evidence = judge({}, observation.snapshot, survey.settings.weights, observation.sample_interval_seconds)
     doubts = {why: [broker] for broker, why in observation.missing.items()}
     for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
         if code:
             doubts.setdefault(DOUBTS.get(Reason.of(code), Reason.of(code).label), []).append(broker)
-    usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
+    usable, minimum = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
     message = f"{usable} of {len(observation.active)} usable"
     if not doubts:
         return REPORTS.ok(message)
     words = [f"{broker_names(brokers, observation.active)}: {why}" for why, brokers in doubts.items()]
     message = f"{message}; {first_clauses(words)}"
     todo = _todo(observation)
-    if usable < wanted:
-        return REPORTS.problem(f"{message}; lbd wants {wanted}", todo)
+    if usable < minimum:
+        return REPORTS.problem(f"{message}; lbd wants {minimum}", todo)
     return REPORTS.warning(message, todo)

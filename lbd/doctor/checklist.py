@@ -32,14 +32,14 @@ LEVELS: tuple[Level, ...] = ("problem", "warning", "ok")
 
 @dataclass(frozen=True)
 class Checkup:
-    """All findings, problems first; ``observed`` is False when no round of load reports could be had."""
+    """All findings, problems first; ``observed`` is False without a round of load reports."""
 
     findings: tuple[Finding, ...]
     observed: bool
     requests: int
 
     def count(self, level: Level) -> int:
-        """How many findings have this level."""
+        """Number of findings of this level."""
         return sum(finding.level == level for finding in self.findings)
 
 

@@ -19,10 +19,10 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen, why it matters, and what to do; ``todo`` is empty where nothing is.
+    """An observation, the reason why it matters, and the remedy; ``todo`` is empty where none is needed.
 
-    ``problem``: lbd moves nothing, or cannot be trusted, while it lasts. ``warning``: it works, and less well than it
-    could; or the check could not be made. ``check`` is a word that stays the same from release to release.
+    ``problem``: lbd moves nothing, or cannot be trusted, while it lasts. ``warning``: it works, but could work better;
+    or the check could not be made. ``check`` is a word that stays the same from release to release.
     """
 
     level: Level
@@ -34,21 +34,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is looked at: its word, and why it matters."""
+    """One subject of a check: its word, and why it matters."""
 
     name: str
     why: str
 
     def ok(self, observed: str) -> Finding:
-        """It was tried and works; what was not tried, or could not be read, is ``unknown``."""
+        """The check was made and passed; one that was not made, or could not be read, is ``unknown``."""
         return Finding("ok", self.name, observed, self.why, "")
 
     def ok_of_all(self, observed: str, answered: Collection[str], everybody: Collection[str], of: str) -> Finding:
-        """It works on each broker that is there, see :func:`of_all`."""
+        """The check passed on each broker, see :func:`of_all`."""
         return next(of_all([self.ok(observed)], answered, everybody, of))
 
     def warning(self, observed: str, todo: str) -> Finding:
-        """It works, and could be better."""
+        """The subject works, but could be better."""
         return Finding("warning", self.name, observed, self.why, todo)
 
     def problem(self, observed: str, todo: str) -> Finding:
@@ -56,26 +56,26 @@ class Check:
         return Finding("problem", self.name, observed, self.why, todo)
 
     def unknown(self, because: str, todo: str) -> Finding:
-        """The check could not be made; that is never passed over in silence."""
+        """The check could not be made; that is always reported."""
         return Finding("warning", self.name, f"{NOT_CHECKED}{because}", self.why, todo)
 
 
 def of_all(
-    found: Iterable[Finding], answered: Collection[str], everybody: Collection[str], of: str
+    findings: Iterable[Finding], answered: Collection[str], everybody: Collection[str], of: str
 ) -> Iterator[Finding]:
-    """The findings, of which none is ok while any of ``everybody`` has not given ``of``, by which they are judged."""
+    """The findings, with none ok while any of ``everybody`` has not given ``of``, by which they are judged."""
     silent = [broker for broker in everybody if broker not in answered]
     because = f"{of} of {broker_names(silent, everybody) if everybody else 'any broker'}"
-    for finding in found:
+    for finding in findings:
         if finding.level == "ok" and (silent or not everybody):
-            seen = f"{NOT_CHECKED}{because}; of the others: {finding.seen}"
-            yield replace(finding, level="warning", seen=seen, todo=ANSWER)
+            text = f"{NOT_CHECKED}{because}; of the others: {finding.seen}"
+            yield replace(finding, level="warning", seen=text, todo=ANSWER)
         else:
             yield finding
 
 
 def named(things: Collection[str]) -> str:
-    """The first few, in order, and how many more there are."""
+    """The first few, in order, and the number of others."""
     return first_names(sorted(things))
 
 

@@ -108,7 +108,7 @@ QUARTER_SECONDS, WEEK_SECONDS = 900, 7 * 86_400
 def _always_quiet(survey: Survey) -> Iterator[Finding]:
     """Quiet hours that leave no quarter of an hour of the next week."""
     windows, now = survey.settings.guardrails.quiet_hours, int(survey.taken_at)
-    if windows and all(quiet_until(windows, at) for at in range(now, now + WEEK_SECONDS, QUARTER_SECONDS)):
+    if windows and all(quiet_until(windows, time) for time in range(now, now + WEEK_SECONDS, QUARTER_SECONDS)):
         words = f"guardrails.quiet_hours: {'; '.join(map(str, windows))} leave no time of the week"
         yield SETTINGS.problem(words, "leave a time in which bundles may move, or set mode: observe")
 
@@ -188,10 +188,12 @@ def _without_effect_on_pairs(chosen: AvgShedderSettings) -> Iterator[Finding]:
 # --- state: whether an lbd runs, and whether its state directory is intact
 
 LEAST_FREE_BYTES, FEW_FREE_BYTES = 16 * 1024**2, 512 * 1024**2
-"""A store has 25 MB, averages of 100,000 bundles take 10; without room no intent can be written."""
+"""Free space of a problem and of a warning: a store has 25 MB, averages of 100,000 bundles take 10; without space no
+intent can be written.
+"""
 
 LASTING_SECONDS = 4 * 3600.0
-"""Longer than replacing a machine takes: a drain of that age was perhaps forgotten."""
+"""Age of a drain that may be forgotten: longer than replacing a machine takes."""
 
 DIRECTORY = Check("state-dir", "without it lbd forgets cool-downs and open moves, and unloads nothing")
 RUNNING = Check("lbd", "only a running lbd moves anything; what it warns of needs a person")
@@ -200,7 +202,7 @@ BLOCKED = Check("blocked", "brokers stay too far apart until that limit or hold 
 PAUSED = Check("pause", "while paused lbd observes and counts, and moves nothing")
 DRAINED = Check("drains", "a drained broker is in no pair, average or destination: the others carry its load")
 LOST_SECONDS = 3600.0
-"""A broker that was there this recently and is not now was perhaps lost; one that left earlier was taken out."""
+"""Time within which an absent broker counts as lost; one that left earlier was removed on purpose."""
 
 LOST = Check("lost-brokers", "the others carry the load of a broker that left")
 TAKE_OVER = Check("take-over", "while it lasts no broker balances by itself, also when lbd is stopped")
@@ -208,7 +210,7 @@ JOURNAL = Check("journal", "it is the only truth about moves and cool-downs")
 
 
 def check_state_dir(survey: Survey) -> Iterator[Finding]:
-    """The state directory of the settings, as far as this user may look into it."""
+    """Check the state directory of the settings, as far as this user may read it."""
     directory = survey.settings.state_dir
     if not directory.is_dir():
         yield _to_be_made(directory)
@@ -242,7 +244,7 @@ def journal(survey: Survey) -> tuple[Past | None, list[Finding]]:
 
 
 def _guarded(check: Check, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """A file that cannot be read is a finding."""
+    """The findings of a check, or one about a file that cannot be read."""
     try:
         yield from findings
     except UsageError as error:
@@ -253,7 +255,7 @@ START = "start it: lbd run, or systemctl start lbd"
 
 
 def _to_be_made(path: Path) -> Finding:
-    """Whether lbd could make its directory, were it this user."""
+    """Check that lbd could make its directory, if it ran as this user."""
     there = next(parent for parent in path.absolute().parents if parent.exists())
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         return DIRECTORY.ok(f"{path} is not there yet: lbd run makes it")
@@ -307,9 +309,9 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
 
 
 def drains(directory: Path, now: float, active: Collection[str]) -> Iterator[Finding]:
-    """The drains in force: a long one may be forgotten, one with bundles that did not move needs a person.
+    """Drains in force: a long one may be forgotten, one with bundles that did not move needs a person.
 
-    So does one of a broker that is none of the ``active`` ones, unless no broker has said which these are.
+    A drain of an inactive broker is one, too, unless the ``active`` ones are unknown.
     """
     for drain, work in drains_in_force(directory, now):
         reason = f": {drain.reason}" if drain.reason else ""
@@ -328,14 +330,14 @@ def drains(directory: Path, now: float, active: Collection[str]) -> Iterator[Fin
 
 
 def _lost(directory: Path, active: Collection[str], now: float) -> Iterator[Finding]:
-    """Brokers that lbd had a report of within the last hour, and that are not active now."""
+    """Brokers with a report within the last hour that are not active now."""
     reported_at: dict[str, float] = {}
     for turn in takewhile(lambda turn: turn.ended_at > now - LOST_SECONDS, KeptTurns(directory)):
         for broker in turn.brokers:
             reported_at.setdefault(broker.id, turn.ended_at)
-    for name, at in reported_at.items():
+    for name, reported in reported_at.items():
         if name not in active:
-            message = f"{name} left after {utc(at)} ({(now - at) / 60:.0f} min ago) and has not come back"
+            message = f"{name} left after {utc(reported)} ({(now - reported) / 60:.0f} min ago) and has not come back"
             yield LOST.warning(message, "start it again and see its log; nothing if it was taken out on purpose")
 
 
@@ -346,8 +348,8 @@ def _life(status: Status, pid: int | None, now: float) -> Finding:
         return RUNNING.warning(f"none runs; {last}", START)
     message = f"process {pid or '?'} runs{', observing only' if status.observe_only else ''}; {last}"
     if status.late(now):
-        wanted = f"wanted every {status.interval_seconds:g} s"
-        return RUNNING.problem(f"{message} ({wanted})", "see its log; restart it if it does not go on")
+        expected = f"wanted every {status.interval_seconds:g} s"
+        return RUNNING.problem(f"{message} ({expected})", "see its log; restart it if it does not go on")
     if status.error is not None:
         return RUNNING.problem(f"{message} ({status.error})", "see its log")
     if status.version != __version__:
@@ -356,12 +358,12 @@ def _life(status: Status, pid: int | None, now: float) -> Finding:
 
 
 def _ago(seconds: float) -> str:
-    """How long since; a clock that was set back makes it negative."""
+    """Time since, in words; a clock that was set back makes it negative."""
     return f"{max(seconds, 0):.0f} s ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
 
 
 def _taken_over(directory: Path, runtime: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    """What lbd noted of it, against what brokers run with."""
+    """Compare the note of the take-over with the configuration of brokers."""
     note = KeptTakeOver(directory).load()
     if note is None:
         return
@@ -389,7 +391,7 @@ def _journal(directory: Path, past: Past, now: float) -> Iterator[Finding]:
         )
     else:
         under_way = f", {len(past.open)} under way" if past.open else ""
-        lately = sum(at > now - 86_400 for at in past.attempted_at.values())
+        lately = sum(time > now - 86_400 for time in past.attempted_at.values())
         yield JOURNAL.ok(f"{counted(lately, 'bundle')} attempted in the last day{under_way}")
 
 
@@ -401,9 +403,9 @@ SECRETS = Check(
 
 
 def check_secret_files(survey: Survey) -> Iterator[Finding]:
-    """Each file of the settings that holds a token, a password or a private key."""
+    """Check each file of the settings that holds a token, a password or a private key."""
     files = dict(_files(survey.settings))
-    findings = {name: found for name, path in files.items() if (found := _open(name, path)) is not None}
+    findings = {name: finding for name, path in files.items() if (finding := _open(name, path)) is not None}
     yield from findings.values()
     if not findings.keys() & {"api.token_file", "api.tokens_file"}:
         yield from _tokens(survey.settings)
@@ -412,7 +414,7 @@ def check_secret_files(survey: Survey) -> Iterator[Finding]:
 
 
 def _tokens(settings: Settings) -> Iterator[Finding]:
-    """Named tokens of which none may do what the API alone is asked for, as when limits are to be passed."""
+    """Named tokens without the role for requests that only the API accepts, such as passing limits."""
     files = TokenFiles(settings.api.token_file, settings.api.tokens_file)
     callers = files.callers
     roles = {caller.role for caller in callers}
@@ -443,7 +445,7 @@ def _files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def _open(name: str, path: Path) -> Finding | None:
-    """What is wrong with the file; a group that may read is meant: the user that lbd runs as is in it."""
+    """Fault of a secret file. A group may read it: the user that lbd runs as is in it."""
     try:
         status = path.stat()
         is_file = stat.S_ISREG(status.st_mode)
@@ -476,7 +478,7 @@ NOTIFY = Check("notify", "people hear of plans that wait, and of what lasts, onl
 
 
 def check_notify(settings: Settings, *, send: bool) -> Iterator[Finding]:
-    """Whether its address can be used, and with ``send`` whether it takes a message. Nothing where there is none."""
+    """Check the webhook's address, and with ``send`` that it accepts a message. Nothing where there is none."""
     if settings.notify.url_file is None:
         if send:
             yield NOTIFY.warning("notify.url_file is not set: nothing was sent", "set it; see docs/notifications.md")
@@ -512,7 +514,7 @@ ALLOWED = Check(
 def check_leader(settings: Settings) -> tuple[list[Finding], int]:
     """Findings about the leader topic, and the number of requests sent.
 
-    None where one lbd works alone: only the lock of the state directory keeps others away then.
+    None with a single instance: only the lock of the state directory keeps others away then.
     """
     if not settings.leader.enabled:
         return [], 0
@@ -522,7 +524,7 @@ def check_leader(settings: Settings) -> tuple[list[Finding], int]:
 
 
 def _leading(topic: LeaderTopic) -> tuple[Finding, bool]:
-    """Which lbd leads, and whether the leader topic could be read."""
+    """The leading instance, and whether the leader topic could be read."""
     try:
         writers = topic.writers()
     except AdminError as error:
@@ -536,7 +538,7 @@ def _leading(topic: LeaderTopic) -> tuple[Finding, bool]:
 
 
 def _written_by(topic: str, writers: Sequence[Writer]) -> Finding:
-    strangers = [str(one) for one in writers if not OWN_NAME.fullmatch(one.producer_name)]
+    strangers = [str(writer) for writer in writers if not OWN_NAME.fullmatch(writer.producer_name)]
     if strangers:
         message = f"{topic} is written by {'; '.join(strangers)}, which is no lbd: no lbd can lead"
         return LEADER.problem(message, "stop that producer, or set leader.topic to a topic that nobody else writes")
@@ -574,7 +576,7 @@ def _allowed(topic: LeaderTopic) -> Finding:
     return ALLOWED.ok("granted to no role: superusers and the tenant's admins only")
 
 
-# --- load model: what lbd has learned of brokers, and load that is not that of bundles
+# --- load model: what lbd has learned of brokers, and load that no bundle causes
 
 MODEL = Check(
     "load-model", "what a destination comes to is predicted by what traffic costs it; else by shares of usage"
@@ -585,7 +587,7 @@ LOAD_SETTINGS = Check("load-settings", "an entry of load.brokers that names nobo
 
 
 def check_learned(survey: Survey, snapshot: Snapshot) -> Iterator[Finding]:
-    """What the state directory holds about the brokers of this round."""
+    """Check the learned load of the brokers of this round in the state directory."""
     settings = survey.settings
     yield from _nobody(settings, snapshot)
     directory = settings.state_dir
@@ -601,14 +603,14 @@ def check_learned(survey: Survey, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _nobody(settings: Settings, snapshot: Snapshot) -> Iterator[Finding]:
-    idle = [one.broker for one in settings.load.brokers if not any(map(one.means, snapshot.brokers.ids))]
+    idle = [entry.broker for entry in settings.load.brokers if not any(map(entry.means, snapshot.brokers.ids))]
     if idle:
         todo = "write host:port as lbd doctor shows it, or a regular expression for all of the host"
         yield LOAD_SETTINGS.warning(f"no broker is named by {named(idle)}", todo)
 
 
 def _model(loads: Sequence[BrokerLoad]) -> Finding:
-    unknown = [one.broker for one in loads if one.state == "unknown"]
+    unknown = [load.broker for load in loads if load.state == "unknown"]
     if unknown:
         message = f"{known_text(loads)}, of {named(unknown)} not yet"
         return MODEL.unknown(message, "nothing: lbd run learns it while traffic changes")
@@ -616,19 +618,19 @@ def _model(loads: Sequence[BrokerLoad]) -> Finding:
 
 
 def _background(loads: Sequence[BrokerLoad]) -> Iterator[Finding]:
-    known = [one for one in loads if one.background is not None]
-    for one in known:
-        if one.beside is not None:
-            message = f"{one.neighbour}: {one.background:.0f} of its points of CPU are no traffic's"
+    measured = [load for load in loads if load.background is not None]
+    for load in measured:
+        if load.beside is not None:
+            message = f"{load.neighbour}: {load.background:.0f} of its points of CPU are no traffic's"
             yield BACKGROUND.warning(message, "look there for what is not the broker's (top); no move can take it away")
-    if len(known) > 1 and not any(one.beside is not None for one in known):
-        yield BACKGROUND.ok(f"at most {max(one.background or 0 for one in known):.0f} points of CPU, alike on all")
+    if len(measured) > 1 and not any(load.beside is not None for load in measured):
+        yield BACKGROUND.ok(f"at most {max(load.background or 0 for load in measured):.0f} points of CPU, alike on all")
 
 
 def _unlike(loads: Sequence[BrokerLoad], settings: Settings) -> Iterator[Finding]:
-    for one in loads:
-        if one.unlike is not None:
-            message = f"{one.broker}: the same traffic takes {one.unlike:.1f} times the CPU of the others"
+    for load in loads:
+        if load.unlike is not None:
+            message = f"{load.broker}: the same traffic takes {load.unlike:.1f} times the CPU of the others"
             if configured(settings).wants_slopes:
                 yield UNLIKE.ok(f"{message}; moves are sized by it")
             else:

@@ -1,4 +1,4 @@
-"""Whether the brokers' settings give any of lbd's requests more effect than it is sent for."""
+"""Settings of brokers that give one of lbd's requests more effect than intended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REQUESTS = Check("requests", "under some settings of a broker a request does mor
 
 
 def check_requests(survey: Survey) -> Iterator[Finding]:
-    """Each setting on which the harmlessness of a request hangs, with the brokers that have an unusual value."""
+    """Each setting on which the harmlessness of a request depends, with the brokers that have an unusual value."""
     yield from of_all(_effects(survey), survey.runtime, survey.active, "the configuration")
 
 

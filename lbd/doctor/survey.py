@@ -36,15 +36,16 @@ ROLES = {
     "namespaceIsolationPolicies": SUPERUSER,
     "antiAffinity": TENANT_ADMIN,
 }
-"""The right that each call needs where authentication and authorization are on (BrokersBase, BrokerStatsBase,
-ClustersBase, NamespacesBase). A superuser has all of them; an unload needs a superuser, too (docs/permissions.md)."""
+"""Right that each call needs where authentication and authorization are on (BrokersBase, BrokerStatsBase, ClustersBase,
+NamespacesBase). A superuser has all of them; an unload needs a superuser, too (docs/permissions.md).
+"""
 
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """How far a broker's clock is ahead of this machine's, in seconds, give or take ``unsure_seconds``.
+    """Seconds by which a broker's clock is ahead of this machine's, give or take ``unsure_seconds``.
 
-    Measured against the ``Date`` header, which has whole seconds, halfway between request and answer.
+    Measured against the ``Date`` header, which has whole seconds, halfway between request and response.
     """
 
     ahead_seconds: float
@@ -53,12 +54,12 @@ class ClockOffset:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What the cluster answered.
+    """Responses of the cluster.
 
-    ``observation`` is None when no round could be had, and ``failed`` says of each call that got no usable answer why.
-    ``runtime``, ``versions`` and ``clocks`` are by broker, for those that told. ``live_cpu_seconds`` is how long each
-    took to tell the CPU of its process; none where lbd does not ask. ``consents`` are what properties
-    of namespaces allow, by namespace; None where the settings ignore them.
+    ``observation`` is None without a round, and ``failed`` has the reason of each call without a usable response.
+    ``runtime``, ``versions`` and ``clocks`` are by broker, for those that gave them. ``live_cpu_seconds`` is the time
+    that each took to return the CPU of its process; empty where lbd does not read it. ``consents`` are the permissions
+    by properties of namespaces; None where the settings ignore them.
     """
 
     settings: Settings
@@ -77,24 +78,23 @@ class Survey:
 
     @property
     def answered(self) -> bool:
-        """Whether any broker answered anything."""
+        """Whether any broker responded to any request."""
         return self.observation is not None or _answered(self.failed[OBSERVING])
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """The calls that were answered 401 or 403."""
+        """Calls with 401 or 403."""
         return tuple(call for call, error in self.failed.items() if call in ROLES and _refusal(error))
 
 
 def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
-    """Ask the cluster, all brokers in parallel.
+    """Survey the cluster, all brokers in parallel.
 
-    A healthy cluster gets at most 9 requests and 4 for each broker. Where no round can be had, each call is tried by
-    itself: at most 14, and 4 for each broker. Over https one more for each broker asks for its address. Where
-    properties of namespaces bind turns, one more for each namespace reads them, up to ``PROPERTIES_A_TURN``.
+    A healthy cluster gets at most 9 requests and 4 for each broker. Without a round, each call is tried by itself: at
+    most 14, and 4 for each broker. Over https one more per broker reads its address. Where properties of namespaces
+    bind turns, one more per namespace reads them, up to ``PROPERTIES_A_TURN``.
 
-    Raises :class:`~lbd.errors.UsageError` for settings with which nothing can be sent, such as a token file that is not
-    there.
+    Raises :class:`~lbd.errors.UsageError` for settings with which nothing can be sent, such as a missing token file.
     """
     with observing(settings, keep_raw=True) as observer:
         errors = _ErrorKeeper()
@@ -118,8 +118,8 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
             observation=observation,
             active=tuple(active or ()),
             runtime=runtime,
-            versions={broker: one.version for broker, one in zip(active or (), met, strict=True) if one.version},
-            clocks={broker: one.clock for broker, one in zip(active or (), met, strict=True) if one.clock},
+            versions={broker: reply.version for broker, reply in zip(active or (), met, strict=True) if reply.version},
+            clocks={broker: reply.clock for broker, reply in zip(active or (), met, strict=True) if reply.clock},
             dynamic=errors("configuration/values", admin.dynamic_configuration),
             isolation=Isolation(known=False) if policies is None else parse_isolation(policies),
             consents=_consents(admin, observation) if settings.guardrails.namespace_properties else None,
@@ -130,7 +130,7 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
 
 
 class _ErrorKeeper:
-    """Keeps the errors of calls, so that one that fails hides no other."""
+    """Keeps the errors of calls, so that a failing call hides no other."""
 
     def __init__(self) -> None:
         self.failed: dict[str, ObserveError] = {}
@@ -164,15 +164,15 @@ def _live_cpu(
     pool: ThreadPoolExecutor,
     observation: Observation | None,
 ) -> Mapping[str, float]:
-    """How many seconds each broker of the round took to tell the CPU of its process, of those that did."""
+    """Seconds that each broker of the round took to return the CPU of its process, of those that did."""
 
     def ask(broker: str) -> float | None:
         asked_at = now()
-        told = errors(LIVE_CPU, partial(admin.process_cpu, broker))
-        return None if told is None else now() - asked_at
+        spent = errors(LIVE_CPU, partial(admin.process_cpu, broker))
+        return None if spent is None else now() - asked_at
 
     brokers = observation.snapshot.brokers.ids if observation is not None else ()
-    return {one: took for one, took in zip(brokers, pool.map(ask, brokers), strict=True) if took is not None}
+    return {broker: took for broker, took in zip(brokers, pool.map(ask, brokers), strict=True) if took is not None}
 
 
 def _clock(date: str | None, sent_at: float, answered_at: float) -> ClockOffset | None:
@@ -188,13 +188,13 @@ def _runtime(
 ) -> Mapping[str, Mapping[str, str]]:
     """The runtime configuration of each broker, needed where no round could be observed."""
     configurations = pool.map(
-        lambda one: errors("configuration/runtime", partial(admin.runtime_configuration, one)), active
+        lambda broker: errors("configuration/runtime", partial(admin.runtime_configuration, broker)), active
     )
     return {broker: runtime for broker, runtime in zip(active, configurations, strict=True) if runtime is not None}
 
 
 def _try_alone(errors: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
-    """The calls of a round one by one, to name those that are refused."""
+    """Try the calls of a round one by one, to name the refused ones."""
     errors("leaderBroker", admin.leader)
     if not active:
         errors("configuration/runtime", admin.runtime_configuration)
@@ -219,7 +219,7 @@ def _consents(admin: Admin, observation: Observation | None) -> Mapping[str, Con
 
 
 def _answered(error: ObserveError) -> bool:
-    """Whether anybody answered at all: else nothing more need be asked."""
+    """Whether there was any response at all: without one no further request is useful."""
     return not isinstance(error, AdminError) or error.status is not None
 
 

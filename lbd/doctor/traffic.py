@@ -1,4 +1,4 @@
-"""Whether the current traffic, in its bundles, could be levelled by moving bundles."""
+"""Check that the current traffic, in its bundles, could be levelled by moving bundles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEWEST_BUNDLES = 3
 """Bundles with topics for each broker, below which a pair can seldom be levelled; 5.0 makes 32 a namespace, 4.x 4."""
 
 HIGHEST_POINTS = 1000.0
-"""Above it a score is broken, which ``reports`` tells of."""
+"""Highest plausible score; ``reports`` has a finding on higher ones."""
 
 MINIMUMS = Check(
     "minimums", "a pair is left alone whose amount to move is below both minimums, however far apart it is"
@@ -91,7 +91,7 @@ def _load(survey: Survey, snapshot: Snapshot, settings: AvgShedderSettings) -> T
 
 
 def _both(rates: FloatArray) -> FloatArray:
-    """Messages and bytes, in + out; absurd numbers, which ``reports`` tells of, count as none."""
+    """Messages and bytes, in + out; absurd numbers, on which ``reports`` has a finding, count as none."""
     usable = np.where((rates >= 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0.0)
     columns = (usable[:, MSG_IN] + usable[:, MSG_OUT], usable[:, BYTES_IN] + usable[:, BYTES_OUT])
     return np.stack(columns, axis=1)
@@ -135,10 +135,10 @@ def _count(load: TrafficView) -> Finding:
 
 def _sole(load: TrafficView) -> Finding:
     """A sole bundle matters where its broker is a source: above the least loaded one by the low threshold."""
-    alone = {at: rows[0] for at in range(len(load.points)) if len(rows := load.rows(at)) == 1}
-    hot = [at for at in alone if load.points[at] - load.points.min() >= load.settings.low_threshold]
+    alone = {broker: rows[0] for broker in range(len(load.points)) if len(rows := load.rows(broker)) == 1}
+    hot = [broker for broker in alone if load.points[broker] - load.points.min() >= load.settings.low_threshold]
     if hot and not load.settings.is_stock:
-        words = named([f"{load.snapshot.brokers.ids[at]} ({load.name(alone[at])})" for at in hot])
+        words = named([f"{load.snapshot.brokers.ids[broker]} ({load.name(alone[broker])})" for broker in hot])
         return SOLE.warning(f"one bundle alone loads {words}", "lbd split BUNDLE shows what a split would do")
     return SOLE.ok(f"{counted(len(alone), 'broker')} with one bundle, none of them to be relieved" if alone else "none")
 
@@ -158,19 +158,19 @@ def _large(load: TrafficView) -> Iterator[Finding]:
 
 
 def _too_large(load: TrafficView, low: int, high: int) -> str:
-    """What to say of a pair of which less than half of the amount to move could be made up of whole bundles."""
+    """Message about a pair where whole bundles make up less than half of the amount to move."""
     gaps = ((load.traffic[high] - load.traffic[low]) * load.settings.max_unload_percentage).tolist()
-    measure = next((at for at, least in enumerate(_limits(load)) if gaps[at] > least), None)
+    measure = next((column for column, least in enumerate(_limits(load)) if gaps[column] > least), None)
     carried = {row: float(load.carried[row, measure]) for row in load.rows(high)} if measure is not None else {}
     if measure is None or len(carried) < 2:
         return ""
-    wanted = gaps[measure]
-    fits, largest = sum(size for size in carried.values() if size <= wanted), max(carried, key=carried.__getitem__)
-    if fits >= wanted / 2:
+    amount = gaps[measure]
+    fits, largest = sum(size for size in carried.values() if size <= amount), max(carried, key=carried.__getitem__)
+    if fits >= amount / 2:
         return ""
     unit, scale = (("msg/s", 1.0), ("MB/s", 1e6))[measure]
     source, destination = load.snapshot.brokers.ids[high], load.snapshot.brokers.ids[low]
     return (
         f"{load.name(largest)} carries {carried[largest] / scale:,.1f} {unit} at {source}; "
-        f"{wanted / scale:,.1f} are to go to {destination}, and the bundles that fit make {fits / scale:,.1f}"
+        f"{amount / scale:,.1f} are to go to {destination}, and the bundles that fit make {fits / scale:,.1f}"
     )
