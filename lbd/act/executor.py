@@ -345,7 +345,7 @@ class Executor:
         try:
             with run.permits:
                 outcome = self._move(run, unload)
-        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; the turn reports the bug
+        except Exception as error:  # noqa: BLE001 - the thread must survive, and the next turn reports the error
             return self._give_up(run, unload, error)
         self._count(run, unload, outcome)
         return outcome
@@ -480,7 +480,7 @@ class Executor:
             self._busy |= keys
         try:
             self._judge_again(doubt)
-        except Exception as error:  # noqa: BLE001 - see _safely; a broker that cannot be asked is asked again
+        except Exception as error:  # noqa: BLE001 - see _safely; a failed check is repeated
             if not isinstance(error, ObserveError):
                 self._fail(error)
         finally:

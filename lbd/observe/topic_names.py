@@ -81,7 +81,7 @@ class TopicNames:
         for name in names:
             try:
                 self._partitions[name] = partitions(self._read(name))
-            except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; what is not read is not known
+            except Exception as error:  # noqa: BLE001 - a thread cannot raise to a caller; an unread list is unknown
                 self._partitions.pop(name, None)
                 self._due_at[name] = self._now() + FAILED_SECONDS
                 self.trouble = f"topics of {name} are not known, spread.by does not count them: {as_lbd_error(error)}"

@@ -117,7 +117,7 @@ class SharedLog:
 def library(why: str) -> Any:  # noqa: ANN401 - the library has no types
     """The client library. Raises :class:`UsageError`, which names the feature (``why``) that needs it."""
     try:
-        import pulsar  # noqa: PLC0415 - loaded by who needs it
+        import pulsar  # noqa: PLC0415 - loaded only where it is needed
     except ImportError as error:
         raise UsageError(f"the package pulsar-client is needed {why}: {error}") from error
     return pulsar

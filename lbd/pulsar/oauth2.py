@@ -164,7 +164,7 @@ class AccessToken:
         grant, failure = None, None
         try:
             grant = self._request(boot_seconds() + self._read_timeout_seconds)
-        except Exception as error:  # noqa: BLE001 - whoever waits for the token gets it
+        except Exception as error:  # noqa: BLE001 - callers that wait for the token get it
             failure = as_lbd_error(error)
         with self._lock:
             if grant is not None:
@@ -229,7 +229,7 @@ class AccessToken:
             raise AdminError(f"GET {url}: {error}") from None
 
     def _granted(self, sessions: Sessions, url: str, credentials: _Credentials, ends_at: float) -> _Grant:
-        from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error  # noqa: PLC0415 - loaded by who needs it
+        from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error  # noqa: PLC0415 - loaded only where it is needed
 
         client = BackendApplicationClient(credentials.client_id)
         options = {name: value for name in ("audience", "scope") if (value := getattr(self._oauth2, name)) is not None}
