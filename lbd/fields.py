@@ -1,6 +1,4 @@
-"""One record made from others by the names of their fields, so that code that only passes a new field on stays
-unchanged.
-"""
+"""One record made from others by the names of their fields: code that only passes a field on does not name it."""
 
 from __future__ import annotations
 

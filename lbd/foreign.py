@@ -38,8 +38,7 @@ def printable(text: str) -> str:
 def printable_json(content: bytes) -> bytes:
     """A JSON document whose strings, keys too, are printable: the same object where they are.
 
-    It works on the text, so that numbers stay as sent. Content that is not UTF-8 is returned as it is: no decoder
-    accepts it.
+    It works on the text, so that numbers stay as sent. Content that is not UTF-8 is returned as it is.
     """
     if content.isascii() and b"\\" not in content and b"\x7f" not in content:
         return content

@@ -145,8 +145,7 @@ class ProcessCpu(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LiveCpu:
-    """Present CPU where it is known, beside what all brokers ``reported`` (``observe/live_cpu.py``). All are float64
-    (B,).
+    """Present CPU where it is known, beside all ``reported`` values (``observe/live_cpu.py``). All are float64 (B,).
 
     ``seconds`` is the time before the round over which the present value is the mean, NaN where the report's counts.
     ``apart`` is the difference between the two halves of that time, in percent of the limit. ``took`` is the duration
@@ -302,8 +301,8 @@ class Averages:
     def at_least(self, rows: Rows) -> Averages:
         """The averages, where no bundle's short-term mean is below its rates in these rows; NaN has no effect.
 
-        A mean of ten samples has a fifth of a jump when two samples have proven it, and a plan then moves twice as much
-        as it should.
+        A mean of ten samples has a fifth of a jump when two samples have proven it, and a plan then moves twice too
+        much.
         """
         short, reported = self.short.copy(), np.flatnonzero(rows.reported)
         bundles, rates = rows.bundle[reported], rows.rates[reported]

@@ -90,8 +90,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class FinishedMoves:
-    """Moves that ended since the last call: proven outcomes, moves that were not sent, and the reason why acting
-    failed.
+    """Moves that ended since the last call: proven outcomes, unsent moves, and the reason why acting failed.
 
     ``unfinished`` are the moves that are still open. ``touched`` are the brokers of all these moves, and of those
     reported before, until :meth:`Executor.settled`. ``amended`` are corrections of outcomes reported before.

@@ -2,8 +2,8 @@
 
 To override and to restore take two steps each, and a kill or a failing request may come between any two. So a note on
 the previous state is on disk before any change, and is dropped only when that state was read back from the brokers.
-Every step can be repeated. Take-over of shedding, and a rollout, which stops automatic splitting, use it; each stores
-its own note.
+Every step can be repeated. Take-over of shedding, and a rollout, which stops splitting, use it; each stores its own
+note.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def _first_problem(wrong: list[str]) -> str:
 
 
 class SettingSwitch:
-    """The override of one setting, turned off and restored. ``name`` is for messages, ``again`` the advice after a
-    failure.
+    """The override of one setting, turned off and restored. ``name`` is for messages, ``again`` the advice on failure.
 
     Errors leave the note to its owner: an unproven change is to be tried again.
     """
@@ -108,9 +107,7 @@ class SettingSwitch:
         return self.prove_off(is_on, "set to false by lbd on all brokers")
 
     def prove_off(self, is_on: Callable[[Mapping[str, str]], bool], how: str) -> tuple[str, ...]:
-        """The brokers, once none has it on. Raises :class:`RefusedError` that names a broker that has it on, or is
-        silent.
-        """
+        """The brokers, once none has it on. Raises :class:`RefusedError` naming one that has it on, or is silent."""
         brokers, wrong = self.brokers.until(lambda _, runtime: not is_on(runtime))
         if wrong:
             raise RefusedError(f"{self._name} is not off: {wrong}, wanted false; it is {how}")

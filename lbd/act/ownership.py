@@ -87,9 +87,7 @@ class Ownership:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _ask(self, bundle: str) -> tuple[str | None, AdminError | None]:
-        """Send one request; a failure is a result of its own, because brokers respond with errors while ownership
-        changes.
-        """
+        """Send one request; a failure is a result of its own, as brokers return errors while ownership changes."""
         try:
             return self.owner(bundle), None
         except AdminError as error:

@@ -33,8 +33,7 @@ class AlreadyOwned(Skip):
 
 
 class Placer:
-    """Places single bundles of one cluster. ``forbids`` is called last: the reason why policies now forbid the
-    placement.
+    """Places single bundles of one cluster. ``forbids`` is called last: why policies now forbid the placement.
 
     ``held`` returns before each request the reason why nothing may begin now.
     """

@@ -92,8 +92,7 @@ class Splitter:
     def finish(self, cut: Cut, age_seconds: float) -> CutOutcome | None:
         """Outcome of a split that a killed process began so long ago; None while it is open.
 
-        A broker may still be splitting for as long as lbd waits for a response. After twice that time an open outcome
-        is UNKNOWN.
+        A broker may still be splitting for as long as lbd waits for a response. After twice that time it is UNKNOWN.
         """
         patience = self._admin.settings.read_timeout_seconds
         try:

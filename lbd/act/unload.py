@@ -182,9 +182,7 @@ class Unloader:
     def _finish_stranded(
         self, move: Unload, owner: str | None, wrong: Skip | None, ready: ReadyMove | Skip, *, waits: bool
     ) -> Outcome | None:
-        """Outcome where the destination is no longer possible, or no broker leads; None while a broker may take the
-        bundle.
-        """
+        """Outcome where the destination is impossible, or no broker leads; None while a broker may take the bundle."""
         flight = self._flight(ready, self._may_note(move)) if isinstance(ready, ReadyMove) else None
         gone = owner is None and missing_reason(self._admin, move.bundle)
         policy = wrong is not None and wrong.reason is not Reason.DESTINATION_FORBIDDEN
@@ -206,9 +204,7 @@ class Unloader:
         return self._missing(move, planned=True)
 
     def _missing(self, move: Unload, *, planned: bool) -> Skip | None:
-        """Reason why the destination is not possible; ``planned``: this process planned the move and knows its
-        policies.
-        """
+        """Reason why the destination is impossible; ``planned``: this process planned it and knows its policies."""
         destination = move.destination or ""
         if destination not in self._admin.active_brokers():
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is no longer active; not sent")
@@ -293,9 +289,7 @@ class Unloader:
         return max(self._patience_seconds - (self._clock.monotonic() - started), PROOF_SECONDS)
 
     def _in_doubt(self, flight: _Flight, why: str, seconds: float) -> Outcome:
-        """Outcome without a response, or with a refusal: the unload may happen all the same, so the final owner
-        decides.
-        """
+        """Outcome without a response, or with a refusal: the unload may happen anyway, so the final owner decides."""
         move = flight.move
         if not self._ownership.let_go(move.bundle, move.source, seconds, self._patience_seconds):
             return self._judged(move, move.source, why, flight.noted)

@@ -35,8 +35,7 @@ OWN_RATIO_SHARE = 0.1
 """Share of the mean traffic below which the usage of a broker shows its idle load, not the cost of traffic."""
 
 UNUSUAL_POINTS = 25.0
-"""Background above the median, in points, that other work on a broker's machine seldom reaches (experiments: 1 to 37).
-"""
+"""Points of background above the median that other work on a broker's machine seldom makes (experiments: 1 to 37)."""
 
 MOST_SHARED = 0.5
 """Share of the lowest usage that may count as shared background: no broker's traffic costs nothing."""
@@ -88,8 +87,7 @@ def estimate_slopes(snapshot: Snapshot, learned: Slopes | None) -> tuple[FloatAr
 
 
 def _believed(learned: Slopes, estimate: FloatArray) -> FloatArray:
-    """Slopes, (B, 3), without those of CPU that come from others alone, where the estimates of many are not in
-    proportion.
+    """Slopes, (B, 3), without those of CPU from others alone, where the estimates of many are not in proportion.
 
     The broker with most traffic shapes a shared slope most. Among unlike machines that is the largest alone, and its
     slope is a fraction of the others'. A few that are out of proportion have a neighbour.
@@ -133,9 +131,7 @@ def usual_percent(snapshot: Snapshot, learned: Slopes | None) -> FloatArray:
 
 
 def _believable(snapshot: Snapshot) -> FloatArray:
-    """Traffic of each broker, float64 (B, 4); 0 for impossible values: such a broker takes no part, and must not bend
-    the others' estimates.
-    """
+    """Traffic of each broker, float64 (B, 4); 0 for impossible values, which must not bend the others' estimates."""
     rates = snapshot.brokers.rates
     return np.where((rates >= 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0.0)
 

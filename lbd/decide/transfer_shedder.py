@@ -160,8 +160,7 @@ def _mixed(old: UsualLoad, now: UsualLoad, history: float) -> UsualLoad:
 class Stats:
     """Loads of the brokers that take part, and these ``ranked`` by them.
 
-    ``low`` and ``high`` are the positions of the next destination and source, ``given`` is the number of sources so
-    far.
+    ``low`` and ``high`` are the positions of the next destination and source, ``given`` the number of sources so far.
     """
 
     loads: Mapping[str, UsualLoad]
@@ -294,9 +293,7 @@ ROOM_FOR_SWAP = 0.75
 
 @dataclass(frozen=True)
 class Offered:
-    """One of a broker's largest bundles: its position in the snapshot, bytes/s in + out of the last report, and whether
-    it rests.
-    """
+    """A large bundle of a broker: its position in the snapshot, last bytes/s in + out, and whether it rests."""
 
     bundle: int
     throughput: float

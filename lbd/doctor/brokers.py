@@ -470,9 +470,7 @@ def _range(lowest: float, highest: float) -> str:
 
 
 def _cpu(brokers: Brokers) -> Finding:
-    """Check the source of CPU: container metrics came with 3.0 (#16832); older brokers ignore cgroup v2 and report the
-    host's.
-    """
+    """Check the source of CPU: container metrics came with 3.0 (#16832); before, cgroup v2 is ignored."""
     old = [broker for broker, version in zip(brokers.ids, brokers.versions, strict=True) if _before_3(version)]
     usages = ", ".join(f"{usage:.1f}" for usage in brokers.usage[:3, CPU].tolist())
     flag = "start brokers with --add-opens java.base/jdk.internal.platform=ALL-UNNAMED"
@@ -524,9 +522,7 @@ OURS = ("loadBalanc", "minUnload", "maxUnload", "loadManager")
 """Prefixes of the keys that are compared and shown. Others are not about balancing, and some of them are secrets."""
 
 READ_AT_START = ("loadBalancerLoadSheddingStrategy", "loadBalancerHostUsageCheckIntervalMinutes")
-"""Keys that are stored and shown by configuration/runtime at once, but used from the next start on
-(ModularLoadManagerImpl).
-"""
+"""Keys that configuration/runtime shows at once, but brokers use from the next start on (ModularLoadManagerImpl)."""
 
 ALIKE = Check("unequal-brokers", "brokers that balance by different settings are moved to and from for no reason")
 OVERRIDES = Check("dynamic-values", "brokers answer 200 to a value that they cannot read, store it, and run without it")
@@ -571,9 +567,7 @@ def _not_taken(survey: Survey, key: str, value: str) -> str:
 
 
 def _same(stored: str, runs: str | None) -> bool:
-    """Whether a broker applies a stored value: Java prints a list in brackets, a number with its fraction, and reads a
-    boolean in any case.
-    """
+    """Whether a broker applies a stored value, which Java may print in another form (lists, fractions, booleans)."""
     if runs is None:
         return False
     first, second = (text.strip().strip("[]").replace(" ", "").lower() for text in (stored, runs))

@@ -188,9 +188,7 @@ def _without_effect_on_pairs(chosen: AvgShedderSettings) -> Iterator[Finding]:
 # --- state: whether an lbd runs, and whether its state directory is intact
 
 LEAST_FREE_BYTES, FEW_FREE_BYTES = 16 * 1024**2, 512 * 1024**2
-"""Free space of a problem and of a warning: a store has 25 MB, averages of 100,000 bundles take 10; without space no
-intent can be written.
-"""
+"""Free space of a problem and of a warning: a store has 25 MB, averages of 100,000 bundles take 10."""
 
 LASTING_SECONDS = 4 * 3600.0
 """Age of a drain that may be forgotten: longer than replacing a machine takes."""

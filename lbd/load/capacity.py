@@ -5,9 +5,8 @@ background, of each resource that follows traffic; the *demand* is the use of al
 backgrounds (``estimate.py`` separates background from traffic). The load needs as many brokers as it takes for their
 rooms to hold the demand of every resource, with traffic spread evenly by lbd.
 
-Unequal brokers: of fewer than the present number, those with the least room count, because a StatefulSet does not let
-the operator choose which goes; each further one counts as the mean of the present ones, and brings their mean
-background.
+Unequal brokers: of fewer than the present number, those with the least room count, because a StatefulSet lets no
+operator choose; each further one counts as the mean of the present ones, and brings their mean background.
 
 The number is the highest need of any hour of the last day. It rises at once, and falls when the lower one was enough
 for a whole day. With less than a day of history, it is no lower than the number of brokers then.
@@ -293,9 +292,7 @@ def _judged(peak: Peak, load: ClusterLoad, max_score: float) -> Peak:
 
 
 def _as_then(load: ClusterLoad, peak: Peak) -> ClusterLoad:
-    """The load as it was judged then: a background that was unknown then is part of the demand, and must not count
-    twice.
-    """
+    """The load as judged then: a background unknown then is part of the demand, and must not count twice."""
     return load if peak.grounded else load.without_background()
 
 
@@ -319,8 +316,7 @@ def known_hours(hours: Iterable[Peak], now: float) -> int:
 class PeakReport:
     """Time of the highest need, ``at`` epoch seconds: ``needed`` brokers, a fraction, because of ``resource``.
 
-    ``score`` is the predicted score of the most loaded of the present brokers then, in points. ``at_least``: it may be
-    more.
+    ``score`` is the predicted score of the most loaded broker then, in points. ``at_least``: it may be more.
     """
 
     at: float

@@ -114,8 +114,7 @@ def _change(
 
 
 def _variance(alike: int, nearest: FloatArray) -> float:
-    """Variance of the mean of ``alike`` samples, in points; ``nearest`` are the two next to the change, ordered by
-    time.
+    """Variance of the mean of ``alike`` samples, in points; ``nearest`` are the two next to the change, in order.
 
     Usage that falls by itself is that of a JVM that warms up: the usage without the move is unknown.
     """

@@ -97,9 +97,7 @@ class LoadModel:
 
 
 def fixed_model(brokers: Sequence[str], background: FloatArray, slope: FloatArray) -> LoadModel:
-    """Build a model with given ``background``, float64 (B,), in points of CPU, and ``slope``, (B,), in points per
-    byte/s.
-    """
+    """Model with given ``background``, float64 (B,), in points of CPU, and ``slope``, (B,), in points per byte/s."""
     size = len(brokers)
     columns = np.zeros((size, len(RESOURCES)))
     slopes = columns.copy()
@@ -173,9 +171,8 @@ def share(unload: Unload, brokers: Brokers, broker: int) -> float:
 def smallest_gap(hot: tuple[float, float], cold: tuple[float, float]) -> float:
     """Points that must remain between two brokers, each ``(score, traffic)``, if their traffic were levelled.
 
-    A score falls at most in proportion to the traffic taken from its broker, and rises at most in proportion to the
-    traffic given to it; a destination without traffic is assumed to cost the same as the source. The remainder follows
-    no traffic.
+    A score falls and rises at most in proportion to the traffic taken from or given to its broker; a destination
+    without traffic is assumed to cost the same as the source. The remainder follows no traffic.
     """
     gap = hot[0] - cold[0]
     moved = (hot[1] - cold[1]) / 2

@@ -45,9 +45,7 @@ WIDTH = 1.96 * 1.0472**0.5
 
 FAR_OFF = 3.5
 REFINED = 2
-"""Rounds that drop points this many deviations off and fit the line again: wrong points at one end of x only would bend
-it by about a seventh.
-"""
+"""Rounds that drop points this many deviations off, and fit again: wrong points at one end of x bend the line."""
 
 ROUNDING = 1e-9
 """Tolerance for points exactly on a line."""
@@ -163,9 +161,7 @@ GIVEN_HALF_WIDTH = 0.25
 
 
 def capacities(limits: Mapping[str, float], settings: LoadSettings) -> dict[str, float]:
-    """Capacity by broker: the configured one, else its CPU limit over the lowest (usage is in percent of the limit),
-    else 1.
-    """
+    """Capacity by broker: the configured one, else its CPU limit over the lowest (usage is a percentage), else 1."""
     if settings.has_capacity:
         return {broker: settings.capacity(broker) for broker in limits}
     if not all(0 < limit < np.inf for limit in limits.values()):
@@ -328,9 +324,7 @@ def _groups(points: Mapping[str, _Points], brokers: Iterable[str]) -> Sequence[t
 
 
 def _has_spread(x: FloatArray) -> bool:
-    """Whether x varies at both ends: a single point beside others that are level would decide the slope, right or
-    wrong.
-    """
+    """Whether x varies at both ends: a single point beside others that are level would decide the slope."""
     if x.size <= 2:
         return False
     ends = np.partition(x, (0, 1, x.size - 2, x.size - 1))

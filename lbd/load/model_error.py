@@ -30,9 +30,7 @@ BEFORE = 3
 """Samples over which the background before a move is averaged, against the noise of one."""
 
 GROWN = 1.1
-"""Growth of the number of samples after which the model is fitted again: the number of fits is the logarithm of the
-history.
-"""
+"""Growth of the history after which the model is fitted again: the fits are the logarithm of the samples."""
 
 
 @dataclass(frozen=True)

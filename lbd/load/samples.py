@@ -240,17 +240,14 @@ class _PendingSample:
             self.waiting.append(_Sample(at, begin, end, used, self.since_change))
 
     def doubt(self) -> None:
-        """Mark waiting samples as changed: the last count holds the traffic until then, and no broker will make that
-        count.
-        """
+        """Mark waiting samples as changed: the last count holds the traffic until then only."""
         self.waiting = [replace(sample, since_change=0) for sample in self.waiting]
 
     def latest(self, most: int, since: float) -> list[FloatArray]:
         """Usage in percent, float64 (5,) each, of at most ``most`` samples, the newest first.
 
-        Samples from before ``since``, epoch seconds, or from before the last change of bundles are left out, and so are
-        the first two after a change, which may still show the time before it. Samples with uncounted traffic are
-        included.
+        Samples from before ``since``, epoch seconds, or from before the last change of bundles are left out, and the
+        first two after a change, which may still show the time before it. Samples with uncounted traffic are included.
         """
         newest = islice(chain(reversed(self.waiting), (sample for sample, _ in reversed(self.samples))), most)
         return [
@@ -402,9 +399,7 @@ MOST_SAMPLES = 5
 MOST_SECONDS = 600.0
 
 SAME_POINTS = 4.0
-"""Largest distance of samples of one load (deviations of 1 to 1.5 points); beyond it the load has changed, and only the
-newest sample counts.
-"""
+"""Largest distance of samples of one load (deviations of 1 to 1.5 points); beyond it the load has changed."""
 
 
 def usual(newest_first: Sequence[FloatArray]) -> tuple[FloatArray, int]:

@@ -31,9 +31,7 @@ NO_FAILURE = frozenset({Result.LANDED, Result.GONE})
 """Results without a failure: a bundle that was deleted or split while it moved is no fault of a broker."""
 
 BLOCKED_SECONDS = 900.0
-"""Time before a block is announced, as for the alert LbdBlocked: between two waves brokers are often blocked for a
-turn.
-"""
+"""Time before a block is announced, as for the alert LbdBlocked: between two waves, short blocks are usual."""
 
 PAUSED_SECONDS = 4 * 3600.0
 """Time before a pause is announced, as for the alert LbdPausedTooLong."""

@@ -27,9 +27,7 @@ MOST_CHARACTERS = 10_000
 
 
 class WebhookMessage(msgspec.Struct, frozen=True):
-    """Events in one message: ``instance`` is this lbd's machine, ``dropped`` the number of earlier events that are
-    lost.
-    """
+    """Events in one message: ``instance`` is this lbd's machine, ``dropped`` the number of lost events before."""
 
     cluster: str
     instance: str

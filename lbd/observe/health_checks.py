@@ -56,8 +56,7 @@ class HealthChecks:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lbd-health")
 
     def __call__(self, brokers: Iterable[str], now: float) -> dict[str, float]:
-        """Seconds of each check that has ended since the last call; starts those that are due at ``now`` (epoch
-        seconds).
+        """Seconds of each check that has ended since the last call; starts those due at ``now`` (epoch seconds).
 
         Waits for none. Checks that were refused, or never reached the broker, are not in the result.
         """

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 
 SPAN_SECONDS = 10.0
-"""Length of a span. Shorter ones are too noisy: the counter has a resolution of 10 ms, and a garbage collection takes 1
-s.
-"""
+"""Length of a span. Shorter ones are too noisy: the counter's resolution is 10 ms, a garbage collection takes 1 s."""
 
 SLACK_SECONDS = 1.0
 """Tolerance: turns are not exact to the second. Two of 5 s, or one of 10 s, are a span."""
@@ -51,9 +49,7 @@ COVERED = 0.75
 """Part of a report's minute that counts must cover to compute the background from it."""
 
 DISAGREE_POINTS = 5.0
-"""Difference beyond noise. The process cannot use more than its container or host; where it seems to, the report
-counts.
-"""
+"""Difference beyond noise. The process cannot use more than its container or host; else the report counts."""
 
 ANSWER_SECONDS = 5.0
 """Timeout of a request within a turn."""
@@ -101,9 +97,7 @@ class _ProcessHistory:
             self.counts.popleft()
 
     def compare(self, report: float, now: float, since_seconds: float, interval_seconds: float) -> None:
-        """Set ``background`` to the CPU of other processes, in percent of a core, if the report of ``now`` has a new
-        CPU sample.
-        """
+        """Set ``background`` to the CPU of other processes, in percent of a core, by a new sample in a report."""
         if report == self.report or not self.counts:
             return
         first, self.report = np.isnan(self.report), report
@@ -115,9 +109,7 @@ class _ProcessHistory:
             self.background = report - spent
 
     def mean(self, begin: float, end: float) -> float | None:
-        """Percent of a core within a span (seconds since the start of the process); None where counts cover too little
-        of it.
-        """
+        """Percent of a core within a span (seconds since its start); None where counts cover too little of it."""
         first, last = max(begin, self.counts[0][1]), min(end, self.counts[-1][1])
         if last - first < max(COVERED * (end - begin), SPAN_SECONDS):
             return None
@@ -170,8 +162,7 @@ class LiveCpuReader:
         """The round with the present CPU of the brokers for which it is available; the others keep their reported CPU.
 
         ``watched`` are the brokers to read, each with the time (epoch seconds) from which on its CPU counts: for the
-        source or destination of a move, the time of the move. ``interval_seconds`` is how often brokers sample for
-        their reports.
+        source or destination of a move, the time of the move. ``interval_seconds`` is the sampling interval of reports.
         """
         now, brokers = snapshot.taken_at, snapshot.brokers
         since_seconds = now - self._taken_at if self._taken_at < now else MINUTE_SECONDS

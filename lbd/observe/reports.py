@@ -29,9 +29,7 @@ Raw = Callable[[], bytes]
 """Makes the report in the form of a recording, where one is needed."""
 
 MOST_MINUTES = "loadBalancerReportUpdateMaxIntervalMinutes"
-"""Setting for how long a broker may publish nothing while its load stays within
-``loadBalancerReportUpdateThresholdPercentage``.
-"""
+"""Longest pause of a broker whose load stays within ``loadBalancerReportUpdateThresholdPercentage``."""
 
 LEAST_MILLISECONDS = "loadBalancerReportUpdateMinIntervalMillis"
 AGAIN_SECONDS = 2.0

@@ -1,8 +1,7 @@
 """Topic names, read beside the turns, and the brokers of their partitions on a round's bundles.
 
 A namespace's list of topics is one request. Lists change rarely, so each is read once an hour, in a thread of its own,
-one after the other and a few per turn. A turn never waits for one: a list that has not been read, or cannot be, counts
-for nothing.
+one after the other and a few per turn. A turn never waits for one: an unread list counts for nothing.
 """
 
 from __future__ import annotations

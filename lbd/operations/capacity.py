@@ -37,9 +37,7 @@ class PeakKeeper:
 
     @property
     def trouble(self) -> str:
-        """Reason why the peaks are not on disk, or were lost at the start; empty once they are, and a day is known
-        again.
-        """
+        """Reason why the peaks are not on disk, or were lost at the start; empty once a day is known again."""
         return "; ".join(filter(None, (self._saved.trouble, self._lost)))
 
     def after(self, record: TurnResult) -> Capacity | None:

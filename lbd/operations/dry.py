@@ -255,9 +255,7 @@ def _open_recording(
 
 
 def _with_header(settings: Settings, header: Header) -> Settings:
-    """The settings, completed from the header where they leave the default; of another strategy's header, only the
-    weights.
-    """
+    """The settings, completed from the header where they have defaults; of another strategy's, only the weights."""
     chosen, weights = settings_from(
         header,
         settings.strategy,

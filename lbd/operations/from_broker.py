@@ -216,9 +216,7 @@ def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator
 
 
 def _hits(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """Differences of hit counters: a broker counts one per cycle, lbd one per new CPU sample; both usually once a
-    minute.
-    """
+    """Differences of hit counters: one per cycle on a broker, one per new CPU sample in lbd."""
     cycle = minutes(values, "loadBalancerSheddingIntervalMinutes")
     sample = minutes(values, SAMPLE_MINUTES)
     hits = settings.avg_shedder.hit_count_low

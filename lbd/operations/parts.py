@@ -51,10 +51,9 @@ plan, so that namespaces that stay do not hide the others again.
 class PolicyReader:
     """Reads the policies of one cluster. Thread-safe: moves call it from their own threads.
 
-    A turn costs one request for isolation policies, one for each namespace that its plan newly touches, and for each
-    group among those one for each tenant, and two for failure domains. A move costs three. Where properties of
-    namespaces bind turns, each namespace of a plan costs one more within :data:`PROPERTIES_SECONDS`. ``now`` is in
-    seconds.
+    A turn costs one request for isolation policies, one for each namespace that its plan newly touches, for each group
+    of those one per tenant, and two for failure domains. A move costs three. Where properties of namespaces bind turns,
+    each namespace of a plan costs one more within :data:`PROPERTIES_SECONDS`. ``now`` is in seconds.
     """
 
     def __init__(self, admin: Admin, now: Callable[[], float] = time.monotonic) -> None:
@@ -127,9 +126,7 @@ class PolicyReader:
         return self._lately_read() | unread
 
     def _read_properties(self, namespace: str) -> str:
-        """Store the consent in the properties of a namespace; returns the reason why they could not be read, else
-        nothing.
-        """
+        """Store the consent in the properties of a namespace; returns the error, else nothing."""
         if self._silent or self._properties_left <= 0:
             return self._silent
         self._properties_left -= 1
@@ -179,9 +176,7 @@ class PolicyReader:
 # --- the cost of traffic on each broker, as a live lbd learns it, keeps it over restarts and shows it
 
 SAVED_EVERY_SECONDS = 300.0
-"""Interval of saves. A kill loses five samples of a broker at most, and the last minutes of an hour's peak; a stop
-none.
-"""
+"""Interval of saves. A kill loses five samples of a broker at most, and minutes of an hour's peak; a stop none."""
 
 
 class PeriodicSave:

@@ -312,9 +312,7 @@ def _refused_placements(report: Report, placer: Placer) -> dict[str, str]:
 
 
 def placement_hold(parts: Parts, admin: Admin) -> str:
-    """Reason why no bundle may be placed now; empty where bundles may. Few holds apply, because no client is
-    disconnected.
-    """
+    """Reason why no bundle may be placed now; empty if there is none. Few holds apply: no client is disconnected."""
     if admin.transfers:
         return (
             "the extensible load manager chooses the owner of a bundle that nobody owns, whoever is asked; "
@@ -469,8 +467,7 @@ class LivePicker:
 def destination(
     request: UnloadRequest, parts: Parts, memory: PlaceMemory
 ) -> tuple[UnloadRequest, Parts, str, PlaceMemory]:
-    """The request with a destination, the parts that judge it by the round of the choice, and the reason for the
-    choice.
+    """The request with a destination, the parts that judge it by the round of the choice, and the reason.
 
     A request that names its destination stays as it is. Raises :class:`RefusedError` when no broker may have it.
     """

@@ -43,8 +43,7 @@ def unmade_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundle]
 def judge_plan(request: PlanRequest, parts: Parts) -> list[PlacedBundle]:
     """The moves that cannot be made now, empty for a plan that may begin. Nothing is changed.
 
-    Raises :class:`~lbd.errors.LbdError` where that cannot be judged, and :class:`RefusedError` where something holds
-    all moves.
+    Raises :class:`~lbd.errors.LbdError` where that fails, and :class:`RefusedError` for a hold on all moves.
     """
     fixed = wanting_plan(request, parts)
     observation = fixed.observer.observe()

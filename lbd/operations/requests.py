@@ -58,9 +58,7 @@ def ordered(control: Control, now: float) -> Hold | None:
 
 
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:
-    """Parts without the holds that a person's order passes: a canary, and properties of namespaces; and, with a reason,
-    limits and orders to wait.
-    """
+    """Parts without the holds that an order passes; with a reason it also passes limits and orders to wait."""
     passes = request.override is not None
     return replace(
         parts,
@@ -174,8 +172,7 @@ class Requests:
         self.on_new()
 
     def ask(self, request: Request, gone: Callable[[], bool]) -> tuple[RequestResult | None, bool]:
-        """Submit it and wait until it expires or its caller has ``gone``; returns the result, and whether nothing was
-        begun.
+        """Submit it and wait until it expires or its caller has ``gone``; returns the result, and if nothing was begun.
 
         A request that was not taken by then is withdrawn.
         """

@@ -94,7 +94,7 @@ def plan_split(
 ) -> SplitPlan:
     """Cut that ``algorithm`` would make in the bundle, and the topics on each side.
 
-    Raises :class:`~lbd.errors.RefusedError` for a text that is no bundle, an unowned bundle, or nothing to cut,
+    Raises :class:`~lbd.errors.RefusedError` for no bundle, an unowned one, or nothing to cut,
     :class:`~lbd.errors.UsageError` for positions outside of it, and :class:`~lbd.errors.ObserveError` without
     statistics.
     """
@@ -110,9 +110,7 @@ class LiveSplitView:
         self._admin = admin
 
     def number_of_bundles(self, namespace: str) -> int:
-        """Number of a namespace's bundles. Raises :class:`~lbd.errors.ObserveError` where its boundaries cannot be
-        read.
-        """
+        """Number of a namespace's bundles. Raises :class:`~lbd.errors.ObserveError` for unreadable boundaries."""
         number = len(self._admin.boundaries(namespace) or ()) - 1
         if number < 1:
             raise ObserveError(f"{namespace}: it has no bundles")

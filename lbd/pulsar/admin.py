@@ -38,8 +38,7 @@ PASSED_OVER_SECONDS = 60.0
 """Time for which a failed broker is reported as passed over."""
 
 LOOKED_AT_BYTES = 8192
-"""Bytes of a response that an error may quote from, longer than any token: secrets are hidden before the text is cut.
-"""
+"""Bytes of a response that an error may quote, longer than any token: secrets are hidden before it is cut."""
 
 
 class _ListenerAddresses(msgspec.Struct, rename="camel"):
@@ -419,8 +418,7 @@ def _ids(addresses: _Addresses) -> set[str]:
 def error_reason(answer: Response) -> str:
     """The ``reason`` of an error body, first line, cut short; empty for HTML and empty bodies.
 
-    Other fields are skipped and not built: collecting a deeply nested garbage response leaves no stack to close a
-    connection.
+    Other fields are skipped and not built: collecting a deeply nested garbage response leaves no stack to close it.
     """
     try:
         reason = msgspec.json.decode(answer.body, type=_Refusal).reason
@@ -451,9 +449,7 @@ ASSIGNED = {200, 404}
 """Statuses of :meth:`Admin.assign` from the bundle's owner: the schema, or that there is none."""
 
 UNREACHABLE_OWNER = b" URL configured for broker "
-"""Text in a 412 of 5.0 and newer: the owner has no address for the scheme or listener of the request
-(``LookupResult.toRedirectUri``).
-"""
+"""Text in a 412 (from 5.0): the owner has no address for the scheme or listener (``LookupResult.toRedirectUri``)."""
 
 
 class _LeaderBroker(msgspec.Struct, rename="camel"):
@@ -669,9 +665,8 @@ class Admin(AdminClient):
         """Whether a broker says that it owns a bundle and is not unloading it.
 
         The request is for this bundle alone. A request for all (``ownedNamespaces``) while a broker takes over a bundle
-        makes its only metadata thread wait for further bundles that it began to take meanwhile, which that same thread
-        would have to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; it hung 4.0.8 and
-        4.2.4).
+        makes its only metadata thread wait for further bundles that it began to take, which that same thread would have
+        to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; it hung 4.0.8 and 4.2.4).
         """
         url = self.base(broker) + paths.topic_hash_positions(bundle)
         answer = self.http.send("GET", url, hops=0, deadline=deadline)
@@ -698,9 +693,7 @@ class Admin(AdminClient):
         return [client.connected_since or "" for client in (*users.publishers, *readers)]
 
     def boundaries(self, namespace: str) -> list[str] | None:
-        """Boundaries of a namespace's bundles, ``["0x00000000", ..., "0xffffffff"]``; None if there is no such
-        namespace.
-        """
+        """Boundaries of a namespace's bundles, ``["0x00000000", ..., "0xffffffff"]``; None without such a namespace."""
         layout = self._read_optional(paths.bundles(namespace), _Bundles)
         return None if layout is None else layout.boundaries
 
@@ -868,8 +861,7 @@ class Admin(AdminClient):
     def assign(
         self, topic: str, base: str, *, authoritative: bool, hops: int = MAX_HOPS, deadline: float | None = None
     ) -> Response:
-        """Have the topic's bundle assigned if it has no owner: by the leader, or, authoritative, to the broker at
-        ``base``.
+        """Have the topic's unowned bundle assigned: by the leader, or, authoritative, to the broker at ``base``.
 
         The request is for the schema of a persistent topic, which a broker looks for only once it owns the topic's
         bundle: a status in :data:`ASSIGNED` proves it. It needs no topic to exist and loads none, whatever the brokers'

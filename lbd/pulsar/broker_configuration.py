@@ -1,7 +1,6 @@
 """A broker's effective configuration: Pulsar's defaults, and everything that lbd derives from a setting. Pure.
 
-A broker.conf (:mod:`lbd.pulsar.broker_conf`) and a live broker (``configuration/runtime``) give the same mapping of
-texts.
+A broker.conf (:mod:`lbd.pulsar.broker_conf`) and a live broker (``configuration/runtime``) give the same texts.
 """
 
 from __future__ import annotations
@@ -77,8 +76,7 @@ DEFAULTS: Final[Mapping[str, bool | int | float | str | tuple[str, ...]]] = {
 }
 """Keys that lbd reads, with the defaults of ``ServiceConfiguration`` from 4.0 to 5.0.0-M1, each in its field's type.
 
-Later releases of 5.0 shed and place with AvgShedder (#26609). Before 3.3 direct memory has the weight 1, before 4.0
-memory.
+Later releases of 5.0 shed and place with AvgShedder (#26609). Before 3.3 direct memory weighs 1, before 4.0 memory.
 """
 
 
@@ -134,9 +132,7 @@ def load_manager_class(runtime: Mapping[str, str]) -> str:
 
 
 def is_extensible(runtime: Mapping[str, str]) -> bool:
-    """Whether the load manager is the extensible one (PIP-192): it sends load data on topics, and hands over bundles
-    itself.
-    """
+    """Whether the load manager is the extensible one (PIP-192), which sends load on topics and transfers bundles."""
     return load_manager_class(runtime) == "ExtensibleLoadManagerImpl"
 
 

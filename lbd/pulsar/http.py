@@ -121,8 +121,7 @@ def printable_url(url: str) -> str:
 MAX_RESPONSE_BYTES = 256 << 20
 """Largest size of one response, and of all that are in memory together.
 
-The report of 65,000 bundles has 19 MiB, so any known cluster is read, and a broker that never stops sending cannot fill
-the memory.
+The report of 65,000 bundles has 19 MiB, so any known cluster is read, and no endless response can fill the memory.
 """
 
 WHY = "given up, the largest of answers that together exceed {} bytes"
@@ -204,8 +203,7 @@ class BoundedExchange:
     """One request and its response: a deadline (boot seconds), and a limit of bytes.
 
     ``request``, ``peer`` and ``ca_setting`` are for errors. ``sent`` is whether the peer may have received the request.
-    ``permit`` is called with each address that the peer's name resolves to, and raises an error where nothing may be
-    sent.
+    ``permit`` is called with each address that the peer's name resolves to, and raises where nothing may be sent.
     """
 
     def __init__(
@@ -450,9 +448,7 @@ class _Retry(Retry):
 
 
 def _new(settings: PulsarSettings) -> requests.Session:
-    """A session with credentials from the settings alone; it repeats GETs only, and accepts responses plain or packed
-    once.
-    """
+    """A session with credentials from the settings alone; it repeats GETs only, and refuses doubly packed responses."""
     retry = _Retry(
         total=2,
         status=0,
@@ -477,9 +473,7 @@ def _new(settings: PulsarSettings) -> requests.Session:
 # Counted for the whole process, as its memory and CPU time are: clients of brokers come and go with settings.
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Buckets: a load report takes milliseconds; the response to an unload comes when the bundle is closed, after at most
-60 s.
-"""
+"""Buckets: a load report takes milliseconds; an unload responds when the bundle is closed, after 60 s at most."""
 
 ADMIN_SECONDS = Histogram(
     "lbd_admin_request_seconds",
@@ -764,8 +758,7 @@ class Http:
         begin_by: float | None = None,
         others: bool = False,
     ) -> Response:
-        """Send a request and return its response after at most ``hops`` redirects; with ``hops=0`` a redirect is the
-        response.
+        """Send a request and return its response after at most ``hops`` redirects; with 0 a redirect is the response.
 
         All hops together take ``timeout_seconds`` at most (None: ``pulsar.read_timeout_seconds``), and end at
         ``deadline`` (a value of :func:`boot_seconds`) if that is sooner. ``before_hop`` is called with
@@ -924,8 +917,7 @@ def _waited(answer: Response, busy: set[int], ends_at: float) -> bool:
 
     ``busy`` are the statuses after which it may be repeated: for a GET 429 and 503, for anything else only 429. A limit
     on requests stands before what they reach (Pulsar's is ``RateLimitingFilter``, with ``httpRequestsLimitEnabled``),
-    so nothing was begun. A 503 may come from a gateway that had passed the request on, and an unload must not be sent
-    twice.
+    so nothing was begun. A 503 may come from a gateway that passed the request on, and no unload may be sent twice.
 
     Brokers themselves send no ``Retry-After`` (4.0.8 to 5.0.1); gateways before them do.
     """

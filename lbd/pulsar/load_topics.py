@@ -103,9 +103,7 @@ class LoadTopics:
             return self._latest[topic].get(broker)
 
     def again(self, topic: str, broker: str, seconds: float) -> LatestValue | None:
-        """The latest value of a broker, after waiting at most ``seconds`` for a new one where it has retracted its
-        last.
-        """
+        """The latest value of a broker, after waiting at most ``seconds`` for a new one where it was retracted."""
         with self._news:
             self._news.wait_for(lambda: self._stands(topic, broker), max(seconds, 0.0))
             return self._latest[topic].get(broker)

@@ -114,8 +114,7 @@ class AccessToken:
     def word(self, ends_at: float | None = None) -> str:
         """The token; it is renewed in the background. Waiting for the first one ends at ``ends_at``.
 
-        Without a valid one it raises :class:`AdminError`, and :class:`UsageError` for a credentials file that never
-        could be used.
+        Without a valid one it raises :class:`AdminError`, and :class:`UsageError` for an unusable credentials file.
         """
         with self._lock:
             grant, now = self._grant, boot_seconds()

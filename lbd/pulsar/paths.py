@@ -196,9 +196,7 @@ def bundle_of(topic: str) -> str:
 
 
 def schema(topic: str) -> str:
-    """The schema of a persistent topic. The broker takes the topic's bundle before it looks for the schema, and never
-    looks for the topic.
-    """
+    """The schema of a persistent topic. The broker takes the bundle first, and never looks for the topic itself."""
     return f"/admin/v2/schemas/{quote(topic.removeprefix('persistent://'))}/schema"
 
 

@@ -142,9 +142,7 @@ class _Falling:
     too_much: FloatArray
 
     def needed(self, amount: FloatArray) -> FloatArray:
-        """Number of its largest bundles with which each broker gives ``amount``, float64 (B,); infinite where all are
-        too few.
-        """
+        """Number of its largest bundles that make up ``amount``, by broker, float64 (B,); infinite if too few."""
         return self._first(self.start, amount, self.stop)
 
     def more(self, source: int, number: FloatArray) -> float:
@@ -222,8 +220,7 @@ def least_taken(sizes: FloatArray, owner: IntArray, room: FloatArray, need: Floa
 
 
 def _bundles_needed(falling: FloatArray, reached: FloatArray, most: FloatArray, missing: FloatArray) -> IntArray:
-    """Number of bundles, from the first that is not larger than ``most`` on, that make up ``missing``, for each
-    ``most``.
+    """Number of bundles, from the first that is not larger than ``most`` on, that make up ``missing``, for each.
 
     ``reached`` is float64 (N + 1,), the sum of those before each.
     """

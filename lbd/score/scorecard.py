@@ -105,9 +105,7 @@ class ClusterTruth:
 
 @dataclass(frozen=True)
 class Moved:
-    """A bundle that landed; ``throughput`` in bytes/s, in + out. ``allowed``: policies allow the broker on which it
-    landed.
-    """
+    """A bundle that landed; ``throughput`` in bytes/s, in + out. ``allowed``: policies allow its new broker."""
 
     seconds: float
     bundle: str
