@@ -301,8 +301,7 @@ class Averages:
     def at_least(self, rows: Rows) -> Averages:
         """The averages, where no bundle's short-term mean is below its rates in these rows; NaN has no effect.
 
-        A mean of ten samples has a fifth of a jump when two samples have proven it, and a plan then moves twice too
-        much.
+        A mean of ten samples has a fifth of a jump when two samples have proven it, and a plan then moves double.
         """
         short, reported = self.short.copy(), np.flatnonzero(rows.reported)
         bundles, rates = rows.bundle[reported], rows.rates[reported]

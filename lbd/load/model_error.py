@@ -30,7 +30,7 @@ BEFORE = 3
 """Samples over which the background before a move is averaged, against the noise of one."""
 
 GROWN = 1.1
-"""Growth of the history after which the model is fitted again: the fits are the logarithm of the samples."""
+"""Growth of the history after which the model is fitted again, so that a long history has few fits."""
 
 
 @dataclass(frozen=True)
