@@ -111,7 +111,7 @@ class DemoProgress:
 
 def gap(turn: TurnRecord) -> float | None:
     """Points between the highest and the lowest score of a turn."""
-    return gap_points(broker.score for broker in turn.brokers)
+    return gap_points(turn.brokers)
 
 
 def _merge_sentences(sentences: tuple[Sentence, ...], turn: TurnRecord) -> tuple[Sentence, ...]:

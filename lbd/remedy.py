@@ -110,7 +110,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "it ends when another namespace of the group leaves a broker",
     ),
     Reason.EXCLUDED_NAMESPACE: Remedy(
-        "If its bundles may move, take the namespace out of guardrails.excluded_namespaces", _READ_SETTING
+        "If its bundles may move, take {namespace} out of guardrails.excluded_namespaces", _READ_SETTING
     ),
     Reason.BROKER_BUNDLE: Remedy(by_itself="the bundle belongs to its broker and never moves"),
     Reason.POLICY_UNKNOWN: Remedy(
@@ -126,7 +126,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "it ends with the drain's time, or when the broker restarts",
     ),
     Reason.NOT_INCLUDED: Remedy(
-        "If its bundles may move, name the namespace in guardrails.include_namespaces", _READ_SETTING
+        "If its bundles may move, name {namespace} in guardrails.include_namespaces", _READ_SETTING
     ),
     Reason.BALANCE_OFF: Remedy(
         "Ask the owner of the namespace to remove its property lbd.balance",

@@ -23,6 +23,7 @@ from lbd.load.summary import State
 from lbd.reason import Reason
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
+from lbd.turn.record import counts
 from lbd.turn.verdict import LEFT_OUT, not_compared
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     yield _labelled(
         "lbd_brokers_not_compared", words, "reason", {one.label: float(left[one.label]) for one in LEFT_OUT}
     )
-    yield from _spread([score for score in scores.values() if score is not None], last.status.gap_points)
+    compared = [one.score for one in last.status.brokers if one.score is not None and counts(one)]
+    yield from _spread(compared, last.status.gap_points)
     known = Counter(row.load.state for row in last.status.brokers if row.load is not None)
     words = "Brokers of which the cost of traffic is known, taken from others, or unknown."
     yield _labelled("lbd_load_model_brokers", words, "state", {state: known[state] for state in get_args(State)})

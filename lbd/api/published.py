@@ -23,7 +23,7 @@ from lbd.notify.sender import LOST, MESSAGES
 from lbd.pulsar.http import ADMIN_SECONDS
 from lbd.redaction import redacted_json
 from lbd.store.scores import Scores
-from lbd.turn.record import BrokerFacts, brokers, fewest
+from lbd.turn.record import BrokerFacts, brokers, counts, fewest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from lbd.config import Settings
+    from lbd.model import BoolArray
     from lbd.permit.served import ServiceResult
     from lbd.store.status import Status
     from lbd.turn.parts import TurnResult
@@ -287,22 +288,26 @@ class Board:
         brokers = tuple(dict.fromkeys(broker for names in {turn.brokers for turn in turns} for broker in names))
         columns = {names: [brokers.index(broker) for broker in names] for names in {turn.brokers for turn in turns}}
         points = np.full((len(turns), len(brokers)), np.nan)
+        counted = np.ones(points.shape, dtype=np.bool_)
         for row, turn in enumerate(turns):
             points[row, columns[turn.brokers]] = turn.points
-        return Scores(np.array([turn.at for turn in turns], dtype=np.float64), brokers, points)
+            counted[row, columns[turn.brokers]] = turn.counted
+        return Scores(np.array([turn.at for turn in turns], dtype=np.float64), brokers, points, counted)
 
 
 @dataclass(frozen=True, eq=False)
 class _ScoredTurn:
-    """``points`` float32 (B,) of ``brokers``; NaN: not known."""
+    """``points`` float32 (B,) of ``brokers``; NaN: not known. ``counted`` bool (B,)."""
 
     at: float
     brokers: tuple[str, ...]
     points: NDArray[np.float32]
+    counted: BoolArray
 
 
 def _scored(status: Status, before: tuple[str, ...]) -> _ScoredTurn:
     """A turn's scores; where its brokers are those of the turn ``before``, their names are kept once."""
     names = tuple(one.id for one in status.brokers)
     points = np.array([np.nan if one.score is None else one.score for one in status.brokers], dtype=np.float32)
-    return _ScoredTurn(status.at, before if names == before else names, points)
+    counted = np.array([counts(one) for one in status.brokers], dtype=np.bool_)
+    return _ScoredTurn(status.at, before if names == before else names, points, counted)

@@ -90,7 +90,7 @@ def _show_turn(out: Console, answer: TurnAnswer, now: float, end: str) -> None:
 
 
 def _turn_lines(turn: TurnRecord, now: float) -> Iterator[Line]:
-    number = f"{turn.turn}" if not turn.repeated else f"{turn.turn} to {turn.last}, which all said the same"
+    number = f"{turn.turn}" if not turn.repeated else f"{turn.turn} to {turn.last}, same verdict"
     yield "turn", f"{number}, {_ago(turn.ended_at, now)}", "bold"
     detail_below = turn.verdict.kind in {"waiting", "not-fixable"}
     yield "verdict", turn.verdict.head if detail_below else turn.verdict.words, ""

@@ -81,10 +81,12 @@ def print_plan(plan: PlanDocument) -> None:
         out.print(Text(plain(f"{number} of {counted(len(plan.unloads), 'bundle')}: {note}"), "dim"))
     if plan.unloads:
         scores = table(("broker", "left"), ("score", "right"), ("after", "right"))
-        for broker in sorted(plan.brokers, key=lambda one: -(one.score or 0.0)):
-            after = plan.expected.get(broker.id, broker.score)
-            scores.add_row(plain(broker.id), amount(broker.score, digits=1), amount(after, digits=1))
+        for broker in plan.plan_scores:
+            scores.add_row(plain(broker.id), amount(broker.score, digits=1), amount(broker.after, digits=1))
         out.print(scores)
+        if plan.gap_after_points is not None:
+            text = f"{plan.gap_after_points:.1f} points between highest and lowest when all have landed"
+            out.print(Text(text, "dim"))
     out.print(Text(plain(_sentence(plan)), "bold"))
 
 

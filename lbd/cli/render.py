@@ -50,14 +50,26 @@ def plain(text: str) -> str:
 
 def shared_notes(reasons: Iterable[str]) -> dict[str, int]:
     """The notes that follow several reasons, each with the number of these reasons: the text says them once."""
-    notes = Counter(note for reason in reasons for note in dict.fromkeys(reason.split("; ")[1:]))
+    notes = Counter(note for reason in reasons for note in dict.fromkeys(_clauses(reason)[1:]))
     return {note: number for note, number in notes.items() if number > 1}
 
 
 def without_notes(reason: str, shared: Container[str]) -> str:
     """A reason without the notes that are said once for several."""
-    first, *notes = reason.split("; ")
+    first, *notes = _clauses(reason)
     return "; ".join((first, *(note for note in notes if note not in shared)))
+
+
+def _clauses(reason: str) -> list[str]:
+    """The parts of a reason between its semicolons, without those within brackets."""
+    clauses, depth = [""], 0
+    for char in reason:
+        depth += (char == "(") - (char == ")")
+        if char == ";" and depth == 0:
+            clauses.append("")
+        else:
+            clauses[-1] += char
+    return [clause.strip() for clause in clauses]
 
 
 def as_text(record: TurnResult, *, everything: bool) -> None:

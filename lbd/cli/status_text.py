@@ -117,7 +117,10 @@ def freshness(status: Status, pid: int | None, now: float) -> str:
         text += f", by process {status.pid}: process {pid or '?'} has ended none yet"
     if status.late(now):
         return f"{text}, wanted every {duration_text(status.interval_seconds)}"
-    return text + (f", next in {duration_text(status.next_turn_at - now)}" if status.next_turn_at is not None else "")
+    if status.next_turn_at is None:
+        return text
+    left = status.next_turn_at - now
+    return f"{text}, next in {duration_text(left)}" if left >= 0 else f"{text}, next due {duration_text(-left)} ago"
 
 
 def show_status(
@@ -226,8 +229,8 @@ def _life(status: Status, pid: int | None, now: float) -> tuple[str, str]:
     text = f"cluster {status.cluster or '?'}: {freshness(status, pid, now)}"
     if pid is None:
         return f"NOT RUNNING; {text} (version {status.version})", "bold red"
-    style = "bold red" if status.late(now) else "green"
-    return f"running, process {pid or '?'}, version {status.version}, {text}", style
+    state, style = ("LATE", "bold red") if status.late(now) else ("running", "green")
+    return f"{state}, process {pid or '?'}, version {status.version}, {text}", style
 
 
 def budget_text(budget: BudgetStatus) -> str:

@@ -23,7 +23,7 @@ from lbd.store.drains import drains_in_force
 from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
 from lbd.store.turns import named
 from lbd.turn.next_steps import next_steps
-from lbd.turn.record import brokers, gap_points, outcome_record, pair_statuses, proposal
+from lbd.turn.record import brokers, gap_points, outcome_record, pair_statuses, planned_scores, proposal
 from lbd.turn.verdict import verdict
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
     """What ``lbd status`` shows."""
     observation, rows = record.observation, _brokers(record, engine.settings)
     calibration, unread = _calibration(engine.settings)
+    waiting = engine.proposal
+    scores, gap_after = planned_scores(rows, waiting.expected) if waiting is not None else ([], None)
     return Status(
         pid=os.getpid(),
         version=__version__,
@@ -117,9 +119,11 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         brokers=rows,
         pairs=pair_statuses(record),
         unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
-        proposal=engine.proposal,
+        proposal=waiting,
         calibration=calibration,
-        gap_points=gap_points(row.score for row in rows),
+        gap_points=gap_points(rows),
+        plan_scores=scores,
+        gap_after_points=gap_after,
         last_hour=engine.last_hour,
         canary=_canary(engine.settings.guardrails.canary, record),
         budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
@@ -127,7 +131,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         seconds=round(observation.seconds, 3) if observation is not None else 0.0,
         warnings=[*engine.warnings, *_unreported(observation), *unread],
         error=str(record.error) if record.error is not None else None,
-        steps=next_steps(record, engine.settings.guardrails, engine.proposal),
+        steps=next_steps(record, engine.settings.guardrails, waiting),
     )
 
 

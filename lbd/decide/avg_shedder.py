@@ -397,7 +397,7 @@ class Levelling:
         if remaining_gap < self._settings.low_threshold:
             return None
         messages = self._traffic["msg_rate"]
-        carried = f"{messages[hot]:.0f} and {messages[cold]:.0f} msg/s"
+        carried = f"{messages[hot]:,.0f} and {messages[cold]:,.0f} msg/s"
         return Reason.BACKGROUND_LOAD, (
             f"{remaining_gap:.1f} of {pair.difference:.1f} points would stay if their traffic ({carried}) were "
             f"levelled: load on {pair.source} that is not its bundles', or a weaker machine"
@@ -513,7 +513,7 @@ class Levelling:
                 self._partly_served.append(pair)
             return None
         why = self._offers.none_fits(broker, candidates, self.verdicts)
-        return Reason.NOTHING_FITS, f"{amount:.0f} {UNITS[measure]} to move; {why}"
+        return Reason.NOTHING_FITS, f"{amount:,.0f} {UNITS[measure]} to move; {why}"
 
     def _negligible(self, pair: Pair, filled: float) -> float:
         """What part of an amount may be left."""
@@ -529,7 +529,7 @@ class Levelling:
             self._offers.unload(
                 int(candidates.bundles[at]),
                 ends,
-                f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f}{unit}",
+                f"{pair.difference:.1f} points apart, {candidates.traffic[at]:,.0f}{unit}",
                 choices,
             )
             for at in taken
@@ -562,7 +562,7 @@ def _hits(pair: Pair) -> str:
 
 def _too_little(pair: Pair, measure: Measure, amount: float, minimum: float) -> str:
     if amount > 0:
-        return f"{amount:.0f} {UNITS[measure]} to move, minimum {minimum:.0f}"
+        return f"{amount:,.0f} {UNITS[measure]} to move, minimum {minimum:,.0f}"
     return f"{pair.source} carries no more {UNITS[measure]} than {pair.destination}: its load is not its traffic"
 
 

@@ -914,7 +914,7 @@ class _PlanningRound:
         messages, volume = (self._offers.carried(bundles, measure) for measure in ("msg_rate", "throughput"))
         least = self._settings
         if messages <= least.min_unload_message and volume <= least.min_unload_message_throughput:
-            least_messages = f"{messages:.0f} msg/s to move, minimum {least.min_unload_message:.0f}"
+            least_messages = f"{messages:,.0f} msg/s to move, minimum {least.min_unload_message:,.0f}"
             least_bytes = f"{volume:.0f} bytes/s to move, minimum {least.min_unload_message_throughput:.0f}"
             return Reason.BELOW_MINIMUM, f"{least_messages}; {least_bytes}"
         points, noise = sum(move.taken for move in moves), float(self._ground.noise[far.broker])

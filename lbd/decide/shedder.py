@@ -203,7 +203,7 @@ class ShedderRound:
             return None
         return (
             Reason.BELOW_MINIMUM,
-            f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move, minimum {wanted.minimum:.0f}",
+            f"{wanted.amount:,.0f} {UNITS[wanted.measure]} to move, minimum {wanted.minimum:,.0f}",
         )
 
     def _sole(self, broker: int) -> tuple[Reason, str] | None:
@@ -233,10 +233,10 @@ class ShedderRound:
         if taken:
             return None
         why = self._offers.none_fits(wanted.broker, candidates, self.verdicts)
-        return Reason.NOTHING_FITS, f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move; {why}"
+        return Reason.NOTHING_FITS, f"{wanted.amount:,.0f} {UNITS[wanted.measure]} to move; {why}"
 
     def _unload(self, wanted: Demand, candidates: Candidates, at: int) -> Unload:
-        reason = f"{wanted.why}, {candidates.traffic[at]:.0f} {UNITS[wanted.measure]}"
+        reason = f"{wanted.why}, {candidates.traffic[at]:,.0f} {UNITS[wanted.measure]}"
         source = self.snapshot.brokers.ids[wanted.broker]
         return self._offers.unload(int(candidates.bundles[at]), (source, None), reason)
 

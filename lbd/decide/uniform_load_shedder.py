@@ -128,7 +128,7 @@ def _spread(turn: ShedderRound, measure: Measure) -> _Spread:
 def _relieve(turn: ShedderRound, spread: _Spread, settings: UniformLoadShedderSettings, minimum: float) -> None:
     assert spread.broker is not None
     unit = UNITS[spread.measure]
-    why = f"{spread.most:.0f} {unit} against {spread.least:.0f} where it is least"
+    why = f"{spread.most:,.0f} {unit} against {spread.least:,.0f} where it is least"
     amount = _whole((spread.most - spread.least) * settings.max_unload_percentage)
     above = float(turn.scores[spread.broker] - turn.scores[turn.taking_part].min())
     cap = settings.max_unload_bundle_num_per_shedding

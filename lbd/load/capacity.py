@@ -73,6 +73,7 @@ class ClusterLoad:
     score, ``size`` is what a point is in the report's units, all float64 (B, R) for ``resources``. ``fixed``, float64
     (B,), are points of resources that follow no traffic. ``grounded``: a background of CPU was learned; else there is
     none, and all CPU counts as traffic's. ``saturated`` brokers may have more demand than they show.
+    ``drained`` is how many of the ``active`` brokers are drained.
     """
 
     taken_at: float
@@ -85,6 +86,7 @@ class ClusterLoad:
     fixed: FloatArray
     grounded: bool
     saturated: tuple[str, ...] = ()
+    drained: int = 0
 
     @property
     def carried(self) -> FloatArray:
@@ -342,12 +344,13 @@ class CapacityReport:
 
     ``day`` and ``week`` are the peaks of the last 24 hours and seven days, None before the first is known;
     ``known_hours`` counts the hours of the 24 with a peak. ``score`` is the highest, in points, at the day's peak with
-    the ``active`` brokers, ``one_less`` and ``one_more`` with one less, whichever goes, and with one more. ``easiest``
-    is the broker without which the others have the least load, None where none can go.
+    the ``active`` brokers, of which ``drained`` are drained, ``one_less`` and ``one_more`` with one less, whichever
+    goes, and with one more. ``easiest`` is the broker without which the others have the least load, None where none can go.
     """
 
     taken_at: float
     active: int
+    drained: int
     wanted: int
     max_score: float
     summary: str
@@ -397,9 +400,10 @@ def report(peaks: Peaks, load: ClusterLoad, max_score: float) -> CapacityReport:
     return CapacityReport(
         taken_at=now,
         active=load.active,
+        drained=load.drained,
         wanted=number,
         max_score=max_score,
-        summary=_summary(load.active, number, day, hours, max_score),
+        summary=_summary(load, number, day, hours, max_score),
         known_hours=hours,
         day=day,
         week=_peak_report(_highest(peaks.hours, now, WEEK_HOURS), load),
@@ -445,9 +449,11 @@ def _predicted(peak: Peak | None, load: ClusterLoad, brokers: int) -> float | No
     return round(highest_score(peak.demand, _as_then(load, peak), brokers), 1)
 
 
-def _summary(active: int, wanted_brokers: int, day: PeakReport | None, hours: int, max_score: float) -> str:
+def _summary(load: ClusterLoad, wanted_brokers: int, day: PeakReport | None, hours: int, max_score: float) -> str:
     """One sentence; with less than a day of history, a second one."""
-    there = f"{counted(active, 'broker')} {'is' if active == 1 else 'are'} active, {wanted_brokers} are wanted"
+    drained = f" ({load.drained} of them drained)" if load.drained else ""
+    are = "is" if load.active == 1 else "are"
+    there = f"{counted(load.active, 'broker')} {are} active{drained}, {wanted_brokers} are wanted"
     if day is None:
         return f"{there}: nothing is known yet, the load of the first {duration_text(LASTS_SECONDS)} does not count"
     least = "at least " if day.at_least else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,4 +81,6 @@ def load_of(record: TurnResult, settings: Settings) -> ClusterLoad | None:
     if (facts := record.facts) is None:
         return None
     trusted = np.isin(facts.evidence.paired, TRUSTED)
-    return cluster_load(facts.snapshot, trusted, len(facts.members.active), facts.slopes, settings.weights)
+    load = cluster_load(facts.snapshot, trusted, len(facts.members.active), facts.slopes, settings.weights)
+    drained = int(np.count_nonzero(facts.evidence.paired == Reason.DRAINED.code))
+    return load and replace(load, drained=drained)

@@ -57,23 +57,27 @@ class LastHour:
 
     ``attempts`` are the unload requests, retries included; budgets count these, without those of drains and fills.
     ``moves`` are the moves that began, whatever came of them, and ``bundles`` the different bundles among the attempts.
+    ``ordered`` are the attempts of drains and fills, which no budget counts.
     """
 
     moves: int = 0
     bundles: int = 0
     attempts: int = 0
+    ordered: int = 0
 
     @property
     def words(self) -> str:
-        """The same as text: ``12 moves of 11 bundles, 14 attempts``."""
-        parts = f"{counted(self.moves, 'move')} of {counted(self.bundles, 'bundle')}"
-        return f"{parts}, {counted(self.attempts, 'attempt')}"
+        """The same as text: ``12 moves of 11 bundles, 14 attempts, 4 of them for drains and fills``."""
+        parts = f"{counted(self.moves, 'move')} of {counted(self.bundles, 'bundle')}, "
+        ordered = f", {self.ordered:,} of them for drains and fills, which no budget counts" if self.ordered else ""
+        return f"{parts}{counted(self.attempts, 'attempt')}{ordered}"
 
 
 def last_hour(sent: Iterable[Sent], now: float) -> LastHour:
     """Counted from the requests of a journal; ``now`` is epoch seconds."""
     recent = [one for one in sent if one.at > now - HOUR_SECONDS]
-    return LastHour(sum(one.attempt == 1 for one in recent), len({one.bundle for one in recent}), len(recent))
+    moves, bundles = sum(one.attempt == 1 for one in recent), len({one.bundle for one in recent})
+    return LastHour(moves, bundles, len(recent), sum(bool(one.order) for one in recent))
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class TrafficShare:
     @property
     def text(self) -> str:
         """What is left."""
-        return f"{max(self.msg_rate_left, 0):.0f} msg/s and {max(self.throughput_left, 0) / 1e6:.1f} MB/s left"
+        return f"{max(self.msg_rate_left, 0):,.0f} msg/s and {max(self.throughput_left, 0) / 1e6:.1f} MB/s left"
 
 
 class Budget:
@@ -211,7 +215,7 @@ class Budget:
 
     def _traffic_detail(self, unload: Unload, frees_at: float) -> str:
         wait = max(frees_at - self._now, 0) / 60
-        wanted = f"{unload.msg_rate:.0f} msg/s and {unload.throughput / 1e6:.1f} MB/s"
+        wanted = f"{unload.msg_rate:,.0f} msg/s and {unload.throughput / 1e6:.1f} MB/s"
         return f"{wanted}, {self._traffic.text}, more in {wait:.0f} min (guardrails.max_traffic_per_hour)"
 
     def take(self, unload: Unload) -> None:

@@ -269,7 +269,7 @@ class TurnCaps:
             detail = f"{self._taken} of {self._most} used (guardrails.max_unloads_per_turn)"
             return Skip(unload.bundle, Reason.TURN_UNLOADS, detail)
         if self._traffic.refuses(unload):
-            detail = f"{unload.msg_rate:.0f} msg/s, {max(self._traffic.msg_rate_left, 0):.0f} left"
+            detail = f"{unload.msg_rate:,.0f} msg/s, {max(self._traffic.msg_rate_left, 0):,.0f} left"
             return Skip(unload.bundle, Reason.TURN_TRAFFIC, f"{detail} of guardrails.max_traffic_per_turn")
         return None
 

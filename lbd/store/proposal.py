@@ -49,6 +49,18 @@ class Proposal(msgspec.Struct, frozen=True):
     approved_by: list[str] = []
 
 
+class PlannedScore(msgspec.Struct, frozen=True):
+    """A broker's score in points now, and ``after`` all moves of a plan have landed; None where unknown.
+
+    ``doubt`` is as in :class:`~lbd.store.turn_record.BrokerRecord`.
+    """
+
+    id: str
+    score: float | None
+    after: float | None
+    doubt: str | None = None
+
+
 def plan_id(moves: Iterable[Unload]) -> str:
     """The name of a plan: the same for the same moves, whenever they are planned, in whatever order."""
     rows = sorted((move.bundle, move.source, move.destination or "") for move in moves)

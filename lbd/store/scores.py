@@ -13,7 +13,7 @@ from lbd.charts.chart import thinned
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lbd.model import FloatArray
+    from lbd.model import BoolArray, FloatArray
 
 MOST_POINTS = 300
 """Of a line, about: a screen of a thousand pixels shows no more, and a phone reads 10 kB."""
@@ -26,12 +26,13 @@ HOLE_SECONDS = 1200.0
 @dataclass(frozen=True, eq=False)
 class Scores:
     """``points`` float64 (T, B) of ``brokers`` in the rounds ``at``, float64 (T,) epoch seconds, ascending; NaN: not
-    known.
+    known. ``counted``, bool (T, B), is False where a broker was drained; None: all count.
     """
 
     at: FloatArray
     brokers: Sequence[str]
     points: FloatArray
+    counted: BoolArray | None = None
 
     def of(self, broker: str) -> FloatArray:
         """One broker's score, (T,); NaN where it gave no report."""
@@ -40,15 +41,21 @@ class Scores:
 
     def gap(self) -> FloatArray:
         """The highest score minus the lowest, (T,); NaN where fewer than two are known."""
-        high = np.fmax.reduce(self.points, axis=1, initial=np.nan)
-        low = np.fmin.reduce(self.points, axis=1, initial=np.nan)
-        several = np.isfinite(self.points).sum(axis=1) > 1
+        points = self._points()
+        high = np.fmax.reduce(points, axis=1, initial=np.nan)
+        low = np.fmin.reduce(points, axis=1, initial=np.nan)
+        several = np.isfinite(points).sum(axis=1) > 1
         return np.where(several, high - low, np.nan)
 
     def mean(self) -> FloatArray:
         """The mean score, (T,); NaN where none is known."""
-        number = np.isfinite(self.points).sum(axis=1)
-        return np.where(number > 0, np.nansum(self.points, axis=1) / np.maximum(number, 1), np.nan)
+        points = self._points()
+        number = np.isfinite(points).sum(axis=1)
+        return np.where(number > 0, np.nansum(points, axis=1) / np.maximum(number, 1), np.nan)
+
+    def _points(self) -> FloatArray:
+        """The scores of the brokers that count, (T, B)."""
+        return self.points if self.counted is None else np.where(self.counted, self.points, np.nan)
 
 
 class ScoreLine(msgspec.Struct, frozen=True):

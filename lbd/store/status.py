@@ -19,7 +19,7 @@ from lbd.store.control import Pause
 from lbd.store.database import STORE_NAME
 from lbd.store.drains import Drain, DrainStatus, Work
 from lbd.store.journal import read
-from lbd.store.proposal import Proposal
+from lbd.store.proposal import PlannedScore, Proposal
 from lbd.store.turn_record import Verdict
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ SECONDS_UNTIL_LATE = 30.0
 class BrokerStatus(msgspec.Struct, frozen=True):
     """One broker: score in points, the resource behind it, messages/s and bytes/s in + out; None where unknown.
 
-    ``load`` is what lbd has learned of it.
+    ``load`` is what lbd has learned of it, ``doubt`` why its report is no ground to move on, as in
+    :class:`~lbd.store.turn_record.BrokerRecord`.
     """
 
     id: str
@@ -46,6 +47,7 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     throughput: float | None
     bundles: int
     load: BrokerLoad | None = None
+    doubt: str | None = None
 
 
 class HitStatus(msgspec.Struct, frozen=True):
@@ -100,11 +102,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
     could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
-    ``gap_points`` is the highest score minus the lowest, None where fewer than two brokers have one.
-    ``proposal`` waits for approval. ``calibration`` is a sentence on the settings that ``lbd calibrate`` proposes; None
-    where it proposes none, or they are in force. ``canary`` is None where none is in force. ``budgets`` are those for
-    an hour or a day; of those for brokers and namespaces, the one that is used most. ``steps`` are what a person should
-    do, the most important first.
+    ``gap_points`` is the highest score minus the lowest, without drained brokers; None where fewer than two have one.
+    ``proposal`` waits for approval, and ``plan_scores`` are the scores of all brokers now and after it,
+    and ``gap_after_points`` is the gap then.
+    ``calibration`` is a sentence on the settings that ``lbd calibrate`` proposes; None where it proposes none, or they
+    are in force. ``canary`` is None where none is in force. ``budgets`` are those for an hour or a day; of those for
+    brokers and namespaces, the one that is used most. ``steps`` are what a person should do, the most important first.
     """
 
     format: int = FORMAT
@@ -136,6 +139,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     api: str | None = None
     steps: list[NextStep] = []
+    plan_scores: list[PlannedScore] = []
+    gap_after_points: float | None = None
 
     def late(self, now: float) -> bool:
         """Whether three turns should have followed by now, whatever one waited for; also when the clock was set back by

@@ -163,7 +163,8 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
     ``candidates`` are the largest bundles of the sources that fired, ``rest`` counts their others by broker and reason.
     ``crowded`` are brokers with more than their share of a topic's partitions, or a namespace's bundles.
     ``dear_kinds`` are Pulsar's own topics that made a move of their bundle dearer.
-    ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and had the same message.
+    ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and had the same message; the
+    numbers are those of the last of them.
     """
 
     at: At

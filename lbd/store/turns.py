@@ -220,7 +220,7 @@ class Turns:
         self._path, self._max_bytes = state_dir / STORE_NAME, max_bytes
         self.trouble, self._lost = "", 0
         self._before: TurnRecord | None = None
-        self._number, self._bytes = 0, 0
+        self._number, self._bytes, self._last_bytes = 0, 0, 0
         try:
             with reading(self._path) as store:
                 if store is not None:
@@ -244,11 +244,16 @@ class Turns:
     def _put(self, store: Database, turn: TurnRecord) -> None:
         before = self._before
         if before is not None and _quiet(before, turn):
-            again = "UPDATE turns SET last = ?, until = ? WHERE number = ?"
-            store.write(again, [(turn.turn, turn.at, before.turn)], durable=False)
-            self._before = msgspec.structs.replace(before, repeated=turn.turn - before.turn, until=turn.at)
+            newest = msgspec.structs.replace(turn, turn=before.turn, at=before.at)
+            packed = zlib.compress(encoded(newest), PACKING_LEVEL)
+            again = "UPDATE turns SET last = ?, until = ?, turn = ? WHERE number = ?"
+            store.write(again, [(turn.turn, turn.at, packed, before.turn)], durable=False)
+            self._before = msgspec.structs.replace(newest, repeated=turn.turn - before.turn, until=turn.at)
+            self._bytes += len(packed) - self._last_bytes
+            self._last_bytes = len(packed)
             return
         packed = zlib.compress(encoded(turn), PACKING_LEVEL)
+        self._last_bytes = len(packed)
         store.write("INSERT INTO turns VALUES (?, ?, ?, ?)", [(turn.turn, turn.turn, 0.0, packed)], durable=False)
         self._before, self._bytes = turn, self._bytes + len(packed)
         if self._bytes > self._max_bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from lbd.model import BYTES_IN, BYTES_OUT, CLUSTER, MSG_IN, MSG_OUT, RESOURCES, 
 from lbd.reason import Reason
 from lbd.score.bounds import fewest_removed
 from lbd.store.history_round import HistoryRound
-from lbd.store.proposal import PLAN_SECONDS, Proposal, ProposedMove, plan_id
+from lbd.store.proposal import PLAN_SECONDS, PlannedScore, Proposal, ProposedMove, plan_id
 from lbd.store.status import HitStatus, PairStatus
 from lbd.store.turn_record import (
     BrokerRecord,
@@ -35,7 +35,7 @@ from lbd.turn.strategy_config import deciding, effective
 from lbd.turn.verdict import pair_skip, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lbd.config import Settings
     from lbd.model import Averages, Outcome, Pair, Snapshot, Unload
@@ -176,10 +176,27 @@ def brokers(record: TurnResult) -> list[BrokerFacts]:
     ]
 
 
-def gap_points(scores: Iterable[float | None]) -> float | None:
-    """The gap: the highest score minus the lowest, in points; None where fewer than two are known."""
-    known = [score for score in scores if score is not None]
+class Scored(Protocol):
+    """A broker with its score, and why its report is no ground to move on."""
+
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def doubt(self) -> str | None: ...
+
+
+def gap_points(brokers: Iterable[Scored]) -> float | None:
+    """The gap: the highest score minus the lowest, in points; None where fewer than two are known.
+
+    A drained broker does not count: it is empty on purpose, in no pair and no average.
+    """
+    known = [one.score for one in brokers if one.score is not None and counts(one)]
     return round(max(known) - min(known), 3) if len(known) > 1 else None
+
+
+def counts(broker: Scored) -> bool:
+    """Whether a broker counts when all are compared as a whole."""
+    return broker.doubt != Reason.DRAINED.label
 
 
 def number(value: float) -> float | None:
@@ -254,7 +271,8 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
 
     With ``proposed`` the plan waits for approval; otherwise it is what would move if the imbalance lasts, and nobody
     remembers it where ``expires_at`` is null. ``refused`` is why ``lbd apply`` would refuse it now; null where it would
-    begin.
+    begin. ``plan_scores`` are the scores of all brokers now and after it, and
+    ``gap_after_points`` is the gap then.
     """
 
     id: str
@@ -266,6 +284,8 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
     clients: int
     approved_by: list[str]
     refused: str | None = None
+    plan_scores: list[PlannedScore] = []
+    gap_after_points: float | None = None
 
 
 def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
@@ -300,9 +320,26 @@ def _clients(snapshot: Snapshot, unload: Unload) -> int:
     return int(snapshot.rows.counts[own][snapshot.rows.bundle[own] == at, 1:].sum())
 
 
+def planned_scores(brokers: Iterable[_Named], expected: Mapping[str, float]) -> tuple[list[PlannedScore], float | None]:
+    """The scores of all brokers before and after a plan, the highest first, and the gap after it.
+
+    Brokers that it does not touch keep their score.
+    """
+    scores = [PlannedScore(one.id, one.score, expected.get(one.id, one.score), one.doubt) for one in brokers]
+    after = [PlannedScore(one.id, one.after, one.after, one.doubt) for one in scores]
+    return sorted(scores, key=lambda one: -(one.score or 0.0)), gap_points(after)
+
+
+class _Named(Scored, Protocol):
+    @property
+    def id(self) -> str: ...
+
+
 def plan_document(record: TurnResult, plan: Proposal, refused: str, *, proposed: bool) -> dict[str, Any]:
     """The JSON shape of a plan, :class:`PlanDocument`; ``record`` is the last turn that is about it."""
-    verdict_fields = {"proposed": proposed, "refused": refused or None}
+    scores, gap_after = planned_scores(brokers(record), plan.expected)
+    verdict_fields = {"proposed": proposed, "refused": refused or None, "gap_after_points": gap_after}
+    verdict_fields["plan_scores"] = msgspec.to_builtins(scores)
     return {**document(record, everything=False), **msgspec.to_builtins(plan), **verdict_fields}
 
 

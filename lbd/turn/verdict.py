@@ -51,12 +51,8 @@ def _avoided(record: TurnResult) -> frozenset[str]:
 
 
 def _sentence(record: TurnResult) -> str:
-    text, under_way = _finished_text(record), moves_under_way(record)
-    if record.gave_up:
-        text = f"{text.removesuffix('.')}; {record.gave_up}." if text else _no(f"{record.gave_up}.")
-    if text:
-        moves = f"begins to move {counted(under_way, 'bundle')}{_waves(record)}"
-        return f"{text.removesuffix('.')}; {moves}." if under_way else text
+    if (text := _finished_text(record)) or record.gave_up:
+        return _after_earlier_moves(record, text)
     if record.unloads:
         plan = _waves(record) or _plan(record)
         moves = f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{plan}"
@@ -73,6 +69,20 @@ def _sentence(record: TurnResult) -> str:
     if reasons and reasons[0].reason is Reason.BALANCED and not_compared(record):
         return _no(f"{_compared_text(record, reasons[0].detail)}.")
     return _no(f"{_skip_text(reasons[0])}.") if reasons else "No move."
+
+
+def _after_earlier_moves(record: TurnResult, finished: str) -> str:
+    """The moves that have ended, those that begin, and why an earlier plan ended.
+
+    A turn has one verdict: "No move" is said of a turn in which none ended and none begins.
+    """
+    under_way = moves_under_way(record)
+    if not under_way and not (finished and record.gave_up):
+        return finished or _no(f"{record.gave_up}.")
+    begins = f"begins to move {counted(under_way, 'bundle')}{_waves(record)}" if under_way else ""
+    parts = [finished.removesuffix("."), begins, record.gave_up]
+    text = "; ".join(filter(None, parts if record.outcomes or not under_way else (begins, parts[0], parts[2])))
+    return f"{text[0].upper()}{text[1:]}."
 
 
 LEFT_OUT = (
@@ -152,7 +162,7 @@ def _finished_text(record: TurnResult) -> str:
     """Finished moves and errors, as text; empty when there are none."""
     number = len(record.outcomes) + len(record.refused)
     if record.error is not None and not record.outcomes:
-        return _no(record.error)
+        return str(record.error) if moves_under_way(record) else _no(record.error)
     if record.error is not None:
         total = number + len(record.unfinished)
         return f"Stopped after {len(record.outcomes)} of {counted(total, 'bundle')}: {record.error}"

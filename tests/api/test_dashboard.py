@@ -42,10 +42,17 @@ PATIENCE_SECONDS = 30
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Chrome]:
+def started_browser() -> Iterator[Chrome]:
     """One for all tests: it takes a second to start."""
     with browsing() as found:
         yield found
+
+
+@pytest.fixture
+def browser(started_browser: Chrome) -> Chrome:
+    """The browser with a desktop's screen, whatever the test before it had."""
+    sized(started_browser, 1280, 900)
+    return started_browser
 
 
 def text(browser: Chrome, what: str) -> str:
@@ -436,6 +443,19 @@ def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert f"Plan {name}: 3 moves, " in text(browser, "plan-about")
         rows = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "#planned tr")]
         assert [row.startswith(tuple(HOT)) for row in rows] == [True] * 3
+        scores = [row.text.split() for row in browser.find_elements(By.CSS_SELECTOR, "#after tr")]
+        plan = api.get("/v1/plan").json()
+        assert scores == [[name_of(one), f"{one['score']:.1f}", f"{one['after']:.1f}"] for one in plan["plan_scores"]]
+        assert len(scores) == 3
+        assert f" {plan['gap_after_points']:.1f} points between highest and lowest when all" in text(
+            browser, "plan-about"
+        )
+        assert text(browser, "todo").endswith(f"`lbd apply {name}`")
+
+
+def name_of(broker: dict[str, Any]) -> str:
+    """The brokers of the fake cluster have no port in common, so their names are whole."""
+    return str(broker["id"])
 
 
 def approved(browser: Chrome, **words: str) -> None:
@@ -600,6 +620,9 @@ def test_a_daemon_that_is_gone(browser: Chrome, api: Api):
     assert "What is shown below is old." in told
     trouble = browser.find_element(By.ID, "trouble")
     assert (trouble.get_dom_attribute("role"), trouble.get_dom_attribute("aria-live")) == ("alert", None)
+    buttons = [browser.find_element(By.ID, name) for name in ("steer", "approve", "drain", "fill", "rollout")]
+    assert [button.is_enabled() for button in buttons] == [False] * 5
+    assert reads(browser, "todo", "lbd status") == "Look at lbd on its machine, it does not answer here: lbd status"
 
 
 def test_data_that_is_stale(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):

@@ -216,6 +216,17 @@ class TestStatus:
         words = f"{disk} has no space left, so later turns cannot be shown: see lbd's log\n"
         assert found.stderr.endswith(f"wanted every 15 s; {words}")
 
+    @pytest.mark.parametrize(
+        ("age_seconds", "first"),
+        [(4, "running, process "), (25, "running, process "), (76, "LATE, process ")],
+    )
+    def test_a_late_one_does_not_begin_with_running(self, age_seconds: float, first: str, daemon: Path) -> None:
+        """Nor does a turn that is due come in 0 s."""
+        told(daemon, age_seconds)
+        line = lbd("status").stdout.splitlines()[0]
+        assert line.startswith(f"lbd        {first}")
+        assert ("next in " in line, "next due " in line) == (age_seconds < 15, 15 < age_seconds < 45)
+
     @pytest.mark.parametrize("form", ["text", "json"])
     def test_none_runs(self, form: str, tmp_path: Path) -> None:
         """Exit 3 however fresh the file is."""

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from lbd.cli.plan import print_plan
+from lbd.cli.render import shared_notes, without_notes
 from lbd.model import Hits
 from lbd.turn.record import PlanDocument, plan_document, proposal
 from tests.turn.records import HOT, record, two
@@ -38,3 +39,12 @@ def test_a_note_on_several_bundles_is_printed_once(
     assert printed.count(MORE) == len(wanted)
     assert printed.count(JOINED) == sum(JOINED in note for note in notes)
     assert all(f"r{at}" in printed for at in range(3))
+
+
+def test_a_reason_is_not_cut_within_its_brackets():
+    """What stands in brackets belongs to the clause before."""
+    by = "by share; by what traffic costs it +3.5"
+    reasons = [f"{points} points apart; b (+{points} {by}); is full" for points in (7, 9)]
+    shared = shared_notes(reasons)
+    assert shared == {"is full": 2}
+    assert without_notes(reasons[0], shared) == f"7 points apart; b (+7 {by})"

@@ -284,7 +284,7 @@ class TestHowMuch:
         skip = ask(seen, hit_count_high=1).skips[0]
 
         assert Reason.BELOW_MINIMUM is skip.reason
-        assert "500 msg/s to move, minimum 1000; 50000 bytes/s to move, minimum 1048576" == skip.detail
+        assert "500 msg/s to move, minimum 1,000; 50,000 bytes/s to move, minimum 1,048,576" == skip.detail
 
     def test_a_hot_broker_with_less_traffic_than_its_partner(self):
         """There is nothing to give: its load is something else."""
@@ -302,7 +302,7 @@ class TestHowMuch:
         skip = ask(seen, permit={"barred": bars}, hit_count_high=1).skips[0]
 
         assert Reason.NOTHING_FITS is skip.reason
-        assert skip.detail == "6000 msg/s to move; none of 3 bundles may move: 1 cool-down, 2 policy-unknown"
+        assert skip.detail == "6,000 msg/s to move; none of 3 bundles may move: 1 cool-down, 2 policy-unknown"
 
     def test_what_others_left_no_room_for_is_not_too_large(self):
         """1,500 msg/s wanted, bundles of 2,000, 1,000 and 1,000: too large, taken, and not needed any more."""

@@ -100,4 +100,4 @@ def test_what_it_compares_is_told():
     """Both numbers, with their unit."""
     (pair,) = ask(NAME, cluster(carrying(50e3, 5), carrying(30e3, 5, first=10))).comparison.pairs
 
-    assert ("50000 msg/s against 30000 where it is least", None) == (pair.why, pair.destination)
+    assert ("50,000 msg/s against 30,000 where it is least", None) == (pair.why, pair.destination)

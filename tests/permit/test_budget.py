@@ -191,9 +191,12 @@ def test_the_last_hour_counts_moves_bundles_and_attempts():
         Sent(now - 30, "t/n/2", "a", "b", order="drain"),
     ]
     found = last_hour(sent, now)
-    assert found == LastHour(moves=3, bundles=2, attempts=4)
-    assert found.words == "3 moves of 2 bundles, 4 attempts"
+    assert found == LastHour(moves=3, bundles=2, attempts=4, ordered=1)
+    ordered = "1 of them for drains and fills, which no budget counts"
+    assert found.words == f"3 moves of 2 bundles, 4 attempts, {ordered}"
     assert LastHour(1, 1, 1).words == "1 move of 1 bundle, 1 attempt"
+    drained = LastHour(37, 37, 37, 27).words
+    assert drained == "37 moves of 37 bundles, 37 attempts, 27 of them for drains and fills, which no budget counts"
 
 
 @pytest.mark.parametrize(

@@ -384,5 +384,10 @@ def test_people_read_which_wave_begins_and_why_a_plan_ends():
     assert sentence(goes_on) == (
         "Moved 1 of 1 bundle: 1 landed; begins to move 1 bundle (wave 1 of plan ebee567d, 2 to follow)."
     )
+    anew = replace(begins, gave_up=REST.ended_text("wave 2 could not begin within 90 s"))
+    assert sentence(anew) == (
+        "Begins to move 1 bundle (wave 1 of plan ebee567d, 2 to follow); plan ebee567d ends, 2 bundles not moved: "
+        "wave 2 could not begin within 90 s."
+    )
     ended = record(two(), unloads=(), gave_up=REST.ended_text("paused: by bob"))
     assert sentence(ended) == "No move: plan ebee567d ends, 2 bundles not moved: paused: by bob."

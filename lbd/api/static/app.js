@@ -131,11 +131,14 @@ function showAge() {
     showTodo(status);
     const age = now() - status.at;
     const late = status.late;
-    const next = status.next_turn_at === null ? "" : `, next in ${spoken(status.next_turn_at - now())}`;
+    const left = status.next_turn_at === null ? null : status.next_turn_at - now();
+    const next = left === null ? "" : left >= 0 ? `, next in ${spoken(left)}` : `, next due ${spoken(-left)} ago`;
     say("age", `data ${spoken(age)} old${late || silent ? "" : next}`);
     document.body.classList.toggle("stale", late || silent);
     if (!silent) trouble(late ? `The data is stale: the last turn ended at ${clock(status.at)}, wanted every ${spoken(status.interval_seconds)}.` : "");
   }
+  // An lbd that does not answer takes no order.
+  for (const id of ["steer", "approve", "drain", "fill", "rollout"]) $(id).disabled = silent || !status;
   if (silent) {
     const since = clock((performance.timeOrigin + seen.silentSince) / 1000);
     trouble(`${seen.why || "lbd does not answer"}, since ${since}.${status ? " What is shown below is old." : ""} Asking again every ${POLL_SECONDS} s.`);
@@ -250,9 +253,9 @@ function showPlan(status) {
   $("plan").hidden = !plan;
   $("approve").hidden = Boolean(applied);
   if (!plan) return;
-  const scores = Object.values(plan.expected);
+  const scores = applied ? applied.scores : status.plan_scores;
   const moves = `Plan ${plan.id}: ${counted(plan.unloads.length, "move")}, ${counted(plan.clients, "client")} ${plan.clients === 1 ? "reconnects" : "reconnect"}`;
-  const gap = scores.length ? `, ${(Math.max(...scores) - Math.min(...scores)).toFixed(1)} points between highest and lowest when all have landed` : "";
+  const gap = status.gap_after_points === null ? "" : `, ${status.gap_after_points.toFixed(1)} points between highest and lowest when all have landed`;
   say("h-plan", applied ? `Approved by ${applied.by}` : "A plan waits for approval");
   say("plan-about", applied ? applied.outcome || `${moves}. It is carried out.` : `${moves}${gap}.${plan.approved_by.length ? ` Approved by ${plan.approved_by.join(", ")}; one more person is needed.` : ""} It can be approved until ${clock(plan.expires_at)}.`);
   rows($("planned"), plan.unloads, ["", "", "num", "num", ""], "none", (move, cells) => {
@@ -263,6 +266,25 @@ function showPlan(status) {
     cells[3].dataset.label = "clients";
     write(cells[4], move.reason);
   });
+  rows($("after"), scores, ["", "wide", "wide"], "none", (broker, cells) => {
+    write(cells[0], short(broker.id), broker.id);
+    scoreBar(cells[1], broker.score, "fill");
+    scoreBar(cells[2], broker.after, broker.after < broker.score ? "fill cold" : broker.after > broker.score ? "fill hot" : "fill");
+  });
+}
+
+/** A score and its bar, of 100 points. */
+function scoreBar(cell, score, style) {
+  if (!cell.firstChild) {
+    const [bar, track] = [element("div", "bar"), element("div", "track")];
+    track.append(element("div", "fill"));
+    bar.append(element("span"), track);
+    cell.append(bar);
+  }
+  const [value, track] = cell.firstChild.children;
+  write(value, score === null ? "?" : score.toFixed(1));
+  track.firstChild.className = style;
+  track.firstChild.style.width = `${Math.min(score ?? 0, 100)}%`;
 }
 
 /** How far a drain or a fill is: the bar is native, so that it is heard as one, and only its end is said aloud. */
@@ -505,7 +527,7 @@ function showBroker() {
   const { answer, broker: name } = seen;
   say("h-broker", `Broker ${name}`, "");
   const own = answer && answer.seen;
-  const report = own ? `${own.score === null ? "?" : own.score.toFixed(1)} points${own.binding ? ` by ${own.binding}` : ""}, ${grouped.format(Math.round(own.msg_rate || 0))} msg/s, ${amount(own.throughput)}, ${counted(own.bundles, "bundle")}` : "no usable load report";
+  const report = own ? `${own.score === null ? "?" : own.score.toFixed(1)} points${own.binding ? ` by ${own.binding}` : ""}, ${grouped.format(Math.round(own.msg_rate || 0))} msg/s, ${amount(own.throughput)}, ${counted(own.bundles, "bundle")} in its report` : "no usable load report";
   say("broker-facts", !answer ? "…" : answer.trouble || `${report}, in turn ${answer.turn}, ${spoken(now() - answer.at)} ago`);
   const why = answer && answer.because ? answer.because : [];
   if ($("broker-why").dataset.told !== why.join("\n")) {
@@ -786,7 +808,7 @@ async function tellBeginning(what, answering) {
 
 /** What comes of a plan is told when its last move has ended. */
 async function follow(plan, by, answering) {
-  const applied = { plan, by, outcome: "" };
+  const applied = { plan, by, outcome: "", scores: seen.status.plan_scores };
   seen.applied = applied;
   try {
     const [answer, found] = await answering;

@@ -1,0 +1,128 @@
+"""One fact, one figure: status, explain, plan, API, metrics and the text of ``lbd status`` on the same situations."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.api.conftest import lbd
+from tests.api.test_same_numbers import metrics
+from tests.situations import SITUATIONS, arranged, named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.situations import Situation, Stand
+
+
+class Views:
+    """What each surface says of one moment."""
+
+    def __init__(self, stand: Stand) -> None:
+        get = stand.api.get
+        self.status: dict[str, Any] = get("/v1/status").json()
+        self.turn: dict[str, Any] = get("/v1/explain").json()["turn"]
+        self.snapshot: dict[str, Any] = get("/v1/snapshot").json()
+        self.chart: dict[str, Any] = get("/v1/history").json()
+        plan = get("/v1/plan")
+        self.plan: dict[str, Any] | None = plan.json() if plan.status_code == 200 else None
+        self.metrics = metrics(stand.api)
+        self.text = lbd(stand.api, stand.folder, "status").stdout
+        self.own = {broker: get(f"/v1/explain/{broker}").json() for broker in stand.pulsar.ids}
+
+    def label(self, name: str) -> str | None:
+        """What stands behind a label of ``lbd status``; None where there is no such line."""
+        found = re.search(rf"^{name:<10} (.+)$", self.text, re.MULTILINE)
+        return found[1] if found else None
+
+    def word(self, name: str) -> str | None:
+        """The first word of it."""
+        return (self.label(name) or "").partition(" ")[0] or None
+
+    def metric(self, name: str, *labels: str) -> float | None:
+        """A gauge of the scrape."""
+        return self.metrics.get((name, *labels))
+
+    def one_of(self, name: str) -> str | None:
+        """The label of a family of gauges of which one at most is 1."""
+        return next((key[1] for key, on in self.metrics.items() if key[0] == name and on), None)
+
+
+Figures = dict[str, Any]
+"""A figure by the surface that shows it; surfaces that show none of it are left out."""
+
+
+def figures(view: Views) -> Iterator[tuple[str, Figures]]:
+    """Every figure that at least two surfaces show."""
+    status, turn = view.status, view.turn
+    kinds = {"status": status["verdict"]["kind"], "explain": turn["verdict"]["kind"]}
+    yield "verdict", {**kinds, "metrics": view.one_of("lbd_verdict")}
+    yield "sentence", {"status": status["sentence"], "explain": turn["sentence"], "text": view.label("last turn")}
+    holds = {"status": status["hold"], "explain": (turn.get("hold") or {}).get("reason")}
+    yield "hold", {**holds, "metrics": view.one_of("lbd_hold")}
+    yield from gaps(view)
+    yield from of_brokers(view)
+    hour = status["last_hour"]
+    moves = {"status": hour["moves"], "metrics": view.metric("lbd_moves_last_hour")}
+    yield "moves of the last hour", {**moves, "text": int(view.word("last hour") or -1)}
+    yield "under way", {"status": len(status["unfinished"]), "metrics": view.metric("lbd_moves_under_way")}
+    for budget in status["budgets"]:
+        if budget["limit"] is not None:
+            name = budget["name"]
+            yield name, {"status": budget["left"], "metrics": view.metric("lbd_budget_left", name)}
+            if name == "unloads-per-hour":
+                counted = hour["attempts"] - hour["ordered"]
+                yield "attempts that budgets count", {"status": counted, "budget": budget["used"]}
+    for pair in status["pairs"]:
+        ends = [pair["destination"], pair["source"]]
+        told = next(one for one in turn["pairs"] if [one["destination"], one["source"]] == ends)
+        yield f"apart {ends}", {"status": pair["difference"], "explain": told["difference"],
+                                "metrics": view.metric("lbd_pair_difference_points", *ends)}  # fmt: skip
+    yield "what to do", {"status": status["todo"][0], "text": view.label("to do")}
+
+
+def gaps(view: Views) -> Iterator[tuple[str, Figures]]:
+    """The gap, and the one after a plan that waits."""
+    gap = view.status["gap_points"]
+    known = [point for point in view.chart["gap"]["points"] if point is not None]
+    counted = [one["score"] for one in view.turn["brokers"] if one["score"] is not None and one["doubt"] != "drained"]
+    shown = {"status": gap, "metrics": view.metric("lbd_score_gap_points")}
+    if gap is not None:
+        shown |= {"explain": max(counted) - min(counted), "chart": known[-1]}
+    yield "gap as text", {"status": None if gap is None else f"{gap:.1f}", "text": view.word("gap")}
+    yield "gap", shown
+    if view.plan is not None and view.plan["proposed"]:
+        yield "scores after the plan", {"status": view.status["plan_scores"], "plan": view.plan["plan_scores"]}
+        yield "gap after the plan", {"status": view.status["gap_after_points"], "plan": view.plan["gap_after_points"]}
+        yield "proposal", {"status": view.status["proposal"]["id"], "plan": view.plan["id"]}
+
+
+def of_brokers(view: Views) -> Iterator[tuple[str, Figures]]:
+    """Score, bundles and doubt of each broker with a report."""
+    listed = {"status": view.status, "explain": view.turn, "snapshot": view.snapshot}
+    by_id = {name: {one["id"]: one for one in shown["brokers"]} for name, shown in listed.items()}
+    if view.plan is not None:
+        by_id["plan"] = {one["id"]: one for one in view.plan["brokers"]}
+    for broker in by_id["status"]:
+        own = view.own[broker]["seen"]
+        for field, metric in (("score", "lbd_broker_score_points"), ("bundles", "lbd_broker_bundles"), ("doubt", "")):
+            shown = {name: brokers[broker][field] for name, brokers in by_id.items() if field in brokers[broker]}
+            yield (
+                f"{field} of {broker}",
+                {**shown, "explain broker": own[field]} | ({"metrics": view.metric(metric, broker)} if metric else {}),
+            )
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=named)
+def test_every_surface_shows_the_same_figure(situation: Situation, tmp_path: Path):
+    """No two of them differ, whatever lbd is up to."""
+    with arranged(situation, tmp_path) as stand:
+        shown = list(figures(Views(stand)))
+    assert len(shown) > 12
+    for name, values in shown:
+        first = next(iter(values.values()))
+        expected = pytest.approx(first, abs=0.006) if isinstance(first, float) else first
+        assert {**values} == dict.fromkeys(values, expected), name
