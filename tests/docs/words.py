@@ -22,8 +22,8 @@ def pages() -> list[Path]:
 
 
 def words(path: Path) -> int:
-    """Number of words of a page as ``wc`` counts them, without its generated parts."""
-    return len(GENERATED.sub("", path.read_text()).split())
+    """Number of words of a page, without its generated parts and the bars of its tables."""
+    return sum(any(map(str.isalnum, word)) for word in GENERATED.sub("", path.read_text()).split())
 
 
 if __name__ == "__main__":
