@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lbd.operations.requests import Requests
     from lbd.permit.facts import Hold
     from lbd.store.control import Request, UnloadRequest
+    from lbd.store.proposal import AppliedPlan
     from lbd.turn.parts import Parts
 
 
@@ -60,13 +61,20 @@ class _UnderWay:
 class Applying:
     """What applies one plan after the other. Thread-safe: moves end in threads of their own.
 
-    ``on_begin`` is called when the moves of one are about to be begun.
+    ``on_begin`` is called when the moves of one are about to be begun; what it raises keeps them from that.
     """
 
-    def __init__(self, requests: Requests, on_begin: Callable[[], None]) -> None:
+    def __init__(self, requests: Requests, on_begin: Callable[[PlanRequest], None]) -> None:
         self._requests, self._on_begin = requests, on_begin
         self._lock = threading.Lock()
         self._under_way: _UnderWay | None = None
+        self.last = ""
+
+    @property
+    def plan(self) -> str:
+        """The name of the plan whose moves have not all ended; empty where there is none."""
+        flying = self._under_way
+        return flying.request.plan if flying is not None else ""
 
     def apply(self, request: PlanRequest, parts: Parts) -> None:
         """Judge all moves by one look at the cluster; only if each may still be made are they begun.
@@ -79,9 +87,9 @@ class Applying:
             refusal = RequestResult(REFUSED, f"Refused: {words}; nothing was begun.", placed=unmade)
             self._requests.answer(request, refusal)
             return
+        self._on_begin(request)
         with self._lock:
-            self._under_way = _UnderWay(request)
-        self._on_begin()
+            self._under_way, self.last = _UnderWay(request), request.plan
         record = turn(wanting_plan(request, fixed))
         for one in unmade_moves(request, record):
             self._end(one)
@@ -126,7 +134,8 @@ class Dispatcher:
 
     def __init__(self, real: Assembled, requests: Requests) -> None:
         self._real, self._requests = real, requests
-        self._applying = Applying(requests, real.proposals.drop)
+        self._applying = Applying(requests, self._begins)
+        self.trouble = ""
 
     def begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         """It is begun, unless another lbd leads or something holds it, and ends in an answer."""
@@ -154,7 +163,7 @@ class Dispatcher:
 
         Raises :class:`RefusedError` for one that has ended since.
         """
-        is_order = isinstance(request, DrainRequest | FillRequest | RolloutRequest)
+        is_order = isinstance(request, DrainRequest | FillRequest | RolloutRequest | PlanRequest)
         if not is_order or (isinstance(request, RolloutRequest) and request.stop):
             return False
         stands = self._real.orders.read().stands(request.id)
@@ -200,18 +209,47 @@ class Dispatcher:
 
     def _plan(self, request: PlanRequest, parts: Parts) -> None:
         """A plan that needs more names than it has gets this one, and waits on."""
-        wanted, names = self._real.settings.approvers, [request.by]
+        wanted, names, now = self._real.settings.approvers, [request.by], self._real.timebase.now()
         if wanted > 1:
-            proposal = self._real.proposals.approve(request.plan, request.by, self._real.timebase.now())
+            proposal = self._real.proposals.find(request.plan, now)
             if proposal is None:
                 raise RefusedError(f"plan {request.plan} does not wait for approval; with approvers: {wanted} it must")
-            names = proposal.approved_by
+            names = self._real.plans.approve(request, now, proposal.expires_at)
             if len(names) < wanted:
                 until = zoned(proposal.expires_at)
                 words = f"Plan {proposal.id} is approved by {request.by} and waits for another person until {until}."
                 self._requests.answer(request, RequestResult(0, f"{words} Nothing was begun.", placed=[]))
                 return
         self._applying.apply(msgspec.structs.replace(request, by=" and ".join(names)), parts)
+
+    def _begins(self, request: PlanRequest) -> None:
+        """The order is on disk, and published, before the first of its moves."""
+        self._real.plans.begin(request, self._real.timebase.now())
+        self._real.proposals.drop()
+        self.trouble = ""
+
+    def go_on(self) -> None:
+        """End the orders of plans that are over: made, left by an lbd that was killed, or expired."""
+        plans, now = self._real.plans, self._real.timebase.now()
+        try:
+            for plan in plans.all() if self._real.leading.leading else ():
+                if self._is_over(plan, now):
+                    plans.end(plan.plan, now)
+                    self.trouble = self._interruption(plan)
+        except LbdError as error:
+            self.trouble = f"a plan that is over cannot be ended: {error}"
+
+    def _is_over(self, plan: AppliedPlan, now: float) -> bool:
+        if plan.begun_at is not None:
+            return plan.plan != self._applying.plan
+        return now >= plan.until and self._real.proposals.find(plan.plan, now) is None
+
+    def _interruption(self, plan: AppliedPlan) -> str:
+        """What a person should know of a plan that another process began; empty for one of this process."""
+        if plan.begun_at is None or plan.plan == self._applying.last:
+            return ""
+        made = f"lbd history shows which of its {counted(plan.moves, 'move')} were made"
+        return f"plan {plan.plan}, applied by {' and '.join(plan.by)}, was under way when its lbd ended: {made}"
 
     def _unload(self, request: UnloadRequest, parts: Parts) -> None:
         """A turn that wants just this, and ends in an answer."""

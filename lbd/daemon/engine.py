@@ -195,6 +195,7 @@ class Engine:
         request = self.requests.next(self.timebase.now(), ends_only=is_busy)
         if request is not None:
             self._asked.begin(request, self._real.beside)
+        self._asked.go_on()
         self.go_on()
 
     def go_on(self, *, alone: bool = False) -> None:
@@ -217,8 +218,11 @@ class Engine:
             finish(self._real.parts(), TurnResult())
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until no move and no split is under way; whether that was so within the time."""
-        return self._real.executor.wait(seconds) and self.splitting.wait(seconds)
+        """Until no move and no split is under way, so that a plan is over; whether that was so within the time."""
+        ended = self._real.executor.wait(seconds) and self.splitting.wait(seconds)
+        if ended:
+            self._asked.go_on()
+        return ended
 
     @property
     def unfinished(self) -> tuple[Unload, ...]:
@@ -268,7 +272,13 @@ class Engine:
         """What a person should know of the state directory."""
         messages = [*self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         messages += [f"{namespace} stays: {why}" for namespace, why in self.proof.namespaces().items()]
-        messages += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble, self._real.unknown_moves.trouble]
+        messages += [
+            self.rolling.trouble,
+            self._asked.trouble,
+            self.proof.trouble,
+            self.notifier.trouble,
+            self._real.unknown_moves.trouble,
+        ]
         if (rests := self._real.unknown_moves.hold(self.timebase.now())) is not None:
             messages.append(rests[0].message(rests[1]))
         messages += [self._real.learned.trouble, self._real.peaks.trouble]

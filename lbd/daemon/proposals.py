@@ -12,6 +12,8 @@ from lbd.reason import Reason
 from lbd.turn.record import proposal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.store.proposal import Proposal
     from lbd.turn.parts import Parts, TurnResult
 
@@ -25,18 +27,21 @@ class Proposals:
     thread may read them.
 
     Noise makes plans of equal worth follow one another every minute, so whoever has read one can still apply it.
+    ``approved_by`` says who has approved the plan of a name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, approved_by: Callable[[str], list[str]] = lambda _: []) -> None:
         self._made: tuple[Proposal, ...] = ()
+        self._approved_by = approved_by
 
     def at(self, now: float) -> Proposal | None:
         """The proposal of now (epoch seconds)."""
-        return next((one for one in self._made[-1:] if now < one.expires_at), None)
+        return self.find(self._made[-1].id, now) if self._made else None
 
     def find(self, name: str, now: float) -> Proposal | None:
         """The one of this name, if it can be applied now."""
-        return next((one for one in self._made if one.id == name and now < one.expires_at), None)
+        proposal = next((one for one in self._made if one.id == name and now < one.expires_at), None)
+        return proposal and msgspec.structs.replace(proposal, approved_by=self._approved_by(name))
 
     def asking(self, parts: Parts, now: float) -> Parts:
         """The parts of a turn that proposes instead of acting, and judges anew what it proposed before."""
@@ -54,19 +59,8 @@ class Proposals:
             self.drop()
         elif record.hold is None and record.decision is not None:
             renewed = proposal(record, self._made[-1] if self._made else None)
-            names = next((one.approved_by for one in self._made if one.id == renewed.id), [])
-            renewed = msgspec.structs.replace(renewed, approved_by=names)
             before = [one for one in self._made if one.id != renewed.id][1 - KEPT :]
             self._made = (*before, renewed) if record.unloads else ()
-
-    def approve(self, name: str, by: str, now: float) -> Proposal | None:
-        """The proposal of this name, approved by one person more; None if it cannot be applied now."""
-        proposal = self.find(name, now)
-        if proposal is None:
-            return None
-        approved = msgspec.structs.replace(proposal, approved_by=list(dict.fromkeys([*proposal.approved_by, by])))
-        self._made = tuple(approved if one is proposal else one for one in self._made)
-        return approved
 
     def drop(self) -> None:
         """One is being applied, or the settings are others."""

@@ -37,6 +37,7 @@ from lbd.pulsar.broker_health import BrokerHealth
 from lbd.reason import Reason
 from lbd.store.control import Control
 from lbd.store.owners import KeptOwners
+from lbd.store.proposal import AppliedPlans
 from lbd.store.state import Remembered, Scratch, StateDir
 from lbd.turn.parts import OwnershipWatch, reports_alone
 from lbd.turn.strategy_config import gap_seconds, parts_of
@@ -143,11 +144,12 @@ class Assembled:
         self.journal, self.leading = joined
         journal = self.journal
         self.observing = Observing() if settings.mode == "observe" else None
-        self.proposals = Proposals()
         self.memory = Remembered(state)
         self.executor = Executor(journal, timebase.now, on_end)
         self.orders = self.leading.orders
         self.control = Control(settings.state_dir, self.orders)
+        self.plans = AppliedPlans(settings.state_dir, self.orders)
+        self.proposals = Proposals(self.plans.approved_by)
         self.unknown_moves = UnknownMovesWatch(
             KeptOwners(state.store),
             lambda: journal.attempted_at,

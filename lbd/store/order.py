@@ -1,8 +1,8 @@
 """The orders of people that are in force, as a value: how it changes, and what two copies of it come to. Pure.
 
-An order is a pause, a drain, a fill or a rollout. It gets an id once, where a person gave it. What lbd writes of its
-progress is a further version under that id. Everything in force is one :class:`OrderList`, so that a change of several
-orders, as the end of a rollout with its drains, is one step.
+An order is a pause, a drain, a fill, a rollout, or a plan that people apply. It gets an id once, where a person gave
+it. What lbd writes of its progress is a further version under that id. Everything in force is one :class:`OrderList`,
+so that a change of several orders, as the end of a rollout with its drains, is one step.
 
 Where several lbds share a cluster, the leader publishes the whole list with each change, under a number that grows.
 ``born`` is the number of the first list that had an order. So a list says of every order that was born up to its number
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Goes up when an older lbd would misread a list; it obeys none of that list then, and does not lead."""
 
-PAUSE, DRAIN, FILL, ROLLOUT = "pause", "drain ", "fill", "rollout"
-"""Keys of orders; that of a drain goes on with its broker."""
+PAUSE, DRAIN, FILL, ROLLOUT, PLAN = "pause", "drain ", "fill", "rollout", "plan "
+"""Keys of orders; that of a drain goes on with its broker, that of a plan with its name."""
 
 ENDS = 200
 """Ids of ended orders that a list keeps; 8 kB. Only that of an order which was published without its lbd noticing it,

@@ -184,7 +184,8 @@ def _changes(before: OrderList, after: OrderList) -> list[str]:
 def _order_text(key: str, order: Order | None) -> str:
     if order is None:
         return f"over, as the leader was told: {key}"
-    by, reason = order.body.get("by"), order.body.get("reason") or "no reason was given"
+    people, reason = order.body.get("by"), order.body.get("reason") or "no reason was given"
+    by = " and ".join(people) if isinstance(people, list) else people
     what = f"{key} is in force"
     if key.startswith(DRAIN) or key == FILL:
         what = f"{order.body.get('broker')} is {'filled' if key == FILL else 'drained'}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from lbd.clock import Timebase
 from lbd.daemon.engine import engine
 from lbd.daemon.proposals import Proposals
 from lbd.decide.avg_shedder import AvgShedderSettings
@@ -208,17 +209,17 @@ def hits(found: Engine) -> set[tuple[int, int]]:
     return {(one.low, one.high) for one in found._real.memory.load().memory.hits.values()}
 
 
-def applied(found: Engine, shown: Proposal | None = None) -> RequestResult:
+def applied(found: Engine, shown: Proposal | None = None, by: str = "ann", name: str = "p0") -> RequestResult:
     """The answer to somebody who applies what waits, or what was shown before, once its moves have ended."""
     told: dict[str, RequestResult] = {}
     found.requests.deliver = told.__setitem__
     plan, now = shown or found.proposal, time.time()
     assert plan is not None
     moves = [derived(PlannedMove, move) for move in plan.unloads]
-    found.requests.submit(PlanRequest("p0", plan.id, moves, "tonight", "ann", now, now + 60))
+    found.requests.submit(PlanRequest(name, plan.id, moves, "tonight", by, now, now + 60))
     found.serve()
     found.wait()
-    return told["p0"]
+    return told[name]
 
 
 def test_turns_propose_and_hand_nothing_over(balancer: Engine, pulsar: FakePulsar):
@@ -301,7 +302,7 @@ def test_a_second_one_finds_them_moved(balancer: Engine, pulsar: FakePulsar, tmp
     sampled(balancer, pulsar, by=1)
     waiting = balancer.proposal
     assert applied(balancer, waiting).exit_code == 0
-    second = applied(balancer, waiting)
+    second = applied(balancer, waiting, name="p1")
     assert (second.exit_code, "3 of 3 moves cannot be made now (3 cool-down)" in second.sentence) == (4, True)
     assert {one.detail for one in second.placed} == {"cool-down: it was moved, or tried, a while ago"}
     assert len(test_turn.journal(tmp_path)) == 6
@@ -319,6 +320,57 @@ def test_a_restart_drops_it(pulsar: FakePulsar, tmp_path: Path):
         assert found.turn().sentence.startswith("No move: ")
         sampled(found, pulsar, by=2)
         assert found.proposal.id == name
+
+
+def test_an_approval_outlives_its_lbd(pulsar: FakePulsar, tmp_path: Path):
+    """It is an order: the second person may give theirs to the next lbd, once that proposes the plan again."""
+    chosen = test_turn.settings(pulsar, tmp_path, mode="approve", approvers=2, avg_shedder={})
+    with engine(chosen) as before:
+        before.turn()
+        sampled(before, pulsar, by=1)
+        waiting = before.proposal
+        assert "waits for another person" in applied(before).sentence
+        assert applied(before).sentence == "This plan was ordered before, and is in force."
+    with engine(chosen) as found:
+        found.turn()
+        sampled(found, pulsar, by=2)
+        assert found.proposal.approved_by == ["ann"]
+        found.serve()
+        assert applied(found, by="bob", name="p1").sentence == "3 moves: 3 landed."
+        found.serve()
+        assert (found._real.plans.all(), found._asked.trouble) == ([], "")
+        again = applied(found, waiting)
+        assert (again.exit_code, "under the same key, and is over" in again.sentence) == (4, True)
+    intents = [line for line in test_turn.journal(tmp_path) if line["event"] == "intent"]
+    assert {line["reason"] for line in intents} == {f"plan {waiting.id}, ann and bob: tonight"}
+
+
+def test_a_plan_whose_lbd_was_killed_is_over(pulsar: FakePulsar, tmp_path: Path):
+    """What it has left was judged with what was made: nobody goes on with it, and the next lbd says so."""
+    chosen = test_turn.settings(pulsar, tmp_path, mode="approve", avg_shedder={})
+    with engine(chosen) as before:
+        before.turn()
+        sampled(before, pulsar, by=1)
+        plan, now = before.proposal, time.time()
+        moves = [derived(PlannedMove, move) for move in plan.unloads]
+        before._real.plans.begin(PlanRequest("p0", plan.id, moves, "", "ann", now, now + 60), now)
+    with engine(chosen) as found:
+        found.serve()
+        assert (found._real.plans.all(), pulsar.asked("/unload")) == ([], [])
+        why = "was under way when its lbd ended: lbd history shows which of its 3 moves were made"
+        assert f"plan {plan.id}, applied by ann, {why}" in found.warnings
+
+
+def test_an_approval_that_nobody_joins_expires(pulsar: FakePulsar, tmp_path: Path):
+    """With the plan."""
+    now = time.time()
+    chosen = test_turn.settings(pulsar, tmp_path, mode="approve", approvers=2)
+    with engine(chosen, timebase=Timebase(now=lambda: now, boot=lambda: None)) as found:
+        found._real.plans.approve(PlanRequest("p0", "1f3a9c2e", [], "", "ann", now, now + 60), now, now + 60)
+        for seconds, names in ((59.0, ["ann"]), (1.0, [])):
+            now += seconds
+            found.serve()
+            assert found._real.plans.approved_by("1f3a9c2e") == names
 
 
 def test_other_settings_drop_it(balancer: Engine, pulsar: FakePulsar):

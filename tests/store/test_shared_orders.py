@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lbd.errors import LbdError, NotLeaderError, ObserveError, RefusedError, UsageError
-from lbd.store.control import Control, Pause
+from lbd.store.control import Control, Pause, PlannedMove, PlanRequest
 from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drain, Drains, Fill
 from lbd.store.order import OrderList
 from lbd.store.orders import ORDERS, Orders
+from lbd.store.proposal import AppliedPlans
 from lbd.store.rollouts import Rollout, Rollouts
 from lbd.store.shared import NewerOrders, SharedOrders, decoded
 from tests.builders import put_value
@@ -61,6 +62,7 @@ class Lbd:
         self.orders = SharedOrders(self.folder, lambda: self.now)
         self.control, self.drains = Control(self.folder, self.orders), Drains(self.folder, self.orders)
         self.rollouts = Rollouts(self.folder, self.orders)
+        self.plans = AppliedPlans(self.folder, self.orders)
 
     def follow(self) -> list[str]:
         """Read the topic, from its first line on; it stands by."""
@@ -509,9 +511,15 @@ def test_all_agree_on_what_the_last_leader_answered(tmp_path_factory: pytest.Tem
 
 
 PART = replace(DRAIN, rollout="r")
+PLAN = PlanRequest("p", "1f3a9c2e", [PlannedMove("t/n/0", "a:80", "b:80")], "", "ann", NOW, NOW + 60)
 LIVES: dict[str, list[Callable[[Lbd], object]]] = {
     "pause": [lambda lbd: lbd.control.pause(OTHER), lambda lbd: lbd.control.pause(PAUSE)],
     "drain": [lambda lbd: lbd.drains.begin(DRAIN), lambda lbd: lbd.drains.amend(DRAIN, replace(DRAIN, by="carried"))],
+    "plan": [
+        lambda lbd: lbd.plans.approve(PLAN, NOW, NOW + 600),
+        lambda lbd: lbd.plans.approve(replace(PLAN, id="q", by="bob"), NOW, NOW + 600),
+        lambda lbd: lbd.plans.begin(replace(PLAN, id="q", by="bob"), NOW),
+    ],
     "rollout": [
         lambda lbd: lbd.rollouts.begin(ROLLOUT),
         lambda lbd: lbd.drains.begin(PART),
@@ -535,7 +543,7 @@ def test_whatever_ends_a_leader_at_whichever_write(
     one.lead()
     for act in LIVES[kind][:step]:
         act(one)
-    answered = one.stands
+    answered = one.stands, one.plans.all()
 
     def publish(line: bytes) -> None:
         if how == "killed before":
@@ -552,15 +560,15 @@ def test_whatever_ends_a_leader_at_whichever_write(
     one.orders._publish = publish
     with suppress(KilledError, RefusedError):
         LIVES[kind][step](one)
-        answered = one.stands
+        answered = one.stands, one.plans.all()
     two.lead()
     end_all(two) if person_ends else None
     weeks_later(one, two, topic_forgets=True)
-    assert one.stands == two.stands
+    assert (one.stands, one.plans.all()) == (two.stands, two.plans.all())
     if person_ends:
-        assert one.stands == (None, [], None)
+        assert (one.stands, one.plans.all()) == ((None, [], None), [])
     elif how != "killed between":  # then nobody was answered, and both are right
-        assert one.stands == answered
+        assert (one.stands, one.plans.all()) == answered
 
 
 def end_all(lbd: Lbd) -> None:
@@ -573,3 +581,5 @@ def end_all(lbd: Lbd) -> None:
     if rollout is not None:
         lbd.rollouts.stop(rollout.id, "by ann", lbd.now)
         lbd.rollouts.end(rollout, lbd.now)
+    for plan in lbd.plans.all():
+        lbd.plans.end(plan.plan, lbd.now)
