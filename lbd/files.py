@@ -305,16 +305,6 @@ def replace(path: Path, content: bytes | memoryview, *, durable: bool = True) ->
         file.write(content)
 
 
-def put(path: Path, value: object, *, durable: bool = True) -> None:
-    """Replace a file with a value as JSON. Raises :class:`UsageError` that names who may write here."""
-    try:
-        content = msgspec.json.encode(value) + b"\n"
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{path}: cannot be written: {error.object!r} is no UTF-8 text") from error
-    with as_usage_error(path):
-        replace(path, content, durable=durable)
-
-
 def growing(path: Path, *, append: bool = True) -> int:
     """A descriptor of a file that grows, made unless it is there; with ``append`` every write goes to its end.
 
@@ -389,12 +379,6 @@ def move(source: Path, target: Path) -> None:
     """Give a file another name, in place of what has it now. Raises OSError."""
     with directory(source.parent) as before, directory(target.parent) as after:
         os.replace(source.name, target.name, src_dir_fd=before, dst_dir_fd=after)
-
-
-def link(path: Path, second: Path) -> None:
-    """Give a file a second name. Raises OSError, where the file system has no hard links, too."""
-    with directory(path.parent) as folder, directory(second.parent) as target:
-        os.link(path.name, second.name, src_dir_fd=folder, dst_dir_fd=target, follow_symlinks=False)
 
 
 # --- sockets: their path may be longer than the 107 bytes of an address, so they are named by a descriptor -----------

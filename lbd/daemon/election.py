@@ -23,8 +23,7 @@ from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.reason import Reason
 from lbd.store.journal import Journal
-from lbd.store.order import FORMAT, OrderList
-from lbd.store.orders import ONLY_THE_LEADER, Orders
+from lbd.store.orders import FORMAT, ONLY_THE_LEADER, OrderList, Orders
 from lbd.store.shared import Leads, NewerOrders, SharedJournal, SharedOrders, decoded, leads
 from lbd.text import DAY_SECONDS, utc
 

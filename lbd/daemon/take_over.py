@@ -11,8 +11,7 @@ from lbd.act.broker_shedding import SheddingSwitch, nothing_taken
 from lbd.act.ownership import ActClock
 from lbd.errors import LbdError, RefusedError
 from lbd.pulsar.admin import Admin
-from lbd.store.state import StateDir
-from lbd.store.take_over_note import KeptTakeOver
+from lbd.store.state import KeptTakeOver, StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from lbd.daemon.election import refuse_changes
 from lbd.daemon.proposals import Proposals
 from lbd.daemon.service_proof import ServiceProof
 from lbd.daemon.take_over import watching
-from lbd.daemon.unknown_moves import UnknownMovesWatch, WatchedObserver
+from lbd.daemon.unknown_moves import KeptOwners, UnknownMovesWatch, WatchedObserver
 from lbd.model import bundle_namespace
 from lbd.observe.health_checks import HealthChecks
 from lbd.observe.live_cpu import LiveCpuReader
@@ -36,7 +36,6 @@ from lbd.pulsar.admin import Admin
 from lbd.pulsar.broker_health import BrokerHealth
 from lbd.reason import Reason
 from lbd.store.control import Control
-from lbd.store.owners import KeptOwners
 from lbd.store.proposal import AppliedPlans
 from lbd.store.state import Remembered, Scratch, StateDir
 from lbd.turn.parts import OwnershipWatch, reports_alone

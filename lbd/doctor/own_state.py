@@ -28,9 +28,8 @@ from lbd.store.control import Control
 from lbd.store.database import STORE_NAME
 from lbd.store.drains import drains_in_force
 from lbd.store.journal import KEEP_SECONDS, read
-from lbd.store.state import StateDir
+from lbd.store.state import KeptTakeOver, StateDir
 from lbd.store.status import read_status, running
-from lbd.store.take_over_note import KeptTakeOver
 from lbd.store.turns import KeptTurns
 from lbd.text import counted, utc
 from lbd.turn.strategy_config import configured

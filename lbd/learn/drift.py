@@ -41,8 +41,8 @@ class DecidedBy(NamedTuple):
         return all(change.key in known and known[change.key] == change.proposed for change in changes)
 
     def _known(self) -> dict[str, Any]:
-        """Its settings as in lbd.yaml: only the strategy's in history of an older lbd, none of an imported recording
-        without a strategy.
+        """Its settings as in lbd.yaml: only the strategy's of an imported recording, none where that names no
+        strategy.
         """
         if self.all_settings:
             values: dict[str, Any] = json.loads(self.all_settings)

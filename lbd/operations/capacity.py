@@ -11,7 +11,7 @@ from lbd.errors import UsageError
 from lbd.load.capacity import DAY_HOURS, Capacity, Peaks, cluster_load, known_hours, with_round
 from lbd.operations.parts import PeriodicSave
 from lbd.reason import Reason
-from lbd.store.capacity import load_peaks, save_peaks
+from lbd.store.state import load_peaks, save_peaks
 
 if TYPE_CHECKING:
     from pathlib import Path

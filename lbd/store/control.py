@@ -19,8 +19,7 @@ from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.model import Result
 from lbd.split.plan import Algorithm
-from lbd.store.order import PAUSE, Body, Order, OrderList
-from lbd.store.orders import Orders, UnreadableOrdersError, body_of, value_of
+from lbd.store.orders import PAUSE, Body, Order, OrderList, Orders, UnreadableOrdersError, body_of, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,7 @@ from lbd.load.estimate import Carried
 from lbd.model import brokers_named
 from lbd.store.control import new_id
 from lbd.store.database import STORE_NAME, json_value, put_json
-from lbd.store.order import DRAIN, FILL, Order, OrderList
-from lbd.store.orders import Orders, body_of, value_of
+from lbd.store.orders import DRAIN, FILL, Order, OrderList, Orders, body_of, value_of
 from lbd.store.rollouts import goes_on
 
 if TYPE_CHECKING:

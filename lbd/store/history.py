@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from lbd.errors import UsageError
 from lbd.files import FRESH, NO_FILE, YEAR_10000, make_directory, move, reading, remove, remove_directory, replacing
 from lbd.model import RESOURCES, Rows
-from lbd.store.history_tables import ADDED, COLUMNS, COUNTS, RATES, TABLES, VERSION, TableRows, schema, table_version
+from lbd.store.history_tables import COLUMNS, COUNTS, RATES, TABLES, VERSION, TableRows, schema, table_version
 from lbd.store.scores import Scores
 
 if TYPE_CHECKING:
@@ -299,30 +299,20 @@ def _names(day: Path, name: str) -> Iterator[Path]:
 
 
 def _groups(parts: Iterable[Path], kind: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of several files, in groups that fit in memory."""
+    """The rows of several files, in groups that fit in memory.
+
+    Raises KeyError for a file without one of the columns, ArrowInvalid for values that the type of one cannot hold.
+    """
     waiting: list[pa.RecordBatch] = []
     for path in parts:
         with reading(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
             for batch in file.iter_batches(GROUP_ROWS):
-                waiting.append(_conformed(batch, kind))
+                columns = [batch[field.name].cast(field.type) for field in kind]
+                waiting.append(pa.RecordBatch.from_arrays(columns, schema=kind))
                 if sum(one.num_rows for one in waiting) >= GROUP_ROWS:
                     yield from _joined(waiting, kind)
                     waiting = []
     yield from _joined(waiting, kind)
-
-
-def _conformed(batch: pa.RecordBatch, kind: pa.Schema) -> pa.RecordBatch:
-    """Rows of a file with the columns of now: the files of a day on which lbd was upgraded do not all have them.
-
-    Raises KeyError for a column that every lbd wrote, or ArrowInvalid for values that its type cannot hold.
-    """
-    names = batch.schema.names
-    columns = [
-        pa.nulls(batch.num_rows, field.type) if field.name in ADDED and field.name not in names
-        else batch[field.name].cast(field.type)
-        for field in kind
-    ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, schema=kind)
 
 
 def _footer(path: Path) -> pq.FileMetaData | None:

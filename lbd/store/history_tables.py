@@ -111,11 +111,6 @@ COLUMNS: dict[str, dict[str, tuple[pa.DataType, str]]] = {
 
 TABLES = tuple(COLUMNS)
 
-ADDED = frozenset({"all_settings", "amended", "served", "reconnect_seconds"}) | {
-    f"{name}_{when}" for name in COUNTS for when in ("before", "after")
-}
-"""Columns that files of an older lbd of the same version lack. All their values are null there."""
-
 
 def schema(table: str) -> pa.Schema:
     """The Arrow schema of a table; its metadata carries the version."""

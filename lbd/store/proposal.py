@@ -13,8 +13,7 @@ import msgspec
 
 from lbd.errors import RefusedError, UsageError
 from lbd.files import At
-from lbd.store.order import PLAN, Order, OrderList
-from lbd.store.orders import Orders, body_of, value_of
+from lbd.store.orders import PLAN, Order, OrderList, Orders, body_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,8 +13,7 @@ import msgspec
 from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.pulsar.override_note import OverrideNote
-from lbd.store.order import DRAIN, FILL, ROLLOUT, Order, OrderList
-from lbd.store.orders import Orders, body_of, value_of
+from lbd.store.orders import DRAIN, FILL, ROLLOUT, Order, OrderList, Orders, body_of, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """Orders and journal that several lbds share, through the topic that only the leader may write.
 
-The leader publishes the list of all orders in force (``store/order.py``) before a change of it counts, so an answer
+The leader publishes the list of all orders in force (``store/orders.py``) before a change of it counts, so an answer
 to a person is true wherever the next leader runs. The others merge each list with what their stores have: one of them
 may have been away for weeks. An order that was given while none of them led is published by the lbd that has it, once
 it leads.
@@ -36,8 +36,7 @@ from lbd.store.journal_lines import (
     SplitIntent,
     encoded,
 )
-from lbd.store.order import DRAIN, FILL, FORMAT, Order, OrderList, next_number
-from lbd.store.orders import Orders, UnreadableOrdersError
+from lbd.store.orders import DRAIN, FILL, FORMAT, Order, OrderList, Orders, UnreadableOrdersError, next_number
 from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def _order_text(key: str, order: Order | None) -> str:
 class Leads(msgspec.Struct, frozen=True, tag="leads", tag_field="event"):
     """Stands in the topic only: from here on ``name`` writes. ``term`` distinguishes its periods as the leader.
 
-    ``url`` is the address of its API for other machines; empty where they cannot reach it, and from an older lbd.
+    ``url`` is the address of its API for other machines; empty where they cannot reach it.
     """
 
     at: At

@@ -21,6 +21,7 @@ from lbd.files import (
     FRESH,
     REPLACED,
     STARTS_AGAIN,
+    YEAR_10000,
     At,
     as_usage_error,
     growing,
@@ -29,11 +30,14 @@ from lbd.files import (
     move,
     remove,
 )
+from lbd.load.capacity import Peak, Peaks, hour_of
 from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
 from lbd.model import RESOURCES, Averages, Hits, Memory, PlacementMemory, UsualLoad
 from lbd.permit.evidence import Sample
 from lbd.permit.progress import Progress
 from lbd.permit.slow import HealthRecord
+from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
+from lbd.pulsar.override_note import TakeOverNote
 from lbd.store.arrays import names_of, packed_arrays, packed_names, stored_arrays
 from lbd.store.database import (
     LOCK,
@@ -45,6 +49,7 @@ from lbd.store.database import (
     json_value,
     lost,
     missing,
+    put_json,
     refuse_older,
     refuse_without_locks,
     writing,
@@ -400,3 +405,65 @@ def _brokers(file: Mapping[str, FloatArray]) -> dict[str, BrokerSamples]:
         )
         for row, (name, begin, end) in enumerate(zip(names, [0, *ends], ends, strict=False))
     }
+
+
+# --- peaks of the load by hour, over a week: a restart wants as many brokers as before
+
+PEAKS = "peaks"
+"""Their name in the store."""
+
+
+def load_peaks(state_dir: Path) -> Peaks:
+    """The saved peaks; none where there are none. Raises :class:`~lbd.errors.UsageError` where they are damaged."""
+    hours = json_value(state_dir / STORE_NAME, PEAKS, tuple[Peak, ...])
+    if not all(map(_is_sound, hours or ())):
+        raise UsageError(f"{state_dir / STORE_NAME}: {PEAKS} cannot be read: it has an hour that no clock shows")
+    return Peaks(hours or ())
+
+
+def save_peaks(state_dir: Path, peaks: Peaks) -> None:
+    """Replace what is kept, on disk when this returns. Raises :class:`~lbd.errors.UsageError`."""
+    put_json(state_dir / STORE_NAME, PEAKS, peaks.hours)
+
+
+def _is_sound(peak: Peak) -> bool:
+    """A load that has lasted for minutes may belong to the hour before."""
+    return 0 <= peak.at < YEAR_10000 and 0 <= peak.hour - hour_of(peak.at) <= 1
+
+
+# --- in-broker shedding that lbd took over: what the brokers are owed survives a kill -9
+
+TAKE_OVER = "take-over"
+"""Its name in the store."""
+
+_BY_HAND = f"before that set or delete the override of {SHEDDING_ENABLED} by hand"
+
+
+class KeptTakeOver:
+    """The note in the store of a state directory; only the holder of that may change it. Raises :class:`UsageError`."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / STORE_NAME
+        self.place = str(self._path)
+
+    def load(self) -> TakeOverNote | None:
+        """The note, None when there is none; lbd does not guess what one says that cannot be read."""
+        try:
+            return json_value(self._path, TAKE_OVER, TakeOverNote)
+        except UsageError as error:
+            raise UsageError(f"{error}; {_BY_HAND}") from error
+
+    def save(self, note: TakeOverNote) -> None:
+        """Replace the note, on disk when this returns."""
+        try:
+            put_json(self._path, TAKE_OVER, note)
+        except UsageError as error:
+            raise UsageError(f"{error}; without it nothing is taken over or given back") from error
+
+    def remove(self) -> None:
+        """Forget the take-over."""
+        try:
+            with writing(self._path) as store:
+                store.remove(TAKE_OVER)
+        except UsageError as error:
+            raise UsageError(f"{error}; shedding is given back, and lbd release removes the note on it") from error

@@ -15,7 +15,7 @@ from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.faults import Reply, ok, refused
 from lbd.store.database import STORE_NAME, value
-from lbd.store.take_over_note import TAKE_OVER, KeptTakeOver
+from lbd.store.state import TAKE_OVER, KeptTakeOver
 from tests import fake_pulsar
 from tests.builders import put_value
 

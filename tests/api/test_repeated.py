@@ -8,8 +8,7 @@ import pytest
 
 from lbd.api.change import order_id
 from lbd.store.drains import Drain, Fill
-from lbd.store.order import DRAIN, FILL, PAUSE, ROLLOUT, Order
-from lbd.store.orders import body_of
+from lbd.store.orders import DRAIN, FILL, PAUSE, ROLLOUT, Order, body_of
 from lbd.store.rollouts import Rollout
 
 if TYPE_CHECKING:

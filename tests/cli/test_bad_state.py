@@ -20,8 +20,7 @@ from lbd.store.control import Control, Pause
 from lbd.store.database import STORE_NAME, reading, value
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
 from lbd.store.orders import ORDERS
-from lbd.store.state import MEMORY
-from lbd.store.take_over_note import TAKE_OVER, KeptTakeOver
+from lbd.store.state import MEMORY, TAKE_OVER, KeptTakeOver
 from tests import fake_pulsar
 from tests.builders import put_value
 from tests.test_turn import settings

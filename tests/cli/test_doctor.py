@@ -18,9 +18,8 @@ from lbd.permit.evidence import Sample
 from lbd.simulate.faults import Fault, Reply, Switch, ok, refused
 from lbd.store.control import Control, Pause
 from lbd.store.journal import Journal
-from lbd.store.state import MEMORY, TurnMemory
+from lbd.store.state import MEMORY, TAKE_OVER, TurnMemory
 from lbd.store.status import Status, write_status
-from lbd.store.take_over_note import TAKE_OVER
 from lbd.store.turn_record import BrokerRecord, TurnRecord, Verdict
 from lbd.store.turns import Turns
 from tests import fake_pulsar

@@ -14,8 +14,7 @@ from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon import take_over as taking_over
 from lbd.pulsar.admin import Admin
-from lbd.store.state import StateDir
-from lbd.store.take_over_note import TAKE_OVER, KeptTakeOver
+from lbd.store.state import TAKE_OVER, KeptTakeOver, StateDir
 from tests import fake_pulsar
 from tests.builders import put_value, state_begun
 

@@ -13,8 +13,8 @@ from lbd.load.capacity import FEWEST_BROKERS, Peaks
 from lbd.model import Slopes
 from lbd.operations.capacity import PeakKeeper
 from lbd.reason import Reason
-from lbd.store.capacity import PEAKS, load_peaks
 from lbd.store.database import STORE_NAME
+from lbd.store.state import PEAKS, load_peaks
 from lbd.turn.parts import TurnResult
 from tests.builders import TAKEN_AT, put_value, report
 from tests.turn.records import record

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
-    from lbd.store.order import OrderList
-    from lbd.store.orders import Orders
+    from lbd.store.orders import OrderList, Orders
     from tests.simulate.fakes import Run
 
 

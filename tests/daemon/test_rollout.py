@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.store.moves import MoveRecord
-    from lbd.store.order import OrderList
+    from lbd.store.orders import OrderList
     from tests.simulate.fakes import Run
 
 BROKERS = ("a:1", "b:1", "c:1")

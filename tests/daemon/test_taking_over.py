@@ -13,7 +13,7 @@ from lbd.daemon import take_over
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.simulate.faults import refused
-from lbd.store.take_over_note import KeptTakeOver
+from lbd.store.state import KeptTakeOver
 from tests import fake_pulsar
 
 if TYPE_CHECKING:

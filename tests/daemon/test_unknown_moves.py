@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.daemon.unknown_moves import OWNERS
 from lbd.reason import Reason
 from lbd.store import database
 from lbd.store.control import Control, RequestResult, UnloadRequest
 from lbd.store.database import STORE_NAME, Database
 from lbd.store.drains import Drain, Drains
-from lbd.store.owners import OWNERS
 from tests.simulate import fakes
 
 if TYPE_CHECKING:

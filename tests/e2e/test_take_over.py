@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lbd.store.take_over_note import KeptTakeOver
+from lbd.store.state import KeptTakeOver
 from tests.e2e import probe
 from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import run

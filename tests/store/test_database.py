@@ -27,13 +27,12 @@ from lbd.load.capacity import Peak, Peaks
 from lbd.load.samples import BrokerSamples
 from lbd.model import Averages, Outcome, Result, Unload
 from lbd.store import database
-from lbd.store.capacity import load_peaks, save_peaks
 from lbd.store.control import Control, Pause
 from lbd.store.database import SCHEMA_VERSION, STORE_NAME, Database, reading
 from lbd.store.drains import Drains, Work, Works
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
-from lbd.store.state import StateDir, TurnMemory, load_samples, save_samples
+from lbd.store.state import StateDir, TurnMemory, load_peaks, load_samples, save_peaks, save_samples
 from lbd.store.turn_record import TurnRecord, Verdict
 from lbd.store.turns import KeptTurns, Turns
 from tests import disks

@@ -16,16 +16,14 @@ from lbd.load.capacity import Peaks
 from lbd.load.samples import BrokerSamples
 from lbd.model import Averages, Unload
 from lbd.pulsar.override_note import TakeOverNote
-from lbd.store.capacity import load_peaks, save_peaks
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains, Works, drains_in_force
 from lbd.store.history import Folder
 from lbd.store.history_tables import schema
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
-from lbd.store.state import StateDir, TurnMemory, load_samples, save_samples
+from lbd.store.state import KeptTakeOver, StateDir, TurnMemory, load_peaks, load_samples, save_peaks, save_samples
 from lbd.store.status import read_status, running, write_status
-from lbd.store.take_over_note import KeptTakeOver
 from lbd.store.turn_record import TurnRecord, Verdict
 from lbd.store.turns import KeptTurns, ReportedBundles, Turns, load_bundles, save_bundles
 from tests import disks

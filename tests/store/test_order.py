@@ -8,7 +8,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.store.order import DRAIN, ENDS, PAUSE, ROLLOUT, Order, OrderList, next_number
+from lbd.store.orders import DRAIN, ENDS, PAUSE, ROLLOUT, Order, OrderList, next_number
 
 NONE = OrderList({})
 KEYS = (PAUSE, ROLLOUT, DRAIN + "a:80", DRAIN + "b:80")

@@ -15,8 +15,7 @@ from lbd.errors import LbdError, NotLeaderError, ObserveError, RefusedError, Usa
 from lbd.store.control import Control, Pause, PlannedMove, PlanRequest
 from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drain, Drains, Fill
-from lbd.store.order import OrderList
-from lbd.store.orders import ORDERS, Orders
+from lbd.store.orders import ORDERS, OrderList, Orders
 from lbd.store.proposal import AppliedPlans
 from lbd.store.rollouts import Rollout, Rollouts
 from lbd.store.shared import NewerOrders, SharedOrders, decoded
