@@ -87,6 +87,10 @@ LOST = (
 )
 
 
+class ClosedStoreError(UsageError):
+    """Another thread has closed the store meanwhile: that is no damage, and the file can be read anew."""
+
+
 class Database:
     """An open store; thread-safe."""
 
@@ -185,9 +189,8 @@ class Database:
             return self._connection.execute(statement, values).fetchall()
 
     def _refuse_closed(self) -> None:
-        """A thread may be late with a look at what stands here: that is no damage."""
         if self._closed:
-            raise UsageError(f"{self._path}: store is closed, as this lbd ends")
+            raise ClosedStoreError(f"{self._path}: store is closed, as this lbd ends")
 
     @property
     def damage(self) -> str:
@@ -265,7 +268,8 @@ def _connected_to_read(path: Path) -> sqlite3.Connection:
 def value(path: Path, name: str) -> bytes | None:
     """A value of ``state``, read beside whoever writes; None where there is none. Raises :class:`UsageError`."""
     if (opened := _open.get(_key(path))) is not None:
-        return opened.value(name)
+        with suppress(ClosedStoreError):
+            return opened.value(name)
     with reading(path) as store:
         return store.value(name) if store is not None else None
 
