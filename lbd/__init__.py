@@ -10,8 +10,8 @@
 ``turn/turn.py`` runs these steps once, and ``turn/verdict.py`` says what it came to.
 ``daemon/service.py`` is the process, ``daemon/engine.py`` one turn after the other, ``daemon/wiring.py`` the one place
 where real parts are put together, and ``daemon/election.py`` decides which of several lbds moves. ``operations/``
-holds what people order (``drain.py``, ``split.py``, ``place.py``), ``store/orders.py`` the orders in force; ``api/`` and
-``cli/`` take their orders.
+holds what people order (``drain.py``, ``split.py``, ``place.py``), ``store/orders.py`` the orders in force; ``api/``
+and ``cli/`` take their orders.
 ``config.py`` reads the settings, and each section's class stands beside its user; ``doctor/`` checks the cluster,
 and ``notify/`` sends events to a webhook.
 ``simulate/``, ``compare/``, ``replay.py`` and ``learn/`` try lbd without a cluster; ``charts/`` draws their reports.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbd.act.fence import ARRIVES_WITHIN_SECONDS, HEIR_WAITS_SECONDS
 from lbd.model import Outcome, Result, bundle_range
-from lbd.store.order import DRAIN, PAUSE
+from lbd.store.orders import DRAIN, PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

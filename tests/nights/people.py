@@ -24,7 +24,7 @@ from lbd.store.control import (
     new_id,
 )
 from lbd.store.drains import Drains
-from lbd.store.order import DRAIN, PAUSE
+from lbd.store.orders import DRAIN, PAUSE
 from lbd.store.rollouts import Rollouts
 
 if TYPE_CHECKING:
