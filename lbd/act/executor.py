@@ -209,6 +209,8 @@ class Executor:
         self._foreign: list[Unload] = list(self._inherited.values())
         self._unfinished: list[Unload] = []
         self._heir = False
+        self._unwritten: dict[str, Outcome] = {}
+        """Outcomes that could not be written, by move."""
         self._doubts: dict[str, _Doubt] = {}
         self._amended: list[Outcome] = []
         self._amending: threading.Thread | None = None
@@ -288,12 +290,27 @@ class Executor:
         self._closed.set()
 
     def recover(self, unloader: Callable[[], Unloader], seconds: float = 0.0) -> None:
-        """Start, once, to find the outcomes of a killed process's moves, beside the turns; wait at most ``seconds``.
+        """Close what is open in the journal and under way nowhere, beside the turns; wait at most ``seconds``.
 
-        ``unloader`` is called each time, because the settings may change meanwhile.
+        That is a killed process's moves, and those of this one whose intent or outcome could not be written when a disk
+        was full. To be called before each turn, by the thread that starts plans. ``unloader`` is called each time,
+        because the settings may change meanwhile.
         """
         with self._changed:
-            inherited, self._inherited = self._inherited, {}
+            under_way = {unload.bundle for unload in (*self._foreign, *self._unfinished)}
+            unwritten, self._unwritten = self._unwritten, {}
+        still_open = dict(self._journal.open)
+        for move, outcome in unwritten.items():
+            if move in still_open:
+                self._conclude(move, outcome)
+        lost = {
+            move: unload
+            for move, unload in still_open.items()
+            if move not in unwritten and unload.bundle not in under_way
+        }
+        with self._changed:
+            self._foreign.extend(lost.values())
+            inherited, self._inherited = {**self._inherited, **lost}, {}
         if inherited:
             threading.Thread(target=self._recover, args=(inherited, unloader), name="lbd-recover", daemon=True).start()
             with self._changed:
@@ -445,6 +462,8 @@ class Executor:
             self._journal.conclude(move, outcome)
         except Exception as error:  # noqa: BLE001 - see _safely
             self._fail(error)
+            with self._changed:
+                self._unwritten[move] = outcome
             return False
         return True
 

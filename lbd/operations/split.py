@@ -142,6 +142,8 @@ class Splitting:
         self._under_way = ""
         self._inherited = dict(journal.open_splits)
         self._heir_since: float | None = None
+        self._unwritten: dict[str, CutOutcome] = {}
+        """Outcomes that could not be written, by split."""
         self.on_end: OnCut = lambda _: None
         self.warnings: tuple[str, ...] = ()
 
@@ -170,13 +172,22 @@ class Splitting:
                 self._inherited, self._heir_since = dict(splits), CLOCK.boot()
 
     def recover(self) -> None:
-        """Give splits of a killed process their outcome, where it is clear by now."""
+        """Close what is open in the journal and under way nowhere, where its outcome is clear by now.
+
+        That is a killed process's splits, and those of this one whose intent or outcome could not be written when a
+        disk was full. To be called before each turn, by the thread that begins splits.
+        """
+        with self._changed:
+            if not self._under_way:
+                self._inherited = dict(self._journal.open_splits)
         try:
             for name, split in list(self._inherited.items()):
-                outcome = Splitter(self._admin(), CLOCK).finish(split.cut, self._age(split))
+                written = self._unwritten.get(name)
+                outcome = written or Splitter(self._admin(), CLOCK).finish(split.cut, self._age(split))
                 if outcome is not None:
                     self._journal.conclude_split(name, outcome)
                     del self._inherited[name]
+                if outcome is not None and self._unwritten.pop(name, None) is None:
                     self.on_end(outcome)
         except LbdError as error:
             self.on_end(error)
@@ -235,7 +246,7 @@ class Splitting:
     def _cut(self, cut: Cut, held: Callable[[], Hold | None] = lambda: None) -> CutOutcome:
         """Check, write the intent, send, verify, write the outcome. Raises :class:`LbdError` when nothing was sent.
 
-        A finished split is returned even when its outcome cannot be written; the next start closes its record then.
+        A finished split is returned even when its outcome cannot be written; the next turn tries that again.
         """
         splitter, started_at = Splitter(self._admin(), CLOCK), CLOCK.boot()
         splitter.check(cut)
@@ -244,6 +255,7 @@ class Splitting:
         try:
             self._journal.conclude_split(name, outcome)
         except LbdError as error:
+            self._unwritten[name] = outcome
             words = f"the journal has no end of it: {error}"
             outcome = replace(outcome, detail=f"{outcome.detail}; {words}" if outcome.detail else words)
         self.on_end(outcome)

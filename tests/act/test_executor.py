@@ -611,6 +611,81 @@ class TestAfterAKill:
         assert read(tmp_path / STORE_NAME).open == ()
 
 
+class FullDisk:
+    """A journal whose writes number ``fails`` (from 1) fail; with ``published`` an intent is known all the same."""
+
+    def __init__(self, journal: Journal, fails: int, *, published: bool = False) -> None:
+        self._journal, self._fails, self._published, self._writes = journal, fails, published, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def intend(self, unload: Unload, attempt: int) -> str:
+        """Write the intent, or fail; where it was published, it comes back from the topic."""
+        if self._is_full():
+            if self._published:
+                self._journal.intend(unload, attempt)
+            raise UsageError("the disk is full")
+        return self._journal.intend(unload, attempt)
+
+    def conclude(self, move: str, outcome: Outcome) -> None:
+        """Write the outcome, or fail."""
+        if self._is_full():
+            raise UsageError("the disk is full")
+        self._journal.conclude(move, outcome)
+
+    def _is_full(self) -> bool:
+        self._writes += 1
+        return self._writes == self._fails
+
+
+class TestAFullDisk:
+    """What stays open in the journal is closed before a later turn, also while this process lives."""
+
+    def test_an_outcome_is_written_later_and_told_once(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """As it was when it was told: no broker is asked again."""
+        ends, journal = list[Outcome | Skip](), FullDisk(Journal(tmp_path / STORE_NAME, time.time), fails=2)
+        executor = Executor(journal, time.time, ends.append)
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
+        assert executor.wait(10)
+        assert len(journal.open) == 1
+        asked = len(pulsar.requests)
+        executor.recover(lambda: unloader(pulsar), 5)
+        assert [end.result.value for end in ends if isinstance(end, Outcome)] == ["landed"]
+        assert (journal.open, executor.unfinished, len(pulsar.requests)) == ((), (), asked)
+        assert [entry["result"] for entry in entries(tmp_path) if entry["event"] == "outcome"] == ["landed"]
+
+    def test_an_intent_that_only_the_topic_has_is_closed(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The others hold it for a move under way; nothing was sent for it."""
+        journal = FullDisk(Journal(tmp_path / STORE_NAME, lambda: time.time() - 100), fails=1, published=True)
+        executor = Executor(journal, time.time)
+        executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
+        assert executor.wait(10)
+        assert (len(journal.open), pulsar.asked("/unload", "PUT")) == (1, [])
+        executor.collect()
+        executor.recover(lambda: unloader(pulsar), 5)
+        ended_within(executor, 10)
+        assert (values(executor.collect()), journal.open) == (["failed"], ())
+
+    def test_what_is_under_way_is_left_alone(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A turn comes amid a move: its open intent is nobody's but its lane's."""
+        journal = Journal(tmp_path / STORE_NAME, time.time)
+        executor = Executor(journal, time.time)
+        turns = list[tuple[Unload, ...]]()
+
+        def turn() -> None:
+            executor.recover(lambda: unloader(pulsar), 0)
+            turns.append(executor.unfinished)
+
+        moves = plan(pulsar, 0)
+        sending = unloader(pulsar)
+        send = sending.send
+        sending.send = lambda ready: (turn(), send(ready))[1]  # type: ignore[method-assign]
+        executor.start(moves, SameForAll(), Execution(sending))
+        assert executor.wait(10)
+        assert turns == [tuple(moves)]
+
+
 class TestAHeir:
     """Whoever comes to lead leaves open moves alone until the one before can send nothing more of them."""
 

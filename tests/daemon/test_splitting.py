@@ -297,18 +297,24 @@ class TestByHand:
     def test_what_was_cut_is_told_though_it_cannot_be_written(
         self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        """The disk is full after the request: the bundle is split, and the next start closes the journal."""
+        """The disk is full after the request: the bundle is split, and the next turn closes the journal, silently."""
 
         def full(_: Any, __: str, ___: CutOutcome) -> None:
             raise UsageError("lbd.db: journal cannot be written: No space left on device")
 
+        conclude = Journal.conclude_split
         monkeypatch.setattr(Journal, "conclude_split", full)
         told: list[CutOutcome | LbdError] = []
-        with engine(settings(pulsar, tmp_path)) as found:
+        with engine(settings(pulsar, tmp_path, split={"enabled": False})) as found:
             found.splitting.on_end = told.append
             answers: dict[str, RequestResult] = {}
             found.requests.deliver = answers.__setitem__
             found.by_hand(request(pulsar))
+            monkeypatch.setattr(Journal, "conclude_split", conclude)
+            found.turn()
+        [split] = read(tmp_path / "state" / "lbd.db").splits
+        assert split.ended is not None
+        assert split.ended.result is SplitResult.SPLIT
         assert (answers["s0"].exit_code, answers["s0"].parts) == (0, (LOWER, UPPER))
         assert "the journal has no end of it: lbd.db: " in answers["s0"].sentence
         assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.SPLIT]
