@@ -16,10 +16,10 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
 - A pair may leave :data:`NEGLIGIBLE_POINTS` unexchanged.
 - A source at :data:`~lbd.load.scoring.AT_LIMIT_POINTS` or more counts as far apart as ``high_threshold`` wants: its
   score cannot rise.
-- A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on without new hits, where its CPU
-  of now is known and both brokers have settled. What is left of an imbalance, as limits cut a plan or one destination
-  is full, needs no proof of its own.
-- A broker that joined lately takes without hits, once its CPU of now is known: that it came empty does not pass.
+- A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on without new hits, where its
+  present CPU is known and both brokers have settled. The rest of an imbalance, after limits cut a plan or a destination
+  was full, needs no proof of its own.
+- A broker that joined lately takes without hits, once its present CPU is known: it stays empty without moves.
 
 ``stock`` replaces a planned destination that is overloaded, as Pulsar does from 4.0.14, 4.2.5 and 5.0 on (#26246).
 Earlier versions keep it; the guardrails refuse it then.
@@ -118,17 +118,17 @@ class AvgShedderSettings(HitSettings):
     )
 
 
-# --- fill: the bundles for a wanted amount, the largest first, each only if it still fits
+# --- fill: the bundles for an amount, the largest first, each only if it still fits
 # Source: AvgShedder.selectBundleForUnloading. No backtracking; amounts are subtracted one by one in double, so that an
 # amount that fits exactly in Pulsar fits here too. That a part may be left over is lbd's own: Pulsar goes on while
 # anything fits.
 
 
 def fill(candidates: Candidates, amount: float, spare: float = 0.0) -> list[int]:
-    """Positions of the candidates taken, in the order taken: by falling traffic, each while it fits into what is left.
+    """Positions of the candidates taken, in the order taken: by falling traffic, each while it fits into the remainder.
 
-    Once one is taken and no more than ``spare`` is left, that is enough. Zero and NaN traffic never fits. Where costs
-    differ, dearer bundles are taken only for what cheaper ones leave.
+    Once one is taken and at most ``spare`` remains, that is enough. Zero and NaN traffic never fits. Where costs
+    differ, dearer bundles only fill the remainder of cheaper ones.
     """
     positive = np.flatnonzero(candidates.traffic > 0)
     if candidates.costs is None:
@@ -143,17 +143,17 @@ def fill(candidates: Candidates, amount: float, spare: float = 0.0) -> list[int]
 
 
 def _filled(candidates: Candidates, among: NDArray[np.intp], remaining: float, spare: float) -> tuple[list[int], float]:
-    """The positions taken from ``among``, and how much of the amount remains."""
+    """Positions taken from ``among``, and the remaining amount."""
     order = among[np.argsort(-candidates.traffic[among], kind="stable")]
     negated = (-candidates.traffic[order]).tolist()
     if _has_ties(negated):
-        order = np.array(sorted(order.tolist(), key=lambda at: _by_name(candidates, at)), dtype=order.dtype)
+        order = np.array(sorted(order.tolist(), key=lambda index: _by_name(candidates, index)), dtype=order.dtype)
     taken: list[int] = []
-    at = 0
-    while (at := bisect_left(negated, -remaining, lo=at)) < len(negated):
-        taken.append(int(order[at]))
-        remaining += negated[at]
-        at += 1
+    start = 0
+    while (start := bisect_left(negated, -remaining, lo=start)) < len(negated):
+        taken.append(int(order[start]))
+        remaining += negated[start]
+        start += 1
         if remaining <= spare:
             break
     return taken, remaining
@@ -163,11 +163,11 @@ def _has_ties(ordered: list[float]) -> bool:
     return len(set(ordered)) < len(ordered)
 
 
-def _by_name(candidates: Candidates, at: int) -> tuple[float, str]:
-    return -float(candidates.traffic[at]), candidates.names[candidates.bundles[at]]
+def _by_name(candidates: Candidates, index: int) -> tuple[float, str]:
+    return -float(candidates.traffic[index]), candidates.names[candidates.bundles[index]]
 
 
-# --- relays: how much a pair's destination takes if it would have to give it away again; lbd's own, not Pulsar's
+# --- relays: the part that a pair's destination takes if it would have to give it away again; lbd's own, not Pulsar's
 # AvgShedder looks at two brokers at a time. The most and the least loaded one are levelled to their mean. If most
 # brokers are cold, that mean is far above the rest: the destination is the source of a later pair, and its new bundles
 # move twice. On three brokers of 4.2.4 one hot broker was levelled by fourteen moves, four and then ten, by way of the
@@ -176,11 +176,11 @@ def _by_name(candidates: Candidates, at: int) -> tuple[float, str]:
 
 
 def portion(cold: float, rise: float, scores: Sequence[float], apart: float) -> float:
-    """How much of what would lift a destination by ``rise`` points it takes, above 0 and at most 1.
+    """Part, above 0 and at most 1, that a destination takes of traffic that would lift it by ``rise`` points.
 
-    ``scores`` are those of all brokers that are compared, rising, and ``cold`` is the destination's. Lifted ``apart``
-    points or more above the next colder one that is not filled before it, it is lifted to the average of all instead:
-    the rest is for the others.
+    ``scores`` are those of all compared brokers, ascending, and ``cold`` is the destination's. Lifted ``apart`` points
+    or more above the next colder one that is not filled before it, it is lifted to the average of all instead: the rest
+    is for the others.
     """
     following = bisect_left(scores, cold) + 1
     if following >= len(scores) or cold + rise - scores[following] < apart:
@@ -198,7 +198,10 @@ def smallest(candidates: Candidates, amount: float) -> list[int]:
     if not fits.size:
         return []
     costs = candidates.costs if candidates.costs is not None else np.zeros(len(candidates.traffic))
-    order = {int(at): (costs[at], candidates.traffic[at], candidates.names[candidates.bundles[at]]) for at in fits}
+    order = {
+        int(index): (costs[index], candidates.traffic[index], candidates.names[candidates.bundles[index]])
+        for index in fits
+    }
     return [min(order, key=order.__getitem__)]
 
 
@@ -211,7 +214,9 @@ def smallest(candidates: Candidates, amount: float) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class PairingInput:
-    """What pairing looks at: ``scores`` is float64 (B,) in points, aligned with ``ids``. ``live`` show CPU of now."""
+    """Input of pairing: ``scores`` is float64 (B,) in points, aligned with ``ids``. ``live`` brokers show their present
+    CPU.
+    """
 
     ids: tuple[str, ...]
     scores: FloatArray
@@ -240,36 +245,36 @@ def pair_up(pairing: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Me
 
 @dataclass
 class Counters:
-    """What is known while a round is paired up: hits of brokers, and when each was last to give (epoch seconds)."""
+    """State while a round is paired up: hits of brokers, and when each was last to give (epoch seconds)."""
 
     hits: dict[str, Hits]
     unloaded_at: dict[str, float]
 
     def clear(self, broker: str) -> None:
-        """It is close to its partner: nothing is to be said of it any more."""
+        """Clear the counters of a broker that is close to its partner."""
         self.hits.pop(broker, None)
         self.unloaded_at.pop(broker, None)
 
 
 def _ranked(pairing: PairingInput) -> list[int]:
     """Positions of the brokers in pairing, by ascending score, then by name (Java: hash order)."""
-    taking_part = [at for at in range(len(pairing.ids)) if pairing.permission.paired[at] == 0]
+    taking_part = [row for row in range(len(pairing.ids)) if pairing.permission.paired[row] == 0]
     points = pairing.scores.tolist()
-    return sorted(taking_part, key=lambda at: points[at])
+    return sorted(taking_part, key=lambda row: points[row])
 
 
 def _compare(pairing: PairingInput, low: int, high: int, counters: Counters) -> Pair | None:
     difference = float(pairing.scores[high]) - float(pairing.scores[low])
-    evidence = [at for at in (low, high) if pairing.permission.counts[at]]
+    evidence = [row for row in (low, high) if pairing.permission.counts[row]]
     if difference < pairing.settings.low_threshold:
-        for at in evidence:
-            counters.clear(pairing.ids[at])
+        for row in evidence:
+            counters.clear(pairing.ids[row])
         return None
     settled = bool(pairing.permission.settled[low] and pairing.permission.settled[high])
     at_limit = not pairing.settings.is_stock and bool(pairing.scores[high] >= AT_LIMIT_POINTS)
     at_high = not difference < pairing.settings.high_threshold or at_limit  # NaN is not below
-    for at in evidence if settled else ():
-        counters.hits[pairing.ids[at]] = counters.hits.get(pairing.ids[at], Hits()).one_more(high=at_high)
+    for row in evidence if settled else ():
+        counters.hits[pairing.ids[row]] = counters.hits.get(pairing.ids[row], Hits()).one_more(high=at_high)
     ends = pairing.ids[high], pairing.ids[low]
     return _judge(pairing, *ends, difference, counters, settled=settled, is_new=bool(evidence))
 
@@ -284,31 +289,30 @@ def _judge(
     settled: bool,
     is_new: bool,
 ) -> Pair:
-    """Fire when any of the four counters has reached its threshold by a new sample; firing clears all four, whatever
-    follows.
+    """Fire when any of the four counters has reached its threshold by a new sample; firing clears all four in any case.
 
     Unlike in Pulsar, a pair also fires without hits if its source may continue to give, or its destination has joined
-    lately: that a broker came empty does not pass. The live CPU of the source is enough for either, as it shows the
-    effect of the last moves; a destination that has joined needs no more than a new sample. A difference equal to a
-    threshold counts; one at the high threshold advances both counters.
+    lately, because an empty broker stays empty. The live CPU of the source is enough for either, because it shows the
+    effect of the last moves; a destination that has joined needs only a new sample. A difference equal to a threshold
+    counts; one at the high threshold advances both counters.
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
-    wanted = pairing.settings.wanted_hits
+    limits = pairing.settings.wanted_hits
     joined, goes_on = destination in pairing.permission.joined, source in counters.unloaded_at
-    enough = (is_new and (joined or hits.reach(wanted))) or (source in pairing.live and (joined or goes_on))
+    enough = (is_new and (joined or hits.reach(limits))) or (source in pairing.live and (joined or goes_on))
     fired = enough and settled and pairing.permission.hold is None
     for broker in (source, destination):
         if fired:
             counters.hits.pop(broker, None)
         elif pairing.permission.hold is not None and broker in counters.hits:
-            counters.hits[broker] = counters.hits[broker].below(wanted)
+            counters.hits[broker] = counters.hits[broker].below(limits)
     if fired and not pairing.settings.is_stock:
         counters.unloaded_at[source] = pairing.taken_at
-    return Pair(source, destination, difference, hits, wanted, fired)
+    return Pair(source, destination, difference, hits, limits, fired)
 
 
-# --- exchange: how much a pair should move, and with which bundles
+# --- exchange: the amount that a pair should move, and the bundles
 # Source: AvgShedder.selectBundleForUnloading. Totals are those of the latest report, a bundle's traffic is its
 # short-term average: the two can disagree, in Pulsar as here.
 
@@ -319,7 +323,7 @@ The pair is then far below the threshold, and the small bundles that would fill 
 day of waves took 48 moves instead of 103 (docs/decisions/results/0007-simulated-cluster.md)."""
 
 NEGLIGIBLE_PART = 0.4
-"""No more than this of an amount is left, however small the amount: else a pair would need another round."""
+"""Largest part of an amount that may stay, however small the amount: else a pair would need another round."""
 
 
 class Levelling:
@@ -342,7 +346,7 @@ class Levelling:
         self._position = snapshot.brokers.index()
         self._scores = comparison.scores.copy()
         self._compared: list[float] = sorted(self._scores[permission.paired == 0].tolist())
-        with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
+        with np.errstate(invalid="ignore", over="ignore"):  # reports may hold infinities
             self._traffic: dict[Measure, FloatArray] = {
                 measure: snapshot.brokers.rates[:, columns].sum(axis=1) for measure, columns in COLUMNS.items()
             }
@@ -357,7 +361,7 @@ class Levelling:
         self._partly_served = deque[Pair]()
 
     def serve(self, pair: Pair) -> Pair:
-        """Everything that one pair leads to; the pair, with how much was to be moved where it was asked for."""
+        """Serve one pair; returns it with the amount to be moved, where there is one."""
         skip = self._held(pair) or self._background(pair) or self._waiting(pair)
         if skip is None:
             pair, skip = self._level(pair)
@@ -366,7 +370,7 @@ class Levelling:
         return pair
 
     def _held(self, pair: Pair) -> tuple[Reason, str] | None:
-        """What is seen now is not to be acted on, nor judged."""
+        """Hold on the pair: present figures must not cause a move, or be judged."""
         source, destination = self._ends(pair)
         if pair.fired:
             return None
@@ -383,7 +387,7 @@ class Levelling:
         return Reason.WAITING, _hits(pair)
 
     def _background(self, pair: Pair) -> tuple[Reason, str] | None:
-        """Why bundles do not cause the gap: levelling the traffic would leave it above the low threshold."""
+        """Reason why bundles do not cause the gap: levelling the traffic would leave it above the low threshold."""
         if self._is_stock:
             return None
         hot, cold = self._ends(pair)
@@ -408,13 +412,13 @@ class Levelling:
         return self._position[pair.source], self._position[pair.destination or ""]
 
     def _measures(self, hot: int) -> tuple[Measure, ...]:
-        """In which order traffic is measured; Pulsar takes messages, and bytes only where those are too few."""
+        """Order of the measures of traffic; Pulsar takes messages, and bytes only where messages are too few."""
         if not self._is_stock and (self._comparison.binding[hot] or "").startswith("bandwidth"):
             return ("throughput",)
         return ("msg_rate", "throughput")
 
     def _level(self, pair: Pair) -> tuple[Pair, tuple[Reason, str] | None]:
-        """Move the wanted amount, in the first measure in which it is worth it."""
+        """Move the amount, in the first measure in which it is worth it."""
         amounts: dict[Measure, float] = {}
         for measure in self._measures(self._ends(pair)[0]):
             rise = self._rise(pair, measure)
@@ -429,7 +433,7 @@ class Levelling:
         return replace(pair, measure=measure, wanted=amount), (Reason.BELOW_MINIMUM, "; ".join(below))
 
     def serve_rest(self) -> None:
-        """What was too much for one destination goes to the next colder idle ones: each takes from one source.
+        """Move the excess of one destination to the next colder idle ones: each takes from one source.
 
         Not in Pulsar, and not in stock.
         """
@@ -457,12 +461,12 @@ class Levelling:
             per_broker[cold] = float(per_broker[cold]) + moved
 
     def _more(self, pair: Pair, measure: Measure) -> float:
-        """Traffic that the source has more than the destination; Python's floats do not warn of infinities."""
+        """Excess traffic of the source over the destination; Python's floats do not warn of infinities."""
         hot, cold = self._ends(pair)
         return float(self._traffic[measure][hot]) - float(self._traffic[measure][cold])
 
     def _portion(self, pair: Pair, rise: float) -> float:
-        """How much of that its destination takes: all, unless it had to give it away again."""
+        """Part of that which its destination takes: all, unless it would have to give it away again."""
         rise *= self._settings.max_unload_percentage
         if self._is_stock or not rise > 0:
             return 1.0
@@ -472,11 +476,11 @@ class Levelling:
     def _rise(self, pair: Pair, measure: Measure) -> float:
         """Points by which their difference in traffic would lift the destination.
 
-        A source at the end of its CPU shows 100 points however much it carries: what the usual busy broker has for its
-        traffic counts where that is more.
+        A source at the end of its CPU shows 100 points whatever it carries: the usual points per traffic of busy
+        brokers count where those are more.
         """
         hot, cold = self._ends(pair)
-        with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
+        with np.errstate(invalid="ignore", over="ignore"):  # reports may hold infinities
             more = self._traffic[measure] - self._traffic[measure][cold]
             if not more[hot] > 0:
                 return pair.difference
@@ -516,7 +520,7 @@ class Levelling:
         return Reason.NOTHING_FITS, f"{amount:,.0f} {UNITS[measure]} to move; {why}"
 
     def _negligible(self, pair: Pair, filled: float) -> float:
-        """What part of an amount may be left."""
+        """Part of an amount that may stay."""
         points = pair.difference * self._settings.max_unload_percentage * filled
         if self._is_stock or not points > 0:
             return 0.0
@@ -527,18 +531,18 @@ class Levelling:
         ends = pair.source, choices[0] if choices else pair.destination
         return [
             self._offers.unload(
-                int(candidates.bundles[at]),
+                int(candidates.bundles[index]),
                 ends,
-                f"{pair.difference:.1f} points apart, {candidates.traffic[at]:,.0f}{unit}",
+                f"{pair.difference:.1f} points apart, {candidates.traffic[index]:,.0f}{unit}",
                 choices,
             )
-            for at in taken
+            for index in taken
         ]
 
     def _choices(self, pair: Pair) -> tuple[str, ...]:
         """Healthy brokers instead of a planned destination that is overloaded; Pulsar 5.0 draws one of them.
 
-        Only brokers that take part in this round can be called healthy.
+        Only brokers that take part in this round count as healthy.
         """
         limit = self._settings.broker_overloaded_threshold_percentage
         if not self._scores[self._ends(pair)[1]] > limit:
@@ -550,14 +554,14 @@ class Levelling:
 
 
 def _median(values: FloatArray) -> float:
-    """Of one value at least; numpy's own takes ten times as long on so few."""
+    """Median of at least one value; numpy's own takes ten times as long for short arrays."""
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _hits(pair: Pair) -> str:
-    hits, wanted = pair.hits, pair.wanted_hits
-    return f"low hits {hits.low}/{wanted.low}, high hits {hits.high}/{wanted.high}"
+    hits, limits = pair.hits, pair.wanted_hits
+    return f"low hits {hits.low}/{limits.low}, high hits {hits.high}/{limits.high}"
 
 
 def _too_little(pair: Pair, measure: Measure, amount: float, minimum: float) -> str:

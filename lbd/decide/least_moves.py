@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 FULL_POINTS = 85.0
-"""A level above it is called a full cluster."""
+"""Level of a full cluster."""
 
 FIRST_PART = (
     "Minimum to move for one broker, in messages/s in + out. It is a tenth of AvgShedder's, because estimated amounts "
@@ -80,7 +80,7 @@ class LeastMovesSettings(HitSettings):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        """With the high one below, its few samples would count for the low one, too."""
+        """Refuse a high threshold below the low one: its few samples would count for the low one, too."""
         low, high = self.low_threshold, self.high_threshold
         if high < low:
             raise ValueError(f"high_threshold {high:g} is below low_threshold {low:g}; wanted at least as much")
@@ -88,7 +88,7 @@ class LeastMovesSettings(HitSettings):
 
     @property
     def gap_points(self) -> float:
-        """Highest - lowest from which anything moves: what AvgShedder's low threshold of 15 is to 7.5."""
+        """Smallest highest - lowest at which anything moves, in proportion to AvgShedder's low threshold: 15 to 7.5."""
         return 2 * self.low_threshold
 
 
@@ -106,7 +106,7 @@ class Far:
 
     @property
     def relieved(self) -> bool:
-        """Whether it is to give."""
+        """Whether it is a source."""
         return self.fired and self.points > 0
 
 
@@ -121,38 +121,38 @@ def count(
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
-    ``points_of`` are points above the level and scores, float64 (B,) each; ``among`` bool (B,) are the brokers of which
-    the level is computed. A high broker counts only if it is ``gap_points`` above the lowest one, a low broker if the
-    highest one is that much above it. A broker at the limit of its CPU counts as beyond ``high_threshold``.
+    ``points_of`` are points above the level and scores, float64 (B,) each; ``among`` bool (B,) are the brokers of the
+    level. A high broker counts only if it is ``gap_points`` above the lowest one, a low broker if the highest one is
+    that much above it. A broker at the limit of its CPU counts as beyond ``high_threshold``.
 
     A counter advances with a new sample and ends when the broker is within the threshold. A broker that has joined
-    lately needs no more than one: that it came empty does not pass. After firing it is one below its limit. So if a
-    plan left something, because limits held it back or traffic costs more or less than expected, the next plan follows
-    with the first sample that shows it, not eight samples later. ``going_on`` are brokers that gave lately and whose
-    CPU of now is known: what their last moves left needs neither hits nor a new sample.
+    lately needs only one, because it stays empty without moves. After firing it is one below its limit: if limits or
+    wrong costs left something of a plan, the next plan follows with the first sample that shows it, not eight samples
+    later. ``going_on`` are brokers that gave lately and show their present CPU: the remainder of their last moves needs
+    neither hits nor a new sample.
     """
     counters, too_far, (above, scores) = dict(memory.hits), list[Far](), points_of
     highest, lowest = float(above[among].max(initial=0.0)), float(above[among].min(initial=0.0))
-    for at in among.nonzero()[0].tolist():
-        points, fresh = float(above[at]), bool(permission.counts[at])
+    for row in among.nonzero()[0].tolist():
+        points, fresh = float(above[row]), bool(permission.counts[row])
         apart = points - lowest if points > 0 else highest - points
         if abs(points) < settings.low_threshold or apart < settings.gap_points:
             if fresh:
-                counters.pop(ids[at], None)
+                counters.pop(ids[row], None)
             continue
-        hits = counters.get(ids[at], Hits())
+        hits = counters.get(ids[row], Hits())
         if fresh:
-            at_limit = points > 0 and bool(scores[at] >= AT_LIMIT_POINTS)
+            at_limit = points > 0 and bool(scores[row] >= AT_LIMIT_POINTS)
             hits = hits.one_more(high=abs(points) >= settings.high_threshold or at_limit)
-        wanted, held = settings.wanted_hits, permission.hold is not None
-        goes_on = points > 0 and ids[at] in going_on
-        fired = (goes_on or (fresh and (hits.reach(wanted) or ids[at] in permission.joined))) and not held
-        after = wanted.below(wanted) if fired else hits.below(wanted) if held else hits
+        limits, held = settings.wanted_hits, permission.hold is not None
+        goes_on = points > 0 and ids[row] in going_on
+        fired = (goes_on or (fresh and (hits.reach(limits) or ids[row] in permission.joined))) and not held
+        after = limits.below(limits) if fired else hits.below(limits) if held else hits
         if after == Hits():
-            counters.pop(ids[at], None)
+            counters.pop(ids[row], None)
         else:
-            counters[ids[at]] = after
-        too_far.append(Far(at, points, hits, fired))
+            counters[ids[row]] = after
+        too_far.append(Far(row, points, hits, fired))
     return sorted(too_far, key=lambda far: -abs(far.points)), counters
 
 
@@ -162,13 +162,13 @@ STEPS = 50
 """Halvings of the range: below a millionth of a point."""
 
 DECIMALS = 6
-"""Sums in another order differ in their last bits; a plan must not."""
+"""Digits that decide: sums in another order differ in their last bits, and plans must not."""
 
 
 def water_level(ground: Ground, among: BoolArray) -> float:
     """Points at which these brokers together carry all that may move, each as much as it can; ``among`` is bool (B,).
 
-    All is taken to be of one mix. A broker that is above the level without any of it stays there.
+    All traffic is assumed to be of one mix. A broker that is above the level without any of it stays there.
     """
     idle, load = ground.idle[among], ground.drives[among[ground.owner]].sum(axis=0)
     high = float(np.maximum(ground.points[among].max(axis=1), ground.other[among]).max())
@@ -183,7 +183,7 @@ def water_level(ground: Ground, among: BoolArray) -> float:
 
 
 def brokers_missing(ground: Ground, among: BoolArray, level: float) -> int:
-    """How many more brokers of the mean capacity would bring the level down to this one."""
+    """Number of further brokers of the mean capacity that would bring the level down to this one."""
     load = ground.drives[among[ground.owner]].sum(axis=0)
     carried = np.minimum(_share(ground.idle[among], ground.cost[among] * load, level), 1.0)
     mean = float(carried.mean())
@@ -191,16 +191,16 @@ def brokers_missing(ground: Ground, among: BoolArray, level: float) -> int:
 
 
 def _share(idle: FloatArray, whole: FloatArray, level: float) -> FloatArray:
-    """The share of the whole load that each broker carries at a level, (B,); ``whole`` (B, 3): points of all of it."""
+    """Share of the whole load that each broker carries at a level, (B,); ``whole`` (B, 3): points of all of it."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(whole > 0, (level - idle) / whole, np.where(idle <= level, np.inf, 0.0))
     share: FloatArray = np.maximum(room.min(axis=1), 0.0)
     return share
 
 
-# --- forecast: what the guardrails will predict of each destination, move by move, because they would refuse the rest
-# The strategy's own points say where the brokers will end; the guardrails' are on the safe side if nothing was learned
-# of a destination itself (``permit/predicted.py``).
+# --- forecast: the guardrails' prediction of each destination, move by move, because they would refuse the rest
+# The strategy's own points say where the brokers will end; the guardrails' are on the safe side without slopes
+# of the destination's own (``permit/predicted.py``).
 
 
 class Foreseen:
@@ -210,20 +210,20 @@ class Foreseen:
     """
 
     def __init__(self, offers: Offers, scores: FloatArray, weights: Weights) -> None:
-        known = offers.permission
+        permission = offers.permission
         self._offers, self._ids = offers, offers.snapshot.brokers.ids
-        self._limit, self._scores, self._predicted = known.max_destination_score, scores, scores.copy()
-        self._predictor = Predictor(offers.snapshot, scores, known.slopes, weights)
+        self._limit, self._scores, self._predicted = permission.max_destination_score, scores, scores.copy()
+        self._predictor = Predictor(offers.snapshot, scores, permission.slopes, weights)
 
     def allows(self, bundle: int, source: int, destination: int) -> bool:
-        """Whether the destination would stay below the limit, and below what its source has now."""
+        """Whether the destination would stay below the limit, and below the present score of its source."""
         if self._limit is None:
             return True
         reached = self._reached(bundle, source, destination)
         return bool(reached <= self._limit and reached < self._scores[source])
 
     def take(self, bundle: int, source: int, destination: int) -> None:
-        """Count a move that is planned."""
+        """Count a planned move."""
         if self._limit is not None:
             self._predicted[destination] = self._reached(bundle, source, destination)
 
@@ -233,7 +233,7 @@ class Foreseen:
         return before + self._predictor.rise(unload, before).points
 
 
-# --- choice: of each broker above the level the cheapest bundles that together are enough, to the lowest brokers
+# --- choice: from each broker above the level the cheapest sufficient set of bundles, to the lowest brokers
 # Each broker's set is exact (``decide/cover.py``). It goes out the largest bundle first: placing by longest processing
 # time is within 4/3 of the best level on equal machines (Graham 1969).
 
@@ -241,28 +241,28 @@ ROUNDING = 1e-6
 """Points by which two sums of the same numbers may differ."""
 
 MOVE_COST = 4.0
-"""What a move costs beside the clients that it disconnects, in clients of a mean bundle: a lookup of every topic, a
-change of owner, and a place in the budgets of moves. With 1, plans made 7 % more moves (docs/decisions/0008).
+"""Cost of a move beside the clients that it disconnects, in clients of a mean bundle: a lookup of every topic, a change
+of owner, and a place in the budgets of moves. With 1, plans made 7 % more moves (docs/decisions/0008).
 """
 
 POINT_COST = 1.0
-"""What a point that stays above the target costs, in clients of a mean bundle: three of them are less than a move."""
+"""Cost of a point that stays above the target, in clients of a mean bundle: three of them are less than a move."""
 
 PRICE_COST = 1000.0
-"""What a point of ``guardrails.move_costs`` or ``topic_costs`` costs, in clients of a mean bundle: it comes first."""
+"""Cost of a point of ``guardrails.move_costs`` or ``topic_costs``, in clients of a mean bundle: it comes first."""
 
 BEST_FOR_COST = 48
 LARGEST = 16
-"""So many of a broker's bundles are looked at, of those that take most off it for their cost and of its largest."""
+"""Number of a broker's bundles to examine, with the most relief for their cost, and of its largest."""
 
 EXCHANGED_AT_MOST = 16
-"""Of a source's largest bundles so many are tried where no destination has room; for the next ones it is no better. As
-often the cheapest bundles are looked for again without one that fits nowhere.
+"""Number of a source's largest bundles to try where no destination has room, and of repeated searches for the cheapest
+bundles without one that fits nowhere.
 """
 
 
 DESTINATIONS_AT_MOST = 8
-"""So many are asked for until the guardrails would allow one."""
+"""Number of destinations to try until the guardrails would allow one."""
 
 
 @dataclass(frozen=True)
@@ -284,9 +284,9 @@ class PlannedTransfer:
 
 @dataclass(frozen=True)
 class Band:
-    """Points: who is too high is brought to ``top``, but left where it is below ``near``, and who is too low to
-    ``bottom``; giving should leave nobody below ``floor``, and taking nobody above ``limit``, from where they would
-    soon be too far again.
+    """Limits in points: a high broker is brought to ``top``, but stays if it is below ``near``, a low one to
+    ``bottom``; giving should leave none below ``floor``, and taking none above ``limit``, from where they would soon be
+    too far again.
     """
 
     floor: float
@@ -298,7 +298,7 @@ class Band:
 
 
 class MovePlan:
-    """Moves of one turn; each changes what the next one sees. ``may`` is bool (B,): who may give and take."""
+    """Moves of one turn; each affects the next. ``may`` is bool (B,): brokers that may give and take."""
 
     def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray, foreseen: Foreseen) -> None:
         self._ground, self._names, self._band, self._may, self._foreseen = ground, names, band, may, foreseen
@@ -307,7 +307,7 @@ class MovePlan:
         self._free = np.ones(ground.bundles.size, dtype=np.bool_)
         self._took = np.zeros_like(may)
         self.refused = set[int]()
-        """Candidates that would have gone to some broker but for what the guardrails foresee there."""
+        """Candidates without a destination only because of the guardrails' forecast."""
         self._own: dict[int, IntArray] = {}
         self._chosen: dict[int, list[int]] = {}
         self._stuck: dict[int, list[int]] = {}
@@ -317,7 +317,7 @@ class MovePlan:
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
 
     def scores_after(self, moves: Iterable[PlannedTransfer]) -> FloatArray:
-        """The score of each broker, in points, after some of the planned moves, float64 (B,)."""
+        """Score of each broker, in points, after some of the planned moves, float64 (B,)."""
         points, ground = self._ground.points.copy(), self._ground
         for move in moves:
             points[move.source] -= ground.cost[move.source] * ground.drives[move.candidate]
@@ -354,23 +354,23 @@ class MovePlan:
                     remaining = remaining[~np.isin(remaining, list(along))]
 
     def needed(self, moves: Sequence[PlannedTransfer], low: Collection[int]) -> list[PlannedTransfer]:
-        """These moves without those that later ones made needless, the smallest first; ``low`` brokers keep what they
+        """The moves without those that later ones made needless, the smallest first; ``low`` brokers keep what they
         need.
 
         A move is dropped if its source stays within the band with the bundle.
         """
         gone = set[int]()
-        for move in sorted(moves, key=lambda one: one.taken):
-            one = np.array([move.candidate], dtype=np.int32)
-            back = float(self._after(move.source, one, 1.0)[0])
-            without = float(self._after(move.destination, one, -1.0)[0])
+        for move in sorted(moves, key=lambda move: move.taken):
+            candidate = np.array([move.candidate], dtype=np.int32)
+            back = float(self._after(move.source, candidate, 1.0)[0])
+            without = float(self._after(move.destination, candidate, -1.0)[0])
             if back <= self._band.near and (move.destination not in low or without >= self._band.bottom):
                 self._put_back(move, back, without)
                 gone.add(move.candidate)
         return self._made([move for move in moves if move.candidate not in gone]) if gone else list(moves)
 
     def _made(self, moves: Sequence[PlannedTransfer]) -> list[PlannedTransfer]:
-        """These, one after the other from the beginning, each with the points that both ends then have after it."""
+        """The moves anew, one after the other, each with the points of both ends after it."""
         self._points = self._ground.points.copy()
         self._scores = self._ground.scores.copy()
         return [self._moved(replace(self._again(move), back=move.back)) for move in moves]
@@ -386,7 +386,7 @@ class MovePlan:
         self._free[move.candidate] = True
 
     def fill(self, destination: int) -> Iterator[PlannedTransfer]:
-        """Moves to a broker far below the level, each from the highest one that has something that fits."""
+        """Moves to a broker far below the level, each from the highest one with a bundle that fits."""
         while self._scores[destination] < self._band.bottom and (move := self._gift(destination)) is not None:
             yield move
 
@@ -400,7 +400,7 @@ class MovePlan:
         return move and self._take(move)
 
     def _of_cheapest(self, source: int) -> PlannedTransfer | None:
-        """The next of the cheapest bundles that bring it into the band; None where none of them fits elsewhere."""
+        """Next of the cheapest bundles that bring the source into the band; None where none of them fits elsewhere."""
         stuck = self._stuck.setdefault(source, [])
         while len(stuck) < EXCHANGED_AT_MOST:
             chosen = self._chosen.pop(source, None) or self._cheapest(source)
@@ -413,7 +413,7 @@ class MovePlan:
         return None
 
     def _cheapest(self, source: int) -> list[int]:
-        """The cheapest bundles that bring a broker into the band, or the best if more are needed; largest first."""
+        """Cheapest bundles that bring a broker into the band, or the best if more are needed; largest first."""
         own, after, fits = self._worth_moving(source)
         fits &= ~np.isin(own, self._stuck[source])
         score, band = float(self._scores[source]), self._band
@@ -426,18 +426,18 @@ class MovePlan:
         chosen: list[int] = own[best[np.argsort(-gain[best], kind="stable")]].tolist()
         return chosen
 
-    def _of_lowest_price(self, own: IntArray, gain: FloatArray, wanted: float) -> tuple[IntArray, FloatArray]:
-        """Candidates and their points without those of a price that needs not be paid for so many points."""
+    def _of_lowest_price(self, own: IntArray, gain: FloatArray, points: float) -> tuple[IntArray, FloatArray]:
+        """Candidates and their points without those of a price that ``points`` of relief do not need."""
         price = self._ground.price[own]
         by_price = np.argsort(price, kind="stable")
-        last = int(np.searchsorted(np.cumsum(gain[by_price]), wanted, side="right"))
+        last = int(np.searchsorted(np.cumsum(gain[by_price]), points, side="right"))
         paid = price <= (price[by_price[last]] if last < own.size else np.inf)
         return own[paid], gain[paid]
 
     def _worth_moving(self, source: int) -> tuple[IntArray, FloatArray, BoolArray]:
         """Bundles that lower its score; if all that fit elsewhere are not enough, only those that a sample can show.
 
-        Beside each, the source's score without it, and whether it is not too large for every other broker.
+        Each with the source's score without it, and whether it fits on any other broker.
         """
         own = self.candidates(source)
         after, fits = self._after(source, own, -1.0), self._fits(own, source)
@@ -447,12 +447,12 @@ class MovePlan:
         return own[worth], after[worth], fits[worth]
 
     def _overshoot(self, source: int) -> PlannedTransfer | None:
-        """The move that leaves the higher of both ends lowest, where nothing fits; None where that is no gain.
+        """The move that leaves the higher of both ends lowest, where nothing fits; None without a gain.
 
         Its destination is above the band then, and gives something small back when its samples have shown it.
         """
         own, *_ = self._worth_moving(source)
-        tried = (self._lowest(at, source, np.inf) for at in own[:EXCHANGED_AT_MOST].tolist())
+        tried = (self._lowest(candidate, source, np.inf) for candidate in own[:EXCHANGED_AT_MOST].tolist())
         best = min(filter(None, tried), key=lambda move: max(move.source_after, move.destination_after), default=None)
         least_gain = self._band.top - self._band.level + float(self._ground.noise[source])
         if best is None or max(best.source_after, best.destination_after) > self._scores[source] - least_gain:
@@ -460,7 +460,7 @@ class MovePlan:
         return self._take(replace(best, back=self._back(best)))
 
     def _back(self, move: PlannedTransfer) -> int | None:
-        """The smallest bundle of a destination's own that brings both ends of a move into the band."""
+        """Smallest bundle of the destination itself that brings both ends of a move into the band."""
         own = self.candidates(move.destination)
         drives, cost = self._ground.drives[own], self._ground.cost
         moved = self._ground.drives[move.candidate]
@@ -470,18 +470,18 @@ class MovePlan:
         return int(own[fits][-1]) if fits.any() else None
 
     def _first(self, candidates: IntArray, fitting: IntArray, source: int) -> PlannedTransfer | None:
-        """The first of these that goes somewhere; after one that does not, only the ``fitting`` of them are tried."""
+        """First of these with a destination; after a failure, only the ``fitting`` ones are tried."""
         if not candidates.size:
             return None
         if (first := self._lowest(int(candidates[0]), source, self._band.limit)) is not None:
             return first
-        moves = (self._lowest(at, source, self._band.limit) for at in fitting.tolist())
+        moves = (self._lowest(candidate, source, self._band.limit) for candidate in fitting.tolist())
         return next((move for move in moves if move is not None), None)
 
     def _gift(self, destination: int) -> PlannedTransfer | None:
-        """From the highest broker the bundle with most points for its cost, up to the band; both ends stay in it.
+        """Move from the highest broker the bundle with most points for its cost, up to the band; both ends stay in it.
 
-        Of equal ones that goes which leaves the destination lowest. If all of them together are not enough, only those
+        Among equal ones, the one that leaves the destination lowest. If all of them together are not enough, only those
         count that a sample can show.
         """
         for source in np.argsort(-self._scores, kind="stable").tolist():
@@ -506,15 +506,15 @@ class MovePlan:
         return None
 
     def candidates(self, broker: int) -> IntArray:
-        """The bundles that a broker may still give, the largest first in the resource of its score, then by name."""
+        """Bundles that a broker may still give, the largest first in the resource of its score, then by name."""
         if broker not in self._own:
             ground, column = self._ground, int(self._ground.points[broker].argmax())
             own = self._by_owner[self._start[broker] : self._start[broker + 1]]
             sizes = ground.drives[own, column]
             order = np.argsort(-sizes, kind="stable")
             if not np.diff(sizes[order]).all():
-                names = [self._names[at] for at in ground.bundles[own].tolist()]
-                order = np.array(sorted(order.tolist(), key=lambda at: (-sizes[at], names[at])))
+                names = [self._names[bundle] for bundle in ground.bundles[own].tolist()]
+                order = np.array(sorted(order.tolist(), key=lambda index: (-sizes[index], names[index])))
             self._own[broker] = own[order]
         candidates = self._own[broker]
         return candidates[self._free[candidates]]
@@ -526,7 +526,7 @@ class MovePlan:
         return scores
 
     def _fits(self, candidates: IntArray, source: int) -> BoolArray:
-        """Which of them are not larger, in the traffic that drives some resource, than any other broker could take."""
+        """Whether each candidate, in the driving traffic of every resource, fits on some other broker."""
         others = self._may.copy()
         others[source] = False
         spare = np.maximum(self._band.limit - self._points[others], 0.0)
@@ -553,8 +553,11 @@ class MovePlan:
         return None
 
     def _move(self, candidate: int, source: int, destination: int) -> PlannedTransfer:
-        one = np.array([candidate], dtype=np.int32)
-        source_after, filled = float(self._after(source, one, -1.0)[0]), float(self._after(destination, one, 1.0)[0])
+        bundle = np.array([candidate], dtype=np.int32)
+        source_after, filled = (
+            float(self._after(source, bundle, -1.0)[0]),
+            float(self._after(destination, bundle, 1.0)[0]),
+        )
         return PlannedTransfer(
             candidate, source, destination, float(self._scores[source]) - source_after, source_after, filled
         )
@@ -573,11 +576,11 @@ class MovePlan:
         return move
 
 
-# --- messages: a plan beside the best possible one, and why there is none
+# --- messages: a plan beside the best possible one, and the reason if there is none
 
 
 def fewest(ground: Ground, moves: int, after: FloatArray, among: BoolArray) -> str:
-    """How many of the moves any plan needs that leaves these brokers no higher, and none lower, than this one does.
+    """Comparison of the plan with the fewest moves to as low a peak and as high a trough.
 
     ``after`` is float64 (B,), their scores then.
     """
@@ -590,10 +593,11 @@ def fewest(ground: Ground, moves: int, after: FloatArray, among: BoolArray) -> s
 
 
 def least_moves(ground: Ground, peak: float, trough: float, among: BoolArray) -> int:
-    """A floor under the moves of any plan with this highest score and this lowest one (``score/bounds.py``).
+    """Lower bound of the moves of any plan with this highest score and this lowest one (``score/bounds.py``).
 
-    The largest of three: each broker relieved in what makes its own score; in what makes the score of most, what leaves
-    must fit in elsewhere; and who is too low takes in what it lacks, in whichever resource it lacks least.
+    The largest of three: each broker is relieved in the resource of its score; in the resource of most scores the
+    leaving bundles must fit elsewhere; and each low broker takes in what it lacks, in the resource in which it lacks
+    least.
     """
     column, on = ground.points.argmax(axis=1), among[ground.owner]
     drives, owner = ground.drives[on], ground.owner[on]
@@ -604,19 +608,21 @@ def least_moves(ground: Ground, peak: float, trough: float, among: BoolArray) ->
     room = np.where(among[:, None], _traffic(ground, peak), 0.0)
     fitting = fewest_moves(drives[:, most], owner, room[:, most])
     low = among & (ground.scores < trough - ROUNDING)
-    wanted = np.where(low[:, None], _traffic(ground, trough), 0.0)
-    return max(leaving, fitting, _taken(drives, owner, room, wanted).fewest(leaving))
+    need = np.where(low[:, None], _traffic(ground, trough), 0.0)
+    return max(leaving, fitting, _taken(drives, owner, room, need).fewest(leaving))
 
 
-def _taken(drives: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> IntakeBound:
+def _taken(drives: FloatArray, owner: IntArray, room: FloatArray, need: FloatArray) -> IntakeBound:
     """Fewest bundles that brokers must take in, each by the resource with the smallest bound; all but owners (., 3)."""
-    each = [least_taken(size, owner, *of) for size, *of in zip(drives.T, room.T, wanted.T, strict=True)]
-    nothing, something = (np.min([getattr(one, field) for one in each], axis=0) for field in ("nothing", "something"))
+    each = [least_taken(size, owner, *of) for size, *of in zip(drives.T, room.T, need.T, strict=True)]
+    nothing, something = (
+        np.min([getattr(bound, field) for bound in each], axis=0) for field in ("nothing", "something")
+    )
     return IntakeBound(nothing, something, (0, 0))
 
 
 def _traffic(ground: Ground, level: float) -> FloatArray:
-    """What of each drive brings a broker to a level, float64 (B, 3); infinite where it costs nothing."""
+    """Traffic of each kind that brings a broker to a level, float64 (B, 3); infinite where it costs nothing."""
     costly = ground.cost > 0
     spare = np.maximum(level - ground.idle, 0.0)
     return np.where(costly, spare / np.where(costly, ground.cost, 1.0), np.inf)
@@ -625,7 +631,7 @@ def _traffic(ground: Ground, level: float) -> FloatArray:
 def nothing_fits(
     ground: Ground, offers: Offers, plan: MovePlan, verdicts: CodeArray, far: Far, band: Band
 ) -> tuple[Reason, str]:
-    """Why no further bundle moves to or from a broker that fired, and what would help instead."""
+    """Reason why no further bundle moves to or from a broker that fired, and the remedy."""
     if far.points < 0:
         return Reason.NOTHING_FITS, f"no broker above {band.bottom:.1f} points has a bundle that fits"
     own = plan.candidates(far.broker)
@@ -661,7 +667,7 @@ def _background(ground: Ground, offers: Offers, broker: int, limit: float, has_a
 
 
 def _barred(offers: Offers, broker: int, verdicts: CodeArray) -> tuple[Reason, str]:
-    """Why none of its bundles may move: the policy that holds most of them, if policies do."""
+    """Reason why none of its bundles may move: the policy that holds most of them, if policies do."""
     listed = offers.candidates(broker, "throughput", verdicts)
     message = offers.none_fits(broker, listed, verdicts)
     codes, numbers = np.unique(verdicts[offers.listed(broker)], return_counts=True)
@@ -672,16 +678,16 @@ def _barred(offers: Offers, broker: int, verdicts: CodeArray) -> tuple[Reason, s
 # --- decision
 
 MOST_MOVES = 2000
-"""Of one plan: more take longer than the reports that it stands on are true."""
+"""Largest number of moves of a plan: more take longer than its reports stay valid."""
 
 NEAR_POINTS = 3.0
-"""So near above its aim a broker is left: a move for less costs as much, and is for little."""
+"""Points above its aim at which a broker stays: a move for less costs as much, and gains little."""
 
 MOST_NEAR_SHARE = 0.85
-"""Of the low threshold, beyond which no broker is left: what fires is too high whatever the settings."""
+"""Share of the low threshold above which no broker stays: one that fires is too high whatever the settings."""
 
 NEAR_SHARE = 0.75
-"""Of the low threshold: so near the level a broker may end as one that takes; noise does not make it far again."""
+"""Share of the low threshold up to which a destination may be filled; noise does not make it far again."""
 
 
 def decide(
@@ -694,7 +700,7 @@ def decide(
 ) -> Decision:
     """One round of least-moves.
 
-    Brokers that have not settled are left out of it: neither is their level to be trusted, nor do they take.
+    Brokers that have not settled are left out: their level is unreliable, and they do not take.
     """
     turn = _PlanningRound(snapshot, averages, permission, settings, weights)
     if turn.too_few():
@@ -707,7 +713,7 @@ def decide(
 
 
 class _PlanningRound:
-    """One round, and what it finds."""
+    """State and result of one round."""
 
     def __init__(
         self,
@@ -750,73 +756,77 @@ class _PlanningRound:
         return True
 
     def answer(self, far: list[Far]) -> set[int]:
-        """Plan for all that are too far, once one of them has fired; say of the others what they wait for.
+        """Plan for all that are too far, once one of them has fired; give the others a reason to wait.
 
         Returns the brokers that something moves off or to.
         """
         if not far:
             self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
-        far = self._with_others(far) if any(one.fired for one in far) else far
+        far = self._with_others(far) if any(broker.fired for broker in far) else far
         plan = list(islice(self._moves(far), MOST_MOVES))
         self._is_full = len(plan) == MOST_MOVES
-        low = {one.broker for one in far if one.fired and one.points < 0}
+        low = {broker.broker for broker in far if broker.fired and broker.points < 0}
         needed = {move.candidate: move for move in self._plan.needed([move for _, move in plan], low)}
-        plan = [(at, needed[move.candidate]) for at, move in plan if move.candidate in needed]
+        plan = [(row, needed[move.candidate]) for row, move in plan if move.candidate in needed]
         moves: dict[int, list[PlannedTransfer]] = {}
-        for at, move in plan:
-            moves.setdefault(at, []).append(move)
-        fired_first = sorted(far, key=lambda one: not one.fired)
-        served = {one.broker for one in fired_first if self._serves(one, moves.get(one.broker, []))}
-        made = [move for at, move in plan if at in served]
+        for row, move in plan:
+            moves.setdefault(row, []).append(move)
+        fired_first = sorted(far, key=lambda broker: not broker.fired)
+        served = {broker.broker for broker in fired_first if self._serves(broker, moves.get(broker.broker, []))}
+        made = [move for row, move in plan if row in served]
         self._unloads = [self._unload(move) for move in made]
         if made:
             self._lower_bound = fewest(self._ground, len(made), self._plan.scores_after(made), self.among)
         return served | {end for move in made for end in (move.source, move.destination)}
 
     def _moves(self, far: list[Far]) -> Iterator[tuple[int, PlannedTransfer]]:
-        """Each move of the plan, with the broker that it is for."""
-        own = [one.broker for one in far if one.relieved and one.broker not in self._along]
+        """Each move of the plan, with its broker."""
+        own = [broker.broker for broker in far if broker.relieved and broker.broker not in self._along]
         for move in self._plan.relieve(own, self._along):
             yield move.source, move
-        for one in far:
-            if one.fired and one.points < 0:
-                yield from ((one.broker, move) for move in self._plan.fill(one.broker))
+        for broker in far:
+            if broker.fired and broker.points < 0:
+                yield from ((broker.broker, move) for move in self._plan.fill(broker.broker))
 
     def remembered(
         self, counters: dict[str, Hits], lately: dict[str, float], far: list[Far], served: set[int]
     ) -> Memory:
-        """The counters, and who gave lately. Both are forgotten of brokers that fired in vain, but for the counters of
-        those for which the plan had no room. The latter ends for a broker near the level, too, once all have settled:
-        the level of a few is another one.
+        """The counters, and the brokers that gave lately, both without brokers that fired in vain, but with the
+        counters of those for which the plan had no room. A broker near the level no longer counts as one that gave
+        lately, once all have settled: the level of a few is another one.
         """
-        far_off = {self._ids[one.broker] for one in far}
-        gave = {broker: at for broker, at in lately.items() if broker in far_off or not self.among.all()}
+        far_off = {self._ids[broker.broker] for broker in far}
+        gave = {broker: time for broker, time in lately.items() if broker in far_off or not self.among.all()}
         hits = dict(counters)
-        for one in far:
-            if one.fired and one.broker not in served:
-                hits.pop(self._ids[one.broker], None)
-                gave.pop(self._ids[one.broker], None)
+        for distant in far:
+            if distant.fired and distant.broker not in served:
+                hits.pop(self._ids[distant.broker], None)
+                gave.pop(self._ids[distant.broker], None)
                 if self._is_full:
-                    hits[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
+                    hits[self._ids[distant.broker]] = distant.hits.below(self._settings.wanted_hits)
         gives = {unload.source: self._snapshot.taken_at for unload in self._unloads}
         return Memory(hits, unloaded_at={**gave, **gives})
 
     def _with_others(self, far: list[Far]) -> list[Far]:
-        """Those above the band go along with one to be relieved: else the highest of them is what a plan comes to.
+        """Add the brokers above the band to one to be relieved: else the plan comes only to the highest of them.
 
-        With one that is only to be filled go those that are too far above, whatever they still wait for.
+        With one that is only to be filled, those too far above are added, whatever they still wait for.
         """
-        known = {one.broker for one in far if one.fired}
-        relieves = any(one.relieved for one in far)
+        present = {broker.broker for broker in far if broker.fired}
+        relieves = any(broker.relieved for broker in far)
         least = self._band().near - self._level if relieves else self._settings.low_threshold
         along = (self.above > least).nonzero()[0].tolist()
-        hits = {one.broker: one.hits for one in far}
-        others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
-        self._along = added = {one.broker for one in others}
-        return sorted([one for one in far if one.broker not in added] + others, key=lambda one: -abs(one.points))
+        hits = {broker.broker: broker.hits for broker in far}
+        others = [
+            Far(row, float(self.above[row]), hits.get(row, Hits()), fired=True) for row in along if row not in present
+        ]
+        self._along = added = {broker.broker for broker in others}
+        return sorted(
+            [broker for broker in far if broker.broker not in added] + others, key=lambda broker: -abs(broker.points)
+        )
 
     def decision(self, memory: Memory) -> Decision:
-        """The answer."""
+        """The decision of the round."""
         comparison = Comparison(self.scores, self._binding, tuple(self._pairs), self._lower_bound, self.among)
         return Decision(tuple(self._unloads), tuple(self._skips), memory, comparison, self.verdicts)
 
@@ -833,15 +843,15 @@ class _PlanningRound:
         number = int(self.among.sum())
         of = f" of {number} settled brokers" if number < len(self._ids) else ""
         message = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
-        wanted = f", low threshold {settings.low_threshold:g}"
+        condition = f", low threshold {settings.low_threshold:g}"
         if furthest >= settings.low_threshold:
             apart = float(np.ptp(self.above[self.among]))
             side = "above" if self.above.max() >= furthest else "below"
-            wanted = f" {side} it, and moved for once all are {settings.gap_points:g} points apart, {apart:.1f} now"
-        return f"{message}{wanted}{self._full()}"
+            condition = f" {side} it, and moved for once all are {settings.gap_points:g} points apart, {apart:.1f} now"
+        return f"{message}{condition}{self._full()}"
 
     def _full(self) -> str:
-        """That moving can only share out what is too much; empty where it is not."""
+        """Clause on a full cluster, in which moves only share out the excess; empty otherwise."""
         if self._level <= FULL_POINTS:
             return ""
         missing = brokers_missing(self._ground, self.among, FULL_POINTS)
@@ -851,13 +861,13 @@ class _PlanningRound:
     def _serves(self, far: Far, moves: list[PlannedTransfer]) -> bool:
         """Whether these moves are to be made for a broker; notes its pair, and a skip if not.
 
-        Nothing is noted for a low broker that got enough from those that were too high, nor for a waiting broker if the
-        other end of its pair fired.
+        Nothing is noted for a low broker that got enough from high ones, nor for a waiting broker if the other end of
+        its pair fired.
         """
         if far.fired and not moves and self._plan.is_within(far.broker):
             return False
         pair = self._pair(far)
-        fired = [one.fired for one in self._pairs if one.ends == pair.ends]
+        fired = [other.fired for other in self._pairs if other.ends == pair.ends]
         if not fired:
             self._pairs.append(pair)
         elif fired[0] and not far.fired:
@@ -870,7 +880,7 @@ class _PlanningRound:
         return skip is None
 
     def _shortfall(self, far: Far) -> tuple[Reason, str] | None:
-        """Why a broker is still too far from the level after its moves; None if it is not."""
+        """Reason why a broker is still too far from the level after its moves; None if it is not."""
         after, band = self._plan.score(far.broker), self._band()
         if band.floor <= after <= max(band.limit, band.near):
             return None
@@ -896,8 +906,8 @@ class _PlanningRound:
         )
 
     def _waits(self, far: Far) -> tuple[Reason, str]:
-        wanted = self._settings.wanted_hits
-        progress = f"low hits {far.hits.low}/{wanted.low}, high hits {far.hits.high}/{wanted.high}"
+        limits = self._settings.wanted_hits
+        progress = f"low hits {far.hits.low}/{limits.low}, high hits {far.hits.high}/{limits.high}"
         if self._permission.hold is not None:
             return self._permission.hold, progress
         if not self._permission.counts[far.broker]:
@@ -905,7 +915,7 @@ class _PlanningRound:
         return Reason.WAITING, progress
 
     def _too_little(self, far: Far, moves: list[PlannedTransfer]) -> tuple[Reason, str] | None:
-        """Why these moves are not worth it; None if they are."""
+        """Reason why these moves are not worth it; None if they are."""
         if not moves and self._is_full:
             return Reason.TURN_UNLOADS, f"{MOST_MOVES} moves are planned for others; it comes next"
         if not moves:
@@ -933,7 +943,7 @@ class _PlanningRound:
         return self._offers.unload(bundle, ends, f"{reason}, {ends[1]} {move.destination_after:.1f}{self._back(move)}")
 
     def _back(self, move: PlannedTransfer) -> str:
-        """What the destination would give back, once this has landed there."""
+        """Clause on the bundle that the destination would give back after this landing."""
         if move.back is None:
             return ""
         name = self._snapshot.bundles[int(self._ground.bundles[move.back])]

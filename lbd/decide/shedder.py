@@ -1,6 +1,6 @@
 """Common parts: settings of all strategies, and the shedders that look at one broker at a time. Pure.
 
-Such shedders say how much of a broker's traffic should go, and with which bundles; a placement names destinations.
+Such shedders decide the amount of a broker's traffic that should go, and the bundles; a placement names destinations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_POINTS, MOST_HITS, MOST_MESSAGES, MOST_BYTES = 1000.0, 10_000, 1e9, 1e13
-"""Above them a setting is a slip of the pen: points with a weight of 10, a week of samples, what no broker carries."""
+"""Limits of settings: a weight of 10 in points, a week of samples, and beyond the traffic of any broker."""
 
 
 class StrategySettings(BaseModel):
@@ -57,17 +57,17 @@ class StrategySettings(BaseModel):
         return settings
 
     def eager(self) -> Self:
-        """As if what is seen now had lasted: what would be unloaded if the imbalance lasts."""
+        """Settings as if the present had lasted: the unloads if the imbalance lasts."""
         return self
 
     @property
     def wanted_hits(self) -> Hits:
-        """How many samples in a row a strategy wants before it fires."""
+        """Number of samples in a row before a strategy fires."""
         return Hits(1, 1)
 
 
 class HitSettings(StrategySettings):
-    """What strategies have in common that fire after some samples in a row, after fewer beyond a high threshold."""
+    """Settings of strategies that fire after some samples in a row, after fewer beyond a high threshold."""
 
     assumed = "hit counts taken as reached"
 
@@ -76,7 +76,7 @@ class HitSettings(StrategySettings):
         hit_count_high: int
 
     def eager(self) -> Self:
-        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
+        """Hit counts taken as reached: the unloads if the imbalance lasts."""
         return self.model_copy(
             update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
         )
@@ -88,11 +88,11 @@ class HitSettings(StrategySettings):
 
 
 class ShedderSettings(StrategySettings):
-    """What the shedders that look at one broker alone have in common.
+    """Settings of the shedders that look at one broker alone.
 
     The placement is the one that PIP-364 recommends with it; Pulsar's default for all. They differ from Pulsar in two
     points, except with ``profile: stock``: a broker's only bundle stays (Pulsar counts the broker's own heartbeat
-    bundles, too, so that it moves beside them), and so do bundles without traffic, of which a move changes nothing.
+    bundles, too, so that it moves beside them), and so do bundles without traffic: their moves change nothing.
     """
 
     placed_by = "least-long-term-message-rate"
@@ -107,10 +107,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a broker is to give: ``amount`` in ``measure``, and why; below ``minimum`` nothing.
+    """Demand on a broker: ``amount`` in ``measure``, and the reason; below ``minimum`` nothing.
 
-    ``above`` is how many points the broker is above what it is compared with; with ``at_most`` a bundle that carries
-    more than the amount is too large.
+    ``above`` is the distance in points to the broker's reference; with ``at_most`` a bundle that carries more than the
+    amount is too large.
     """
 
     broker: int
@@ -150,60 +150,60 @@ class ShedderRound:
         return self.decision(memory, "")
 
     def decision(self, memory: Memory, calm: str) -> Decision:
-        """The answer; ``calm`` is what to say where no broker is to be relieved."""
+        """The decision of the round; ``calm`` is the message where no broker is to be relieved."""
         if not (self.pairs or self.skips):
             self.skips.append(Skip("cluster", Reason.BALANCED, calm))
         comparison = Comparison(self.scores, scoring.binding(self.snapshot.brokers, self.weights), tuple(self.pairs))
         return Decision(tuple(self.unloads), tuple(self.skips), memory, comparison, self.verdicts)
 
     def traffic(self, broker: int, measure: Measure) -> float:
-        """The broker's latest total, in + out."""
+        """Latest total of a broker, in + out."""
         return self._offers.traffic(broker, measure)
 
     def enough_bundles(self, broker: int) -> bool:
         """Whether it has more than one bundle; Pulsar also counts the broker's own heartbeat bundles."""
         return (self._offers.listed(broker).size if self.settings.is_stock else self._offers.own(broker)) > 1
 
-    def relieve(self, wanted: Demand, choose: Choose) -> None:
-        """Take from one broker what it is to give, or say why not; what was said of it before is forgotten."""
-        skip = self._settling(wanted.broker) or self._too_little(wanted) or self._sole(wanted.broker)
+    def relieve(self, demand: Demand, choose: Choose) -> None:
+        """Take the demand from its broker, or note the reason why not; an earlier note on it is dropped."""
+        skip = self._settling(demand.broker) or self._too_little(demand) or self._sole(demand.broker)
         fired = skip is None
         if fired:
-            candidates, taken = self._chosen(wanted, choose)
-            skip = self._held(wanted.broker) if taken else None
+            candidates, taken = self._chosen(demand, choose)
+            skip = self._held(demand.broker) if taken else None
             fired = skip is None
         if fired:
-            skip = self._take(wanted, candidates, taken)
-        self._tell(wanted, skip, fired=fired)
+            skip = self._take(demand, candidates, taken)
+        self._tell(demand, skip, fired=fired)
 
-    def _tell(self, wanted: Demand, skip: tuple[Reason, str] | None, *, fired: bool) -> None:
-        broker, hits = self.snapshot.brokers.ids[wanted.broker], self.settings.wanted_hits
-        pair = Pair(broker, None, wanted.above, hits, hits, fired=fired, why=wanted.why)
-        pair = replace(pair, measure=wanted.measure, wanted=wanted.amount) if fired else pair
-        self.pairs = [*(one for one in self.pairs if one.source != broker), pair]
-        self.skips = [one for one in self.skips if one.what != broker]
+    def _tell(self, demand: Demand, skip: tuple[Reason, str] | None, *, fired: bool) -> None:
+        broker, hits = self.snapshot.brokers.ids[demand.broker], self.settings.wanted_hits
+        pair = Pair(broker, None, demand.above, hits, hits, fired=fired, why=demand.why)
+        pair = replace(pair, measure=demand.measure, wanted=demand.amount) if fired else pair
+        self.pairs = [*(other for other in self.pairs if other.source != broker), pair]
+        self.skips = [other for other in self.skips if other.what != broker]
         if skip is not None:
             self.skips.append(Skip(broker, *skip))
 
     def _settling(self, broker: int) -> tuple[Reason, str] | None:
-        """What is seen now is not to be judged."""
+        """Refusal if present figures must not be judged."""
         if self.permission.settled[broker]:
             return None
         return Reason.SETTLING, "it was moved to, moved from or restarted lately"
 
     def _held(self, broker: int) -> tuple[Reason, str] | None:
-        """What is seen now is not to be acted on."""
+        """Refusal if present figures must not cause a move."""
         if self.permission.hold is not None:
             return self.permission.hold, ""
         return None if self.permission.counts[broker] else (Reason.NO_NEW_SAMPLE, "no new sample since the last turn")
 
-    def _too_little(self, wanted: Demand) -> tuple[Reason, str] | None:
-        """As in Java, an amount that is no number is not too little."""
-        if not wanted.amount < wanted.minimum:
+    def _too_little(self, demand: Demand) -> tuple[Reason, str] | None:
+        """Refusal of a small amount. As in Java, NaN is not too little."""
+        if not demand.amount < demand.minimum:
             return None
         return (
             Reason.BELOW_MINIMUM,
-            f"{wanted.amount:,.0f} {UNITS[wanted.measure]} to move, minimum {wanted.minimum:,.0f}",
+            f"{demand.amount:,.0f} {UNITS[demand.measure]} to move, minimum {demand.minimum:,.0f}",
         )
 
     def _sole(self, broker: int) -> tuple[Reason, str] | None:
@@ -216,29 +216,29 @@ class ShedderRound:
             return Reason.NOTHING_FITS, "it has no bundles: its load is not theirs"
         return Reason.SOLE_BUNDLE, f"it has {bundles} bundle; split it, or its clients only change brokers"
 
-    def _chosen(self, wanted: Demand, choose: Choose) -> tuple[Candidates, list[int]]:
-        """The candidates, and which of them are to go."""
-        candidates = self._offers.candidates(wanted.broker, wanted.measure, self.verdicts)
+    def _chosen(self, demand: Demand, choose: Choose) -> tuple[Candidates, list[int]]:
+        """The candidates, and the positions of those that are to go."""
+        candidates = self._offers.candidates(demand.broker, demand.measure, self.verdicts)
         order = candidates.by_falling_traffic()
         if not self.settings.is_stock:
-            order = [at for at in order if candidates.traffic[at] > 0]
-        return candidates, [order[at] for at in choose(candidates.traffic[order], wanted.amount)]
+            order = [index for index in order if candidates.traffic[index] > 0]
+        return candidates, [order[index] for index in choose(candidates.traffic[order], demand.amount)]
 
-    def _take(self, wanted: Demand, candidates: Candidates, taken: list[int]) -> tuple[Reason, str] | None:
-        sizes = [wanted.at_most & (candidates.traffic > wanted.amount), candidates.traffic > 0]
+    def _take(self, demand: Demand, candidates: Candidates, taken: list[int]) -> tuple[Reason, str] | None:
+        sizes = [demand.at_most & (candidates.traffic > demand.amount), candidates.traffic > 0]
         passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
-        self.unloads.extend(self._unload(wanted, candidates, at) for at in taken)
+        self.unloads.extend(self._unload(demand, candidates, index) for index in taken)
         if taken:
             return None
-        why = self._offers.none_fits(wanted.broker, candidates, self.verdicts)
-        return Reason.NOTHING_FITS, f"{wanted.amount:,.0f} {UNITS[wanted.measure]} to move; {why}"
+        why = self._offers.none_fits(demand.broker, candidates, self.verdicts)
+        return Reason.NOTHING_FITS, f"{demand.amount:,.0f} {UNITS[demand.measure]} to move; {why}"
 
-    def _unload(self, wanted: Demand, candidates: Candidates, at: int) -> Unload:
-        reason = f"{wanted.why}, {candidates.traffic[at]:,.0f} {UNITS[wanted.measure]}"
-        source = self.snapshot.brokers.ids[wanted.broker]
-        return self._offers.unload(int(candidates.bundles[at]), (source, None), reason)
+    def _unload(self, demand: Demand, candidates: Candidates, index: int) -> Unload:
+        reason = f"{demand.why}, {candidates.traffic[index]:,.0f} {UNITS[demand.measure]}"
+        source = self.snapshot.brokers.ids[demand.broker]
+        return self._offers.unload(int(candidates.bundles[index]), (source, None), reason)
 
 
 def at_least(traffic: FloatArray, amount: float) -> list[int]:
@@ -246,10 +246,10 @@ def at_least(traffic: FloatArray, amount: float) -> list[int]:
 
     ``traffic`` is float64 (K,), the largest first, in the unit of ``amount``.
 
-    Source: OverloadShedder and ThresholdShedder. Sums run one by one in double, as Java's do.
+    Source: OverloadShedder and ThresholdShedder. Sums run one by one in double, as in Java.
     """
     before = np.concatenate(([0.0], np.cumsum(traffic)[:-1])) if traffic.size else np.zeros(0)
     with np.errstate(invalid="ignore"):
         enough = np.flatnonzero(~(before < amount))
-    last = next((at for at in enough.tolist() if at), len(before))
+    last = next((number for number in enough.tolist() if number), len(before))
     return list(range(last))

@@ -116,13 +116,13 @@ class _Spread:
 
 
 def _spread(turn: ShedderRound, measure: Measure) -> _Spread:
-    """Java begins with the largest int for the least, and with -1 for the most; NaN is neither."""
-    traffic = {at: turn.traffic(at, measure) for at in turn.taking_part}
-    known = {at: carried for at, carried in traffic.items() if carried > -1}
-    highest = max(known, key=known.__getitem__, default=None)
+    """Spread of a measure. Java begins with the largest int for the least, and -1 for the most; NaN is neither."""
+    traffic = {row: turn.traffic(row, measure) for row in turn.taking_part}
+    numbers = {row: carried for row, carried in traffic.items() if carried > -1}
+    highest = max(numbers, key=numbers.__getitem__, default=None)
     least = float(min((carried for carried in traffic.values() if carried < MAX_INT), default=MAX_INT))
     least = 1.0 if abs(least) <= ALMOST_NOTHING else least
-    return _Spread(measure, highest, -1.0 if highest is None else known[highest], least)
+    return _Spread(measure, highest, -1.0 if highest is None else numbers[highest], least)
 
 
 def _relieve(turn: ShedderRound, spread: _Spread, settings: UniformLoadShedderSettings, minimum: float) -> None:
@@ -142,11 +142,11 @@ def _relieve(turn: ShedderRound, spread: _Spread, settings: UniformLoadShedderSe
 def _fill(traffic: FloatArray, remaining: int, cap: int) -> list[int]:
     """Positions, the largest first, that fit into the remaining amount; each size is truncated to a whole number."""
     taken: list[int] = []
-    for at, carried in enumerate(traffic.tolist()):
+    for index, carried in enumerate(traffic.tolist()):
         if len(taken) >= cap:
             break
         if carried <= remaining:
-            taken.append(at)
+            taken.append(index)
             remaining -= _whole(carried)
     return taken
 
