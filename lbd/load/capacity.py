@@ -342,11 +342,10 @@ class BrokerAway:
 class CapacityReport:
     """Recommended number of brokers, and the reason: the JSON of ``lbd capacity``. ``taken_at`` is epoch seconds.
 
-        ``day`` and ``week`` are the peaks of the last 24 hours and seven days, None before the first is known;
-        ``known_hours`` counts the hours of the 24 with a peak. ``score`` is the highest, in points, at the day's peak with
-    the ``active`` brokers (``drained`` ones included), ``one_less`` and ``one_more`` with one less, whichever
-        goes, and with one more. ``easiest`` is the broker without which the others have the least load, None where none
-        can go.
+    ``day`` and ``week`` are the peaks of the last 24 hours and seven days, None before the first is known;
+    ``known_hours`` counts the hours of the 24 with a peak. ``score`` is the highest, in points, at the day's peak with
+    the ``active`` brokers (``drained`` ones included), ``one_less`` and ``one_more`` with one less, whichever goes, and
+    with one more. ``easiest`` is the broker without which the others have the least load, None where none can go.
     """
 
     taken_at: float
