@@ -1,4 +1,4 @@
-"""What a person should do about each reason not to move, and whether it ends by itself. Pure."""
+"""Remedies: the action of a person for each reason not to move, and whether it ends by itself. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Remedy:
-    """What ends a reason. Every reason has something to ``do``, an end ``by_itself``, or both.
+    """Remedy of a reason. It has something to ``do``, an end ``by_itself``, or both.
 
     ``do`` is an imperative without a full stop, empty where a person need do nothing. ``command`` carries it out, or
-    shows what has to be known first. ``by_itself`` is a clause that says when it is over without anybody. Names in
-    braces (``{broker}``, ``{bundle}``, ``{namespace}``, ``{plan}``) are filled in with what the reason is about.
+    shows the facts to check first. ``by_itself`` is a clause on the end without anybody's help. Names in braces
+    (``{broker}``, ``{bundle}``, ``{namespace}``, ``{plan}``) are filled in with the subject of the reason.
     """
 
     do: str = ""
@@ -235,16 +235,16 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "it ends when the properties can be read",
     ),
 }
-"""For every reason: where this table ends, no screen has an answer to the question what to do."""
+"""Remedy of every reason: without an entry, no screen could say what to do."""
 
 
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person should do now.
+    """Present action of a person.
 
-    ``reason`` is the label of a :class:`~lbd.reason.Reason`, or the word of a state that is none, ``what`` is the
-    broker, pair or plan that it is about. ``do`` is empty where nothing needs to be done; ``command`` is ready to be
-    run, null where there is none. ``by_itself`` is when it ends without anybody, empty where it does not, and
-    ``ends_at`` about when that will be, in epoch seconds; null where that is not known.
+    ``reason`` is the label of a :class:`~lbd.reason.Reason`, or the word of a state that has none, ``what`` is its
+    broker, pair or plan. ``do`` is empty where nothing needs to be done; ``command`` is ready to be run, null where
+    there is none. ``by_itself`` is the end without anybody's help, empty where there is none, and ``ends_at`` its
+    approximate time, in epoch seconds; null where that is unknown.
     """
 
     reason: str
@@ -255,9 +255,9 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True):
     ends_at: float | None = None
 
     def text(self, now: float) -> str:
-        """The same as one line, at ``now`` (epoch seconds)."""
-        left = 0.0 if self.ends_at is None else self.ends_at - now
-        about = f" about {_about(left)}" if left > 0 else ""
+        """The step as one line, at ``now`` (epoch seconds)."""
+        remaining = 0.0 if self.ends_at is None else self.ends_at - now
+        about = f" about {_about(remaining)}" if remaining > 0 else ""
         if not self.do:
             return f"Nothing{about and f', for{about}'}: {self.by_itself}"
         order = self.do + (f": `{self.command}`" if self.command else "")
@@ -265,25 +265,25 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _about(seconds: float) -> str:
-    """A duration that is only known roughly: whole minutes from two on."""
+    """An approximate duration: whole minutes from two on."""
     return duration_text(round(seconds / 60) * 60 if seconds >= 120 else seconds)
 
 
 def next_step(reason: Reason, what: str = "", ends_at: float | None = None, **names: str) -> NextStep:
-    """The step that the remedy of a reason names. ``names`` fill in its braces; a missing one is left in capitals."""
-    remedy, known = REMEDIES[reason], _Names(names)
+    """Step of a reason's remedy. ``names`` fill in its braces; a missing one stays in capitals."""
+    remedy, words = REMEDIES[reason], _Names(names)
     return NextStep(
         reason=reason.label,
         what=what,
-        do=remedy.do.format_map(known),
-        command=remedy.command.format_map(known) or None,
-        by_itself=remedy.by_itself.format_map(known),
+        do=remedy.do.format_map(words),
+        command=remedy.command.format_map(words) or None,
+        by_itself=remedy.by_itself.format_map(words),
         ends_at=ends_at if remedy.by_itself else None,
     )
 
 
 class _Names(dict[str, str]):
-    """What stands for a name that is not known: the word that ``lbd --help`` uses for it."""
+    """Names for the braces; a missing one is the word that ``lbd --help`` uses for it."""
 
     def __missing__(self, key: str) -> str:
         return key.upper()

@@ -17,7 +17,7 @@ LBD = Path(__file__).parent.parent / "lbd"
 MISSING = {
     *("api", "charts", "cli", "compare", "daemon", "learn", "permit", "place", "simulate", "split"),
     *("store", "turn", "operations/drain.py", "operations/drain_plan.py"),
-    *("config.py", "reason.py", "demo.py", "files.py", "remedy.py"),
+    *("config.py", "reason.py", "demo.py", "files.py"),
 }
 """Packages and modules whose words are not mended yet."""
 
