@@ -1,4 +1,4 @@
-"""Calibration: history to windows, windows to load samples, windows and settings to figures, figures to a choice. Pure.
+"""Calibration: history to load samples, history and settings to figures of windows, figures to a choice. Pure.
 
 What runs its functions over the parts of a history is handed in (:mod:`lbd.learn.workers`); a Spark job is.
 """
@@ -9,7 +9,6 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,16 +25,15 @@ from lbd.learn.choose import (
     SettingsCandidate,
     candidates,
     choose,
-    halving,
     shortlist,
     with_fewer_moves,
 )
 from lbd.learn.features import features, joined_scores
 from lbd.learn.history import read_history
-from lbd.learn.incidents import Harm, harms, times
-from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
+from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, Harm, harms, times
+from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replays
 from lbd.learn.slopes import with_borrowed
-from lbd.learn.window import after, dealt, from_bytes, to_bytes
+from lbd.learn.window import as_one, dealt
 from lbd.learn.workers import Task, columns_of
 from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
@@ -52,19 +50,20 @@ if TYPE_CHECKING:
 
     from lbd.learn.choose import Choice, Tunable
     from lbd.learn.features import Features
-    from lbd.learn.history import CheckedHistory
+    from lbd.learn.history import CheckedHistory, Stretch
+    from lbd.learn.replay import Course
     from lbd.learn.slopes import Borrowed
-    from lbd.learn.window import Window
-    from lbd.learn.workers import Rows, Windows, Workers
+    from lbd.learn.workers import Rows, Workers
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
+    from lbd.load.scoring import Weights
     from lbd.model import FloatArray
 
 
 # --- rows that are handed to the workers and back: their columns, with types, also where all values are null
 
 SAMPLES = {
-    "window": pa.int64(),
+    "hour": pa.int64(),
     "broker": pa.string(),
     "at": pa.binary(),
     "carried": pa.binary(),
@@ -73,26 +72,31 @@ SAMPLES = {
 }
 RESULTS = {"candidate": pa.string(), "window": pa.int64(), "seed": pa.int64(), **columns_of(Figures)}
 INCIDENTS = {"candidate": pa.string(), "incident": pa.string(), "number": pa.int64(), **columns_of(Harm)}
-LAST = {"own": pa.binary(), "whole": pa.binary()}
+COURSES = {
+    "candidate": pa.string(),
+    "at": pa.binary(),
+    "recorded": pa.binary(),
+    "points": pa.binary(),
+    "moves": pa.list_(pa.float64()),
+}
 
-CANDIDATES_A_TASK = 5
-"""Each task unpacks its window once."""
+CANDIDATES_A_TASK = 4
+"""Each task reads the history once for so many."""
 
 
-def sampled(own: Window, before: Window | None, task: Task) -> Iterator[dict[str, object]]:
-    """The load samples of a window, a row for each broker; also of one without any."""
-    del before
-    gathered = gather(recorded(own))
-    for broker in own.brokers:
+def sampled(own: Stretch, task: Task) -> Iterator[dict[str, object]]:
+    """The load samples of a stretch, a row for each broker; also of one without any."""
+    gathered = gather(recorded(own.hourly(own.whole)))
+    for broker in own.whole.brokers:
         samples = gathered.get(broker, BrokerSamples.none())
         columns = {name: getattr(samples, name).tobytes() for name in ("at", "carried", "used", "since_change")}
-        yield {"window": task.window, "broker": broker, **columns}
+        yield {"hour": task.first, "broker": broker, **columns}
 
 
 def broker_samples(rows: Rows) -> dict[str, BrokerSamples]:
     """The samples of each broker over all windows, out of rows of :data:`SAMPLES`; empty for a broker without any."""
     by_broker: defaultdict[str, Rows] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: (row["broker"], row["window"])):
+    for row in sorted(rows, key=lambda row: (row["broker"], row["hour"])):
         by_broker[row["broker"]].append(row)
     return {broker: _samples(own) for broker, own in by_broker.items()}
 
@@ -108,50 +112,52 @@ def _samples(rows: Rows) -> BrokerSamples:
 
 
 def judged(
-    own: Window, before: Window | None, task: Task, *, model: LoadModel, seeds: range, over_points: float
+    own: Stretch, task: Task, *, model: LoadModel, windows: Sequence[int], seconds: int, over_points: float
 ) -> Iterator[dict[str, object]]:
-    """The figures of some candidates, which are the task's argument, in a window, one for each deal of noise.
+    """The figures of some candidates, which are the task's argument, in each of these windows of so many seconds, under
+    the deal of noise that it names.
 
-    The last hours of the window before are replayed, too, and not counted, so that a window begins with the placement
-    that the candidate made. Otherwise every candidate but the present one would begin each window with the moves that
-    its own start takes.
+    Each candidate is replayed in one go, from the placement that was recorded first: so a window begins with what the
+    candidate has made of the one before.
     """
-    begins = float(own.at[0])
-    whole = after(before, own) if before is not None else own
-    tried = {name: Settings.model_validate(values) for name, values in json.loads(task.argument).items()}
-    for seed in seeds:
-        drawn = dealt(whole, seed)
-        for name, chosen in tried.items():
-            scores = figures(replay(drawn, chosen, model).since(begins), over_points)
-            yield {"candidate": name, "window": task.window, "seed": seed, **asdict(scores)}
+    argument = json.loads(task.argument)
+    for name, course in _courses(own, argument["tried"], argument["seed"], model):
+        for window in windows:
+            scores = figures(course.since(window * seconds, (window + 1) * seconds), over_points)
+            yield {"candidate": name, "window": window, "seed": argument["seed"], **asdict(scores)}
 
 
-def injected(
-    own: Window,
-    before: Window | None,
-    task: Task,
-    *,
-    places: Sequence[int],
-    model: LoadModel,
-    over_points: float,
+def _courses(own: Stretch, tried: Mapping[str, Any], seed: int, model: LoadModel) -> Iterator[tuple[str, Course]]:
+    """What each of these settings, by name and as in lbd.yaml, would have come to."""
+    known = {name: Settings.model_validate(values) for name, values in tried.items()}
+    courses = replays(own.hourly(dealt(own.whole, seed)), list(known.values()), model)
+    yield from zip(known, courses, strict=True)
+
+
+def injected(own: Stretch, task: Task, *, model: LoadModel, over_points: float) -> Iterator[dict[str, object]]:
+    """What some candidates make of an incident: both are the task's argument."""
+    argument = json.loads(task.argument)
+    known = {name: Settings.model_validate(values) for name, values in argument["tried"].items()}
+    number, begins = argument["number"], argument["begins"]
+    for name, incident, harm in harms(as_one(own.hourly(own.whole)), begins, number, known, model, over_points):
+        yield {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
+
+
+def pictured(
+    own: Stretch, task: Task, *, model: LoadModel, weights: Weights, begins: float
 ) -> Iterator[dict[str, object]]:
-    """What some candidates, which are the task's argument, make of the incidents of a window, one of ``places``."""
-    whole = after(before, own) if before is not None else own
-    known = {name: Settings.model_validate(values) for name, values in json.loads(task.argument).items()}
-    for number, begins in times(own.at, places.index(task.window), len(places)):
-        for name, incident, harm in harms(whole, begins, number, known, model, over_points):
-            yield {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
-
-
-def handed_back(own: Window, before: Window | None, task: Task) -> Iterator[dict[str, object]]:
-    """The window itself, and the same with the end of the one before it."""
-    del task
-    yield {"own": to_bytes(own), "whole": to_bytes(after(before, own) if before is not None else own)}
+    """How even brokers were from a time on, in epoch seconds, and how even some candidates would have left them."""
+    rows = np.flatnonzero(own.whole.at >= begins)
+    scored = as_recorded(own.whole.from_round(int(rows[0])) if rows.size else own.whole, weights)
+    for name, course in _courses(own, json.loads(task.argument), 0, model):
+        shown = course.since(begins)
+        moves = [move.at for move in shown.moves]
+        columns = {"at": shown.at.tobytes(), "points": shown.points.tobytes(), "recorded": scored.tobytes()}
+        yield {"candidate": name, "moves": moves, **columns}
 
 
 def results(
-    windows: Windows,
-    before: Mapping[int, int],
+    history: CheckedHistory,
     tried: Sequence[SettingsCandidate],
     settings: Settings,
     model: LoadModel,
@@ -159,21 +165,21 @@ def results(
     seeds: range,
     over_points: float,
 ) -> dict[str, dict[int, list[Figures]]]:
-    """The figures of each candidate in each of these windows, one for each deal of noise.
-
-    ``before`` has the number of the window before each.
-    """
-    chunks = [
-        json.dumps(_under(tried[begin : begin + CANDIDATES_A_TASK], settings))
+    """The figures of each candidate in each window of a history, one for each deal of noise."""
+    tasks = [
+        Task(
+            *history.hours,
+            json.dumps({"tried": _under(tried[begin : begin + CANDIDATES_A_TASK], settings), "seed": seed}),
+        )
+        for seed in seeds
         for begin in range(0, len(tried), CANDIDATES_A_TASK)
     ]
-    tasks = [Task(window, then, chunk) for window, then in before.items() for chunk in chunks]
-    function = partial(judged, model=model, seeds=seeds, over_points=over_points)
+    function = partial(judged, model=model, windows=history.numbers, seconds=history.seconds, over_points=over_points)
     figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [field.name for field in fields(Figures)]
-    for row in sorted(windows.run(tasks, function, RESULTS), key=lambda row: row["seed"]):
-        one = Figures(**{name: row[name] for name in names})
-        figures_of.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
+    for row in sorted(history.run(tasks, function, RESULTS), key=lambda row: row["seed"]):
+        measured = Figures(**{name: row[name] for name in names})
+        figures_of.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(measured)
     return figures_of
 
 
@@ -183,8 +189,7 @@ def _under(tried: Sequence[SettingsCandidate], settings: Settings) -> dict[str, 
 
 
 def in_incidents(
-    windows: Windows,
-    before: Mapping[int, int],
+    history: CheckedHistory,
     tried: Sequence[SettingsCandidate],
     settings: Settings,
     model: LoadModel,
@@ -192,11 +197,16 @@ def in_incidents(
 ) -> dict[str, dict[str, list[Harm]]]:
     """What each of these settings makes of each incident, in the order of time: by candidate and incident.
 
-    Incidents are spread over the windows of which ``before`` has the number of the window before each.
+    Incidents are spread over the windows but for the first.
     """
-    function = partial(injected, places=sorted(before), model=model, over_points=over_points)
-    argument = json.dumps(_under(tried, settings))
-    rows = windows.run([Task(window, then, argument) for window, then in before.items()], function, INCIDENTS)
+    under, tasks = _under(tried, settings), []
+    spans = history.spans[1:]
+    for index, span in enumerate(spans):
+        for number, begins in times(span, index, len(spans)):
+            first, end = (begins - BEFORE_SECONDS) // HOUR_SECONDS, (begins + INCIDENT_SECONDS) // HOUR_SECONDS + 1
+            argument = {"tried": under, "number": number, "begins": begins}
+            tasks.append(Task(int(first), int(end), json.dumps(argument)))
+    rows = history.run(tasks, partial(injected, model=model, over_points=over_points), INCIDENTS)
     by_incident: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
     for row in sorted(rows, key=lambda row: row["number"]):
         one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
@@ -268,9 +278,9 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     """
     weights = request.settings.weights
     history = read_history(workers, request.history, weights, request.tell)
-    packed, windows = history.windows, history.numbers
     request.tell("fitting load")
-    samples = broker_samples(packed.run([Task(window) for window in windows], sampled, SAMPLES))
+    tasks = [Task(*history.hours_of(number)) for number in history.numbers]
+    samples = broker_samples(history.run(tasks, sampled, SAMPLES))
     model, borrowed = with_borrowed(fit(samples))
     error = measure(samples, weights)
     present = SettingsCandidate(
@@ -280,8 +290,7 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     )
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
     by_name = {one.name: one for one in tried}
-    replays = _Replays(packed, {now: then for then, now in pairwise(windows)}, by_name, request, model)
-    choice = _searched(replays, windows[1:])
+    choice = _searched(_Replays(history, by_name, request, model))
     unknown = model.unknown(weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
@@ -296,27 +305,25 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
         history=history,
         borrowed=borrowed,
         remarks=tuple(remarks(model)),
-        shown=_replay_last_window(packed, windows, request.settings, model, by_name, choice.recommended),
+        shown=_last_window(history, request.settings, model, by_name, choice.recommended),
         features=features(joined_scores(history.scores)),
     )
 
 
-def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
-    """The choice: by halving, then by replays of the best with noise dealt anew, then by incidents."""
+def _searched(replays: _Replays) -> Choice:
+    """The choice: by replays of all, then by replays of the best with noise dealt anew, then by incidents."""
     request, again, of_incidents = replays.request, dict[str, dict[int, Figures]](), None
-
-    def replayed(names: Sequence[str], over: Sequence[int]) -> Mapping[str, Mapping[int, Figures]]:
-        request.tell(f"replaying {counted(len(names), 'setting')} over {counted(len(over), 'window')}")
-        return replays.figures(names, over, request.seeds)
-
-    slower = with_fewer_moves(list(replays.tried.values()))
-    searched = halving(list(replays.tried), windows, replayed, always=slower)
+    windows = replays.history.numbers[1:]
+    slower, searched = with_fewer_moves(list(replays.tried.values())), dict[str, dict[int, Figures]]()
+    if len(windows) >= FEWEST_WINDOWS:
+        request.tell(f"replaying {counted(len(replays.tried), 'setting')} over all of it")
+        searched = replays.figures(list(replays.tried), request.seeds)
     finalists, deals = (PRESENT, *shortlist(searched, windows, slower)), request.seeds
     if len(finalists) > 1:
         request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
         deals = max(DEALS, request.seeds)
     if searched:
-        again = replays.figures(finalists, windows, deals)
+        again = replays.figures(finalists, deals)
     if len(finalists) > 1:
         request.tell("replaying the same in incidents")
         of_incidents = replays.in_incidents(finalists)
@@ -326,33 +333,31 @@ def _searched(replays: _Replays, windows: Sequence[int]) -> Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Replays:
-    """Replays by the workers, none of which is made twice. ``before`` has the number of the window before each."""
+    """Replays by the workers, none of which is made twice."""
 
-    windows: Windows
-    before: Mapping[int, int]
+    history: CheckedHistory
     tried: Mapping[str, SettingsCandidate]
     request: CalibrationRequest
     model: LoadModel
-    known: defaultdict[str, dict[int, list[Figures]]] = field(default_factory=lambda: defaultdict(dict))
+    known: dict[str, list[dict[int, Figures]]] = field(default_factory=dict)
 
-    def figures(self, names: Sequence[str], over: Sequence[int], deals: int) -> dict[str, dict[int, Figures]]:
-        """The figures of these settings in these windows, over so many deals of noise."""
-        tried, settings = [self.tried[name] for name in names], self.request.settings
-        low = _over(self.tried[PRESENT].settings)
-        made = {window: min(len(self.known[name].get(window, ())) for name in names) for window in over}
-        for done in sorted(number for number in set(made.values()) if number < deals):
-            before = {window: self.before[window] for window in over if made[window] == done}
-            seeds = range(done, deals)
-            measured = results(self.windows, before, tried, settings, self.model, seeds=seeds, over_points=low)
-            for name in names:
-                for window in before:
-                    self.known[name].setdefault(window, [])[done:] = measured[name][window]
-        return {name: {window: pooled(self.known[name][window]) for window in over} for name in names}
+    def figures(self, names: Sequence[str], deals: int) -> dict[str, dict[int, Figures]]:
+        """The figures of these settings in each window, over so many deals of noise."""
+        tried, low = [self.tried[name] for name in names], _over(self.tried[PRESENT].settings)
+        seeds = range(min(len(self.known.get(name, ())) for name in names), deals)
+        measured = results(self.history, tried, self.request.settings, self.model, seeds=seeds, over_points=low)
+        for name, by_window in measured.items():
+            deal = ({window: own[index] for window, own in by_window.items()} for index in range(len(seeds)))
+            self.known.setdefault(name, [])[seeds.start :] = deal
+        windows = self.history.numbers[1:]
+        return {
+            name: {window: pooled([deal[window] for deal in self.known[name]]) for window in windows} for name in names
+        }
 
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
         """What each of these settings makes of each incident."""
         tried, low = [self.tried[name] for name in names], _over(self.tried[PRESENT].settings)
-        return in_incidents(self.windows, self.before, tried, self.request.settings, self.model, low)
+        return in_incidents(self.history, tried, self.request.settings, self.model, low)
 
 
 def _over(present: Tunable) -> float:
@@ -403,34 +408,28 @@ def remarks(model: LoadModel) -> list[str]:
     return remarks
 
 
-def _replay_last_window(
-    packed: Windows,
-    windows: Sequence[int],
+def _last_window(
+    history: CheckedHistory,
     settings: Settings,
     model: LoadModel,
     tried: Mapping[str, SettingsCandidate],
     chosen: str | None,
 ) -> WindowScores:
-    """The last window, replayed once more for the picture."""
-    own, whole = _last(packed, windows)
-    runs = [
-        replay(whole, tried[name].under(settings), model).since(float(own.at[0]))
-        for name in (PRESENT, chosen)
-        if name is not None
-    ]
-    moves = tuple(tuple(one.at for one in run.moves) for run in runs)
+    """The last window for the picture, out of replays of all of it."""
+    names = [name for name in (PRESENT, chosen) if name is not None]
+    argument = json.dumps(_under([tried[name] for name in names], settings))
+    begins = float(history.numbers[-1] * history.seconds)
+    picture = partial(pictured, model=model, weights=settings.weights, begins=begins)
+    rows = {row["candidate"]: row for row in history.run([Task(*history.hours, argument)], picture, COURSES)}
+
+    def points(name: str, column: str) -> FloatArray:
+        at = np.frombuffer(rows[name]["at"])
+        return np.frombuffer(rows[name][column]).reshape(at.size, -1)
+
     return WindowScores(
-        at=own.at,
-        recorded=as_recorded(own, settings.weights),
-        present=runs[0].points,
-        chosen=runs[1].points if chosen else None,
-        moves=(moves[0], moves[1] if chosen else ()),
+        at=np.frombuffer(rows[PRESENT]["at"]),
+        recorded=points(PRESENT, "recorded"),
+        present=points(PRESENT, "points"),
+        chosen=points(chosen, "points") if chosen else None,
+        moves=(tuple(rows[PRESENT]["moves"]), tuple(rows[chosen]["moves"]) if chosen else ()),
     )
-
-
-def _last(packed: Windows, windows: Sequence[int]) -> tuple[Window, Window]:
-    """The last window, and the same with the end of the one before it, where there is one."""
-    *_, then, now = (None, *windows)
-    assert now is not None
-    (row,) = packed.run([Task(now, then)], handed_back, LAST)
-    return from_bytes(row["own"]), from_bytes(row["whole"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -182,12 +181,12 @@ def _name(strategy: str, values: Mapping[str, float]) -> str:
 
 
 # --- choice: on the first part of the time, evaluated on the rest
-# The best are searched for by successive halving (:func:`halving`) over the windows of the first part. The moves of one
-# replay are partly chance, and the best of many is partly lucky. So a shortlist of the best in one replay of each
-# window is replayed several times, each with resampled noise (:mod:`lbd.learn.window`). Settings that are then clearly
-# better, in sum and in most windows (:func:`_flaw`), also on the part of the time that nothing was chosen on, and no
-# worse in incidents (:mod:`lbd.learn.incidents`), may be proposed. Of these the one nearest to the knee of the front of
-# moves against gap is.
+# All are replayed once, over all of the history in one go. The moves of one replay are partly chance, and the best of
+# many is partly lucky. So a shortlist of the best on the first part of the time is replayed several times, each with
+# resampled noise (:mod:`lbd.learn.window`). Settings that are then clearly better, in sum and in most windows
+# (:func:`_flaw`), also on the part of the time that nothing was chosen on, and no worse in incidents
+# (:mod:`lbd.learn.incidents`), may be proposed. Of these the one nearest to the knee of the front of moves against gap
+# is.
 
 if TYPE_CHECKING:
     Results = Mapping[str, Mapping[int, Figures]]
@@ -223,7 +222,7 @@ Every window would be too much: the moves of a day are mostly chance, and four o
 day (docs/results/calibrate.md)."""
 
 FINALISTS = 3
-"""So many that did best in one replay of each window are replayed again, on both parts of the time."""
+"""So many that did best in one replay, on the first part of the time, are replayed again."""
 
 DEALS = 5
 """So often, beside the present settings: the window as it was recorded, and with its noise dealt anew four times."""
@@ -243,16 +242,13 @@ NOBODY = (
 class Judged:
     """A candidate on both parts of the time.
 
-    ``windows`` are those of the first part that ``trained`` is over: figures over other windows do not compare with it.
-    ``held_out`` is None where it was not on the shortlist. ``whole``: ``windows`` are all of the first part.
-    ``front``: of such candidates none had both fewer moves and less gap there.
+    ``held_out`` is None where it was not on the shortlist. ``front``: of all candidates none had both fewer moves and
+    less gap in the one replay of the first part.
     """
 
     name: str
-    windows: tuple[int, ...]
     trained: Figures
     held_out: Figures | None
-    whole: bool
     front: bool
 
 
@@ -298,62 +294,6 @@ def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return ordered[:first], ordered[first:]
 
 
-PARTS = (4, 2, 1)
-"""All candidates are replayed in a quarter of the windows to choose on, the better half in half of them, and the better
-half of these in all: half of the replays of all candidates in all windows."""
-
-
-def halving(
-    names: Sequence[str],
-    windows: Sequence[int],
-    replayed: Callable[[Sequence[str], Sequence[int]], Results],
-    parts: Sequence[int] = PARTS,
-    always: Collection[str] = (),
-) -> dict[str, dict[int, Figures]]:
-    """The figures of each candidate in those windows of the first part for which it was good enough, and of those that
-    are to stay ``always`` in all.
-
-    ``replayed`` gives the figures of candidates in windows. The present settings, which must be among ``names``, are
-    replayed in all of them first. Those in which they cost most come first for the others: they make up most of the sum
-    by which is chosen, and where the present settings move nothing, others hardly differ. With too few windows to
-    choose anything, nothing is replayed. With ``parts`` of 1 alone all are replayed in all windows. Source: successive
-    halving (Jamieson, Talwalkar 2016).
-    """
-    if len(windows) < FEWEST_WINDOWS:
-        return {}
-    first = split(windows)[0]
-    results: dict[str, dict[int, Figures]] = {name: {} for name in names}
-    results[PRESENT].update(replayed([PRESENT], first)[PRESENT])
-    ordered = sorted(first, key=lambda window: -cost(results[PRESENT][window]))
-    staying, done = [name for name in names if name != PRESENT], 0
-    for part in parts if staying else ():
-        if done:
-            better = better_half({name: results[name] for name in (PRESENT, *staying)}, ordered[:done])
-            staying = [*better, *(name for name in staying if name in always and name not in better)]
-        until = math.ceil(len(ordered) / part)
-        for name, more in replayed(staying, ordered[done:until]).items():
-            results[name].update(more)
-        done = until
-    return results
-
-
-def better_half(results: Results, windows: Sequence[int]) -> list[str]:
-    """Of the settings other than the present ones the better half, rounded up, the best first.
-
-    These are settings that cost less than the present ones and leave brokers no further apart than is allowed, the
-    cheapest first; then those that are further apart, by how much: over few windows that may be chance. Those that cost
-    as much as the present ones come last. Names decide between equals, as on the shortlist.
-    """
-    over = _pooled(results, windows)
-    present = over.pop(PRESENT)
-
-    def rank(name: str) -> tuple[bool, float, float, str]:
-        own = over[name]
-        return cost(own) >= cost(present), max(0.0, *_excesses(own, present)), cost(own), name
-
-    return sorted(over, key=rank)[: math.ceil(len(over) / 2)]
-
-
 def shortlist(results: Results, windows: Sequence[int], always: Collection[str] = ()) -> tuple[str, ...]:
     """Those worth a closer look, the cheapest first: clearly better than the present on the whole first part.
 
@@ -362,7 +302,7 @@ def shortlist(results: Results, windows: Sequence[int], always: Collection[str] 
     if len(windows) < FEWEST_WINDOWS:
         return ()
     first = split(windows)[0]
-    trained = _pooled({name: own for name, own in results.items() if own.keys() >= set(first)}, first)
+    trained = _pooled(results, first)
     present = trained.pop(PRESENT)
     better = (name for name, own in trained.items() if not _gap_excess(own, present) and _clearly(own, present))
     ordered = sorted(better, key=lambda name: (cost(trained[name]), name))
@@ -374,10 +314,10 @@ def shortlist(results: Results, windows: Sequence[int], always: Collection[str] 
 def choose(
     results: Results, again: Results, windows: Sequence[int], incidents: Mapping[str, Harms] | None = None
 ) -> Choice:
-    """The choice out of the figures of each candidate (:func:`halving`); the present settings must be among them.
+    """The choice out of the figures of each candidate in every window; the present settings must be among them.
 
-    ``again`` has the figures of those on the shortlist, over several deals of noise, and of the present settings, in
-    every window. ``incidents`` is what the same made of incidents, by name.
+    ``again`` has the figures of those on the shortlist, over several deals of noise, and of the present settings.
+    ``incidents`` is what the same made of incidents, by name.
     """
     if len(windows) < FEWEST_WINDOWS:
         shortage = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
@@ -385,16 +325,8 @@ def choose(
     first, last = split(windows)
     known, harms = {**results, **again}, incidents or {}
     refused: dict[str, str] = {}
-    over = {name: tuple(window for window in first if window in own) for name, own in known.items()}
-    trained = {name: pooled([own[window] for window in over[name]]) for name, own in known.items()}
-    held_out = _pooled(again, last)
-    alone = _pooled({name: own for name, own in results.items() if over[name] == first}, first)
-    judged = tuple(
-        Judged(
-            name, over[name], trained[name], held_out.get(name), name in alone, name in alone and _on_front(name, alone)
-        )
-        for name in results
-    )
+    trained, held_out, alone = _pooled(known, first), _pooled(again, last), _pooled(results, first)
+    judged = tuple(Judged(name, trained[name], held_out.get(name), _on_front(name, alone)) for name in results)
     finalists = sorted((name for name in again if name != PRESENT), key=lambda name: (cost(trained[name]), name))
     if not finalists:
         return Choice(judged, PRESENT, None, NOBODY)
@@ -429,7 +361,7 @@ def _nearest_to_knee(names: Sequence[str], judged: Sequence[Judged]) -> str:
     Moves and gap count as fractions of what lies between these ends (Satopaa et al., Finding a "Kneedle" in a haystack,
     2011), which leaves out what costs more than the present settings: nobody would take it.
     """
-    by_name = {one.name: one.trained for one in judged if one.whole}
+    by_name = {one.name: one.trained for one in judged}
     offered = [one for one in by_name.values() if cost(one) <= cost(by_name[PRESENT])]
     axes: tuple[Callable[[Figures], float], ...] = (moves_per_day, lambda one: one.p95_gap)
 

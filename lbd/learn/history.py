@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,20 +24,25 @@ from lbd.learn.quality import (
     row_checks,
     traffic_check,
 )
-from lbd.learn.rounds import counts, last_settings, reports, without
+from lbd.learn.rounds import BUNDLES, counts, last_settings, reports, without
 from lbd.learn.spark import HOW
-from lbd.learn.window import pack, reported_traffic, to_bytes
-from lbd.learn.workers import columns_of
+from lbd.learn.window import hourly, joined, names_to_bytes, pack, reported_traffic, to_bytes, without_bundles
+from lbd.learn.workers import Packing, columns_of
+from lbd.store.history_tables import COLUMNS
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lbd.learn.workers import Windows, Workers
+    from lbd.learn.window import Window
+    from lbd.learn.workers import Columns, PackedHistory, Rows, Task, Workers
     from lbd.load.scoring import Weights
 
 
-# --- rows of days and windows: their columns, with types, also where all values are null
+if TYPE_CHECKING:
+    OfStretch = Callable[["Stretch", Task], Iterable[Mapping[str, object]]]
+
+# --- rows of days, windows and hours: their columns, with types, also where all values are null
 
 DAYS = {
     "day": pa.int64(),
@@ -48,14 +53,21 @@ DAYS = {
     **columns_of(ReadCounts),
 }
 WINDOWS = {
-    "window": pa.int64(),
+    "number": pa.int64(),
     "rounds": pa.int64(),
+    "begins": pa.float64(),
+    "ends": pa.float64(),
     "brokers": pa.list_(pa.string()),
+    "minutes": pa.binary(),
+    "points": pa.binary(),
+    "packed": pa.binary(),
+}
+HOURS = {
+    "number": pa.int64(),
     "rounds_short": pa.int64(),
     "carried": pa.float64(),
     "reported": pa.float64(),
-    "minutes": pa.binary(),
-    "points": pa.binary(),
+    "bundles": pa.binary(),
     "packed": pa.binary(),
     **HOUR_COLUMNS,
 }
@@ -69,21 +81,37 @@ def day_row(decisions: pa.Table, broker_rounds: pa.Table) -> Iterator[dict[str, 
     yield {"day": last // (DAY_SECONDS * 1000), "overtaken": list(overtaken), **in_force, **asdict(read)}
 
 
+NO_BUNDLES = pa.schema([(name, COLUMNS["bundle_rounds"][name][0]) for name in BUNDLES]).empty_table()
+
+
 def window_row(
-    decisions: pa.Table, broker_rounds: pa.Table, bundles: pa.Table, *, overtaken: Collection[int], weights: Weights
+    decisions: pa.Table, broker_rounds: pa.Table, *, overtaken: Collection[int], weights: Weights
 ) -> dict[str, object]:
-    """A window, packed, and what is known of it without unpacking it."""
-    window = pack(reports(decisions, broker_rounds, overtaken), without(bundles, overtaken))
-    carried, reported = reported_traffic(window)
+    """A window without bundles, packed, and what is known of it without unpacking it."""
+    window = pack(reports(decisions, broker_rounds, overtaken), NO_BUNDLES)
     scored = minute_scores(window, weights)
     return {
         "rounds": window.at.size,
+        "begins": float(window.at[0]) if window.at.size else None,
+        "ends": float(window.at[-1]) if window.at.size else None,
         "brokers": list(window.brokers),
+        "minutes": scored.minutes.tobytes(),
+        "points": scored.points.tobytes(),
+        "packed": to_bytes(window),
+    }
+
+
+def hour_row(
+    decisions: pa.Table, broker_rounds: pa.Table, bundles: pa.Table, *, overtaken: Collection[int]
+) -> dict[str, object]:
+    """An hour with its bundles, packed, and what is there of what should be. History has all bundles on the hour."""
+    window = pack(reports(decisions, broker_rounds, overtaken), without(bundles, overtaken))
+    carried, reported = reported_traffic(window)
+    return {
         "rounds_short": int(np.count_nonzero(reported < (1 - NOTICED_SHARE) * carried)),
         "carried": float(carried.sum()),
         "reported": float(reported.sum()),
-        "minutes": scored.minutes.tobytes(),
-        "points": scored.points.tobytes(),
+        "bundles": names_to_bytes(window.bundles),
         "packed": to_bytes(window),
         **as_columns(hour_counts(decisions, broker_rounds, bundles, overtaken)),
     }
@@ -111,14 +139,17 @@ def window_length(covered_seconds: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class CheckedHistory:
-    """The ``numbers`` of the windows that may be learned from, of so many ``seconds`` each, and their ``scores``.
+    """The ``numbers`` of the windows that may be learned from, of so many ``seconds`` each, with the times of their
+    first and last rounds (``spans``) and their ``scores``; and all ``bundles`` in them.
 
     ``read`` counts what was read and left out, ``checks`` say how good that was. ``torn`` are the files, ``lost`` the
     days that are left out; ``days`` is the time that the rest covers. ``strategy`` and ``settings`` were in force last.
     """
 
-    windows: Windows
+    packed: PackedHistory
+    bundles: tuple[str, ...]
     numbers: tuple[int, ...]
+    spans: tuple[tuple[float, float], ...]
     seconds: int
     scores: tuple[MinuteScores, ...]
     read: ReadCounts
@@ -128,6 +159,45 @@ class CheckedHistory:
     days: float
     strategy: str | None
     settings: str | None
+
+    @property
+    def hours(self) -> tuple[int, int]:
+        """The first hour of all of it, and the one after the last."""
+        return self.hours_of(self.numbers[0])[0], self.hours_of(self.numbers[-1])[1]
+
+    def hours_of(self, number: int) -> tuple[int, int]:
+        """The same of a window."""
+        hours = self.seconds // HOUR_SECONDS
+        return number * hours, (number + 1) * hours
+
+    def run(self, tasks: Sequence[Task], function: OfStretch, columns: Columns) -> Rows:
+        """The rows that this function makes of each task's stretch of it."""
+        over = partial(_over_stretch, bundles=self.bundles, function=function)
+        return self.packed.run(self.numbers, tasks, over, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """The brokers of a stretch of history, all of it (``whole``); its ``hours`` can be read once."""
+
+    whole: Window
+    hours: Iterator[tuple[int, Window]]
+
+    def hourly(self, whole: Window) -> Iterator[Window]:
+        """Its windows of an hour, with the brokers as they are in ``whole``."""
+        return hourly(whole, self.hours)
+
+
+def _over_stretch(
+    windows: Iterator[Window],
+    hours: Iterator[tuple[int, Window]],
+    task: Task,
+    *,
+    bundles: tuple[str, ...],
+    function: OfStretch,
+) -> Iterable[Mapping[str, object]]:
+    whole = reduce(joined, windows)
+    return function(Stretch(without_bundles(whole, bundles), hours), task)
 
 
 def read_history(workers: Workers, history: str, weights: Weights, tell: Callable[[str], None]) -> CheckedHistory:
@@ -147,15 +217,22 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
     refuse_bad(history, checks)
     tell("packing windows")
     seconds, overtaken = window_length(read.seconds_seen), frozenset(at for day in days for at in day["overtaken"])
-    windows = workers.windows(torn, seconds, partial(window_row, overtaken=overtaken, weights=weights), WINDOWS)
-    rows = windows.rows([name for name in WINDOWS if name not in {"window", "packed"}])
+    packed = workers.packed(
+        torn,
+        Packing(seconds, partial(window_row, overtaken=overtaken, weights=weights), WINDOWS),
+        Packing(HOUR_SECONDS, partial(hour_row, overtaken=overtaken), HOURS),
+    )
+    rows = [row for row in packed.windows([name for name in WINDOWS if name != "packed"]) if row["rounds"] > 1]
     if not rows:
         raise UsageError(f"{history}: no two rounds in a row with a sample in them; {HOW}")
-    hours = [one for row in rows for one in from_columns(row)]
+    by_hour = packed.hours([name for name in HOURS if name not in {"packed", "bundles"}])
+    hours = [counted for row in by_hour for counted in from_columns(row)]
     lost = lost_days(hours)
     without_days = {one.day for one in lost}
-    kept = [row for row in rows if not without_days.intersection(_days_of(row["window"], seconds))]
-    short, carried, reported = (sum(row[name] for row in kept) for name in ("rounds_short", "carried", "reported"))
+    kept = [row for row in rows if not without_days.intersection(_days_of(row["number"], seconds))]
+    numbers = {row["number"] for row in kept}
+    learned = [row for row in by_hour if row["number"] * HOUR_SECONDS // seconds in numbers]
+    short, carried, reported = (sum(row[name] for row in learned) for name in ("rounds_short", "carried", "reported"))
     spanned = 1 + hours[-1].hour // HOURS_A_DAY - hours[0].hour // HOURS_A_DAY
     checks = (*checks, day_check(len(lost), spanned), traffic_check(short, carried, reported))
     refuse_bad(history, checks)
@@ -165,8 +242,10 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
             f"{history}: no window is left without a day that is left out: {'; '.join(one.text for one in lost)}"
         )
     return CheckedHistory(
-        windows=windows,
-        numbers=tuple(row["window"] for row in kept),
+        packed=packed,
+        bundles=packed.bundles(),
+        numbers=tuple(row["number"] for row in kept),
+        spans=tuple((row["begins"], row["ends"]) for row in kept),
         seconds=seconds,
         scores=tuple(window_scores(row) for row in kept),
         read=read,

@@ -314,16 +314,16 @@ TIMES = 8
 """Each incident happens so often, spread evenly over the windows, each time with other noise, brokers and bundles."""
 
 
-def times(at: FloatArray, index: int, windows: int) -> Iterator[tuple[int, float]]:
+def times(span: tuple[float, float], index: int, windows: int) -> Iterator[tuple[int, float]]:
     """Of the times of incidents, those within the window at this index among so many: number and begin, epoch seconds.
 
-    ``at`` is when its rounds were, float64 (T,). An incident begins so early that the window has all of it.
+    ``span`` is when its first and its last round were. An incident begins so early that the window has all of it.
     """
     for number in range(TIMES):
         where = (number + 0.5) * windows / TIMES
         if int(where) == index:
-            latest = max(float(at[-1]) - INCIDENT_SECONDS, float(at[0]))
-            yield number, float(at[0]) + (where - index) * (latest - float(at[0]))
+            first, latest = span[0], max(span[1] - INCIDENT_SECONDS, span[0])
+            yield number, first + (where - index) * (latest - first)
 
 
 def harms(

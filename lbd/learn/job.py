@@ -1,14 +1,17 @@
-"""The Spark job: runs a calibration's functions over files, days and windows of a history, on any path Spark reads.
+"""The Spark job: runs a calibration's functions over the files, days, windows and hours of a history.
 
-Rows of bundles are shuffled once, by window, all of which are equally long, and none comes to the driver. Spark itself
-reads the files, by row group, so that no file need fit in memory. Whatever Python hands to Spark has the columns and
-types that its caller names, also where all values are null or there is no row.
+Rows of bundles are shuffled once, by hour, all of which are equally long, and none comes to the driver. Spark itself
+reads the files, on any path that it knows, by row group, so that no file need fit in memory. A task gets its packed
+hours one after the other, in the order of time, so that no two need be in a worker's memory. Whatever Python hands to
+Spark has the columns and types that its caller names, also where all values are null or there is no row.
 """
 
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,7 +25,7 @@ from lbd.errors import UsageError
 from lbd.learn.quality import FileRows
 from lbd.learn.rounds import NEEDED, USED, table_of
 from lbd.learn.spark import first_line, nothing
-from lbd.learn.window import from_bytes
+from lbd.learn.window import from_bytes, names_from_bytes
 from lbd.store.history_tables import COLUMNS, VERSION
 from lbd.text import DAY_SECONDS
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
-    from lbd.learn.workers import Columns, OfDay, OfTask, OfWindow, Rows, Task
+    from lbd.learn.workers import Columns, OfDay, OfTask, Packing, Rows, Task
 
 
 FILES = "{day=*/,}[!._]*.parquet"
@@ -87,19 +90,27 @@ class SparkWorkers:
         found: Rows = reports.groupBy("number").applyInArrow(of_day, _types(columns)).toArrow().to_pylist()
         return found
 
-    def windows(self, without: Collection[str], seconds: int, function: OfWindow, columns: Columns) -> SparkWindows:
-        """Windows of so many seconds, packed by this function."""
-        number = _number("t", seconds).alias("number")
-        reports = self._reports(without, number)
+    def packed(self, without: Collection[str], windows: Packing, hours: Packing) -> SparkHistory:
+        """Windows without bundles, and hours with them."""
+
+        def of_window(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+            made = windows.function(table_of(rows, "decisions"), table_of(rows, "broker_rounds"))
+            return _table([{"number": key[0].as_py(), **made}], windows.columns)
+
+        def of_hour(key: tuple[pa.Scalar, ...], rows: pa.Table, changes: pa.Table) -> pa.Table:
+            made = hours.function(table_of(rows, "decisions"), table_of(rows, "broker_rounds"), changes)
+            return _table([{"number": key[0].as_py(), **made}], hours.columns)
+
+        by_window = self._reports(without, _number("t", windows.seconds).alias("number")).groupBy("number")
+        number = _number("t", hours.seconds).alias("number")
         bundles = self._rows("bundle_rounds", without).select(*USED["bundle_rounds"], number)
-
-        def packed(key: tuple[pa.Scalar, ...], rows: pa.Table, changes: pa.Table) -> pa.Table:
-            tables = table_of(rows, "decisions"), table_of(rows, "broker_rounds")
-            return _table([{"window": key[0].as_py(), **function(*tables, changes)}], columns)
-
-        by_window = reports.groupBy("number").cogroup(bundles.groupBy("number"))
-        windows = by_window.applyInArrow(packed, _types(columns)).where("rounds > 1")
-        return SparkWindows(self._spark, windows.persist(StorageLevel.MEMORY_AND_DISK))
+        by_hour = self._reports(without, number).groupBy("number").cogroup(bundles.groupBy("number"))
+        return SparkHistory(
+            self._spark,
+            by_window.applyInArrow(of_window, _types(windows.columns)).persist(StorageLevel.DISK_ONLY),
+            by_hour.applyInArrow(of_hour, _types(hours.columns)).persist(StorageLevel.DISK_ONLY),
+            windows.seconds // hours.seconds,
+        )
 
     def _reports(self, without: Collection[str], number: Column) -> DataFrame:
         """Rows of decisions and of brokers below one another, each with the name of its table."""
@@ -141,40 +152,82 @@ class SparkWorkers:
             return False
 
 
-class SparkWindows:
-    """Packed windows, kept by Spark's executors."""
+class SparkHistory:
+    """Packed ``windows`` and ``hours``, so many hours a window, kept by Spark's executors."""
 
-    def __init__(self, spark: SparkSession, packed: DataFrame) -> None:
-        self._spark, self._packed = spark, packed
+    def __init__(self, spark: SparkSession, windows: DataFrame, hours: DataFrame, hours_a_window: int) -> None:
+        self._spark, self._windows, self._hours, self._hours_a_window = spark, windows, hours, hours_a_window
 
-    def rows(self, names: Sequence[str]) -> Rows:
-        """These columns of each window, in the order of windows."""
-        found: Rows = self._packed.select("window", *names).toArrow().sort_by("window").to_pylist()
-        return found
+    def windows(self, names: Sequence[str]) -> Rows:
+        """These columns of each window, in the order of time."""
+        return _by_number(self._windows, names)
 
-    def run(self, tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
+    def hours(self, names: Sequence[str]) -> Rows:
+        """The same of each hour."""
+        return _by_number(self._hours, names)
+
+    def bundles(self) -> tuple[str, ...]:
+        """The names of all bundles, sorted; hours with the same bundles are one row."""
+        rows = self._hours.select("bundles").distinct().toArrow()["bundles"].to_pylist()
+        return tuple(sorted(set().union(*map(names_from_bytes, rows))))
+
+    def run(self, windows: Collection[int], tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
         """The rows that this function makes of each task; each is a task of Spark's, too."""
         if not tasks:
             return []
-        numbered = [(index, task.window, task.before) for index, task in enumerate(tasks)]
-        frame = self._spark.createDataFrame(numbered, "task int, window long, before long")
-        earlier = self._packed.select(F.col("window").alias("before"), F.col("packed").alias("packed_before"))
+        numbered = [
+            (key, index, task.first, task.end)
+            for index, (key, task) in enumerate(zip(self._keys(len(tasks)), tasks, strict=True))
+        ]
+        wanted = self._spark.createDataFrame(numbered, "key int, task int, first long, end long")
+        hour, window = F.col("number"), F.floor(F.col("number") / self._hours_a_window)
+        packed = self._windows.select(F.lit(0).alias("kind"), "number", "packed").where(hour.isin([*windows]))
+        packed = packed.unionAll(
+            self._hours.select(F.lit(1).alias("kind"), "number", "packed").where(window.isin([*windows]))
+        )
+        begins = F.when(F.col("kind") == 0, F.col("number") * self._hours_a_window).otherwise(F.col("number"))
+        lasts = F.when(F.col("kind") == 0, F.lit(self._hours_a_window)).otherwise(F.lit(1))
         spread = (
-            self._packed.select("window", "packed")
-            .join(F.broadcast(frame), on="window")
-            .join(earlier, on="before", how="left")
-            .repartition(len(tasks), "task")
+            packed.join(F.broadcast(wanted), (begins < F.col("end")) & (begins + lasts > F.col("first")))
+            .select("key", "task", "kind", "number", "packed")
+            .repartition(len(tasks), "key")
+            .sortWithinPartitions("task", "kind", "number")
         )
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for row in batch.to_pylist():
-                    before = from_bytes(row["packed_before"]) if row["packed_before"] is not None else None
-                    made = function(from_bytes(row["packed"]), before, tasks[row["task"]])
-                    yield from _table(made, columns).to_batches()
+            rows = (row for batch in batches for row in _each(batch))
+            for index, own in groupby(rows, key=itemgetter("task")):
+                by_kind = groupby(own, key=itemgetter("kind"))
+                unpacked = [from_bytes(row["packed"]) for row in next(by_kind)[1]]
+                hours = ((row["number"], from_bytes(row["packed"])) for _, those in by_kind for row in those)
+                yield from _table(function(iter(unpacked), hours, tasks[index]), columns).to_batches()
 
         found: Rows = spread.mapInArrow(run, _types(columns)).toArrow().to_pylist()
         return found
+
+    def _keys(self, number: int) -> list[int]:
+        """As many values, each of which Spark puts into a partition of its own when it makes so many."""
+        values = self._spark.range(KEYS_A_TASK * number).select(F.col("id").cast("int").alias("key"))
+        partition = F.pmod(F.hash("key"), F.lit(number)).alias("partition")
+        rows = values.select("key", partition).groupBy("partition").agg(F.min("key").alias("key")).collect()
+        keys = {row["partition"]: row["key"] for row in rows}
+        return [keys.get(index, index) for index in range(number)]
+
+
+KEYS_A_TASK = 20
+"""By chance one partition in e to the twentieth gets none of so many."""
+
+
+def _each(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """The rows of a batch, of which one alone is unpacked at a time."""
+    return (batch.slice(row, 1).to_pylist()[0] for row in range(batch.num_rows))
+
+
+def _by_number(frame: DataFrame, names: Sequence[str]) -> Rows:
+    found: Rows = (
+        frame.select("number", *(name for name in names if name != "number")).toArrow().sort_by("number").to_pylist()
+    )
+    return found
 
 
 def _counted(name: str, frame: DataFrame) -> Iterator[DataFrame]:

@@ -51,7 +51,7 @@ from lbd.turn.strategy_config import configured_strategy, effective, gap_seconds
 from lbd.turn.turn import decide, memory_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -82,6 +82,10 @@ class ReplayCluster:
         self.rates: FloatArray = np.zeros((size, 4), order="F")
         self.used: FloatArray = window.used[0]
         self._gained: FloatArray = np.zeros((len(window.brokers), 4))
+
+    def go_on(self, window: Window) -> None:
+        """Go on with the window that follows; it has the same brokers and bundles."""
+        self._window, self._changes = window, window.changes()
 
     def advance(self, number: int) -> None:
         """Go on to a round: what was recorded to change has changed, but not where the replay has moved something.
@@ -162,19 +166,25 @@ class ReplayCluster:
         return gained - lost
 
 
-def recorded(window: Window) -> Iterator[Snapshot]:
-    """The rounds as they were recorded, to learn from what brokers carry.
+def recorded(stretches: Iterable[Window]) -> Iterator[Snapshot]:
+    """The rounds as they were recorded, to learn from what brokers carry; ``stretches`` follow one another, with the
+    same brokers and bundles.
 
     A bundle that no broker reports is listed where it was last. It may be missing because it is not among the largest
     there, as in a live round (:attr:`~lbd.model.Snapshot.partial`); brokers' own totals hold.
     """
-    size, names = len(window.brokers), list(window.bundles)
-    cluster = ReplayCluster(window, fixed_model(window.brokers, np.zeros(size), np.zeros(size)))
-    for number in range(window.at.size):
-        cluster.follow(number)
-        snapshot = cluster.snapshot(number, names)
-        reported = cluster.recorded[snapshot.rows.bundle] != NOBODY
-        yield replace(snapshot, rows=replace(snapshot.rows, reported=reported), partial=True)
+    cluster: ReplayCluster | None = None
+    names: list[str] = []
+    for window in stretches:
+        if cluster is None:
+            nothing, names = np.zeros(len(window.brokers)), list(window.bundles)
+            cluster = ReplayCluster(window, fixed_model(window.brokers, nothing, nothing))
+        cluster.go_on(window)
+        for number in range(window.at.size):
+            cluster.follow(number)
+            snapshot = cluster.snapshot(number, names)
+            reported = cluster.recorded[snapshot.rows.bundle] != NOBODY
+            yield replace(snapshot, rows=replace(snapshot.rows, reported=reported), partial=True)
 
 
 # --- usual usage: the rule of a live turn (``load/samples.py``) over a window's samples
@@ -194,6 +204,7 @@ class Latest:
     def __init__(self, window: Window) -> None:
         size = len(window.brokers)
         self._window = window
+        self._before: tuple[BoolArray, FloatArray] | None = None
         self._limited: BoolArray = np.logical_or.reduce(np.isfinite(window.used), axis=0)
         self._samples: list[deque[Sample]] = [deque(maxlen=MOST_SAMPLES) for _ in range(size)]
         self._since_change: IntArray = np.full(size, NEVER, dtype=np.int32)
@@ -201,11 +212,16 @@ class Latest:
         self._owner: IntArray = np.full(len(window.bundles), -1, dtype=np.int32)
         self._bytes: FloatArray = np.zeros(len(window.bundles))
 
+    def go_on(self, window: Window) -> None:
+        """Go on with the window that follows; it has the same brokers and bundles."""
+        self._window = window
+        self._limited |= np.logical_or.reduce(np.isfinite(window.used), axis=0)
+
     def take(self, number: int, owner: IntArray, rates: FloatArray, used: FloatArray) -> None:
         """A round, later than those before: who owns each bundle, int32 (K,), with what rates, (K, 4), and what brokers
         use, (B, 5), percent.
         """
-        changed, fresh = self._changed(number, owner, rates), self._window.fresh[number]
+        changed, fresh = self._changed(owner, rates), self._window.fresh[number]
         self._forget_restarted(number)
         self._since_change[fresh] += 1
         self._since_change[changed] = 0
@@ -213,6 +229,7 @@ class Latest:
             self._keep(number, broker, np.clip(used[broker], 0.0, 100.0))
         self._since_change[changed] = -1
         np.minimum(self._since_change, NEVER, out=self._since_change)
+        self._before = self._window.present[number], self._window.started_at[number]
 
     def usual(self, number: int) -> tuple[FloatArray, FloatArray]:
         """Percent that each broker with a report used on average lately, float64 (B, 5), and of how many samples."""
@@ -236,26 +253,26 @@ class Latest:
 
     def _forget_restarted(self, number: int) -> None:
         """A broker that was started anew is another one; where no report tells when, it is the same."""
-        if number == 0:
+        if self._before is None:
             return
-        before, now = self._window.started_at[number - 1], self._window.started_at[number]
-        both = self._window.present[number - 1] & self._window.present[number]
+        (was_present, before), now = self._before, self._window.started_at[number]
+        both = was_present & self._window.present[number]
         other: BoolArray = both & (before != now) & ~(np.isnan(before) & np.isnan(now))
         for broker in np.flatnonzero(other).tolist():
             self._samples[broker].clear()
             self._since_change[broker] = NEVER
 
-    def _changed(self, number: int, owner: IntArray, rates: FloatArray) -> BoolArray:
+    def _changed(self, owner: IntArray, rates: FloatArray) -> BoolArray:
         """Brokers whose bundles are not those of the round before, bool (B,); a change of few bytes does not count."""
         size, carried = len(self._samples), rates[:, BYTES_IN] + rates[:, BYTES_OUT]
         was, carried_then = self._owner, self._bytes
         self._owner, self._bytes = owner.copy(), carried
         moved = np.flatnonzero(owner != was)
-        if number == 0 or not moved.size:
+        if self._before is None or not moved.size:
             return np.zeros(size, dtype=np.bool_)
         came, gone = _sums(owner[moved], carried[moved], size), _sums(was[moved], carried_then[moved], size)
         before, now = _sums(was, carried_then, size), _sums(owner, carried, size)
-        changed: BoolArray = is_much(came + gone, before, now) & self._window.present[number - 1]
+        changed: BoolArray = is_much(came + gone, before, now) & self._before[0]
         return changed
 
 
@@ -284,19 +301,24 @@ class Course:
     moves: tuple[Sent, ...]
     bundles: int
 
-    def since(self, at: float) -> Course:
-        """What came of it from then on, in epoch seconds."""
-        first = int(np.searchsorted(self.at, at))
-        moves = tuple(one for one in self.moves if one.at >= at)
-        return Course(self.at[first:], self.points[first:], moves, self.bundles)
+    def since(self, at: float, until: float = np.inf) -> Course:
+        """What came of it from then on, and before ``until``, in epoch seconds."""
+        first, end = np.searchsorted(self.at, (at, until)).tolist()
+        moves = tuple(move for move in self.moves if at <= move.at < until)
+        return Course(self.at[first:end], self.points[first:end], moves, self.bundles)
 
 
 class _Replay:
+    """One trajectory: from the placement that is recorded first, over windows that follow one another."""
+
     def __init__(self, window: Window, settings: Settings, model: LoadModel) -> None:
         self._window, self._settings = window, settings
         self._cluster, self._model = ReplayCluster(window, model), model
         self._latest = Latest(window) if effective(settings).wants_slopes else None
         self._strategy, self._memory = configured_strategy(settings), Memory()
+        self._before: tuple[float, BoolArray] | None = None
+        self._at: list[FloatArray] = []
+        self._points: list[FloatArray] = []
         self._names = list(window.bundles)
         size = len(self._names)
         self._index = {name: at for at, name in enumerate(self._names)}
@@ -312,20 +334,32 @@ class _Replay:
         self._calm_below = _idle_gap(settings)
         self._groups = Groups(frozenset(name.rpartition("/")[0] for name in self._names))
 
-    def run(self) -> Course:
-        points = np.full(self._window.present.shape, np.nan)
-        silent = np.diff(self._window.at, prepend=self._window.at[:1]) > gap_seconds(self._settings)
-        for number in range(self._window.at.size):
+    @property
+    def course(self) -> Course:
+        """What it has come to."""
+        at, points = np.concatenate(self._at), np.concatenate(self._points)
+        return Course(at, points, tuple(self._sent), len(self._names))
+
+    def run(self, window: Window) -> None:
+        """Go on over a window, later than those before, with the same brokers and bundles."""
+        self._window = window
+        self._cluster.go_on(window)
+        if self._latest is not None:
+            self._latest.go_on(window)
+        points, most_seconds = np.full(window.present.shape, np.nan), gap_seconds(self._settings)
+        for number in range(window.at.size):
             self._cluster.advance(number)
-            if silent[number]:
+            if self._before is not None and window.at[number] - self._before[0] > most_seconds:
                 self._memory = Memory()
             self._learn(number)
             self._see_who_came(number)
-            here = self._window.present[number]
+            here = window.present[number]
             points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
-            if self._window.fresh[number].any():
+            if window.fresh[number].any():
                 self._decide(number, float(np.ptp(points[number, here])) if here.sum() > 1 else 0.0)
-        return Course(self._window.at, np.clip(points, 0.0, 100.0), tuple(self._sent), len(self._names))
+            self._before = float(window.at[number]), here
+        self._at.append(window.at)
+        self._points.append(np.clip(points, 0.0, 100.0))
 
     def _learn(self, number: int) -> None:
         """Averages as the live ones: one sample for each new one of a bundle's broker."""
@@ -346,9 +380,9 @@ class _Replay:
         """Brokers that joined settle, and take bundles without hits unless one left within the hour, as in a live
         turn.
         """
-        if number == 0:
+        if self._before is None:
             return
-        now, (was, here) = self._window.at[number], self._window.present[number - 1 : number + 1]
+        now, was, here = self._window.at[number], self._before[1], self._window.present[number]
         came = here & ~was & (now - self._window.started_at[number] < JOINED_SECONDS)
         self._joined_at[came], self._since_touched[came] = now, 0
         if (was & ~here).any():
@@ -426,7 +460,20 @@ def _idle_gap(settings: Settings) -> float:
 
 def replay(window: Window, settings: Settings, model: LoadModel) -> Course:
     """What lbd would have done in this window under these settings, and how even the brokers would have been."""
-    return _Replay(window, settings, model).run()
+    (course,) = replays([window], [settings], model)
+    return course
+
+
+def replays(stretches: Iterable[Window], tried: Sequence[Settings], model: LoadModel) -> list[Course]:
+    """The same under each of these settings, in one go over windows that follow one another, of which no two need be in
+    memory together. They have the same brokers and bundles.
+    """
+    running: list[_Replay] = []
+    for window in stretches:
+        running = running or [_Replay(window, settings, model) for settings in tried]
+        for trajectory in running:
+            trajectory.run(window)
+    return [trajectory.course for trajectory in running]
 
 
 def as_recorded(window: Window, weights: Weights) -> FloatArray:

@@ -189,8 +189,7 @@ def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> lis
 
 
 def _judged(calibration: Calibration, one: Judged) -> Iterator[str]:
-    judged_on = split(calibration.history.numbers[1:])[1]
-    for (when, figures), windows in zip(_parts(one), (one.windows, judged_on), strict=False):
+    for (when, figures), windows in zip(_parts(one), split(calibration.history.numbers[1:]), strict=False):
         each = counted(figures.replays // max(len(windows), 1), "time")
         hours = calibration.history.seconds / HOUR_SECONDS
         yield (
@@ -291,24 +290,19 @@ def day(calibration: Calibration) -> Chart:
 
 
 def front(calibration: Calibration) -> Chart:
-    """Moves against gap of the candidates that were replayed over all windows to choose on; the Pareto front, the
-    present and the proposed settings stand out.
+    """Moves against gap of the candidates on the time to choose on; the Pareto front, the present and the proposed
+    settings stand out.
     """
-    whole, proposed = _whole(calibration), calibration.choice.recommended
+    judged, proposed = calibration.choice.judged, calibration.choice.recommended
     groups: tuple[tuple[str, Colour, list[Judged]], ...] = (
-        ("others", RECORDED, [one for one in whole if not one.front]),
-        ("none had both fewer moves and a smaller gap", PARETO, [one for one in whole if one.front]),
-        ("present", NOW, [one for one in whole if one.name == PRESENT]),
-        ("proposed", PROPOSED, [one for one in whole if one.name == proposed]),
+        ("others", RECORDED, [one for one in judged if not one.front]),
+        ("none had both fewer moves and a smaller gap", PARETO, [one for one in judged if one.front]),
+        ("present", NOW, [one for one in judged if one.name == PRESENT]),
+        ("proposed", PROPOSED, [one for one in judged if one.name == proposed]),
     )
     marks = (Marks(label, "dot", tuple(_candidate(one, colour) for one in own)) for label, colour, own in groups if own)
-    title = "What was replayed over all of the time to choose on"
+    title = "Settings on the time to choose on"
     return Chart(title, "moves a day", "p95 gap, points", marks=tuple(marks), x_from_zero=True)
-
-
-def _whole(calibration: Calibration) -> list[Judged]:
-    """The candidates whose figures compare: those that were not dropped after some of the windows."""
-    return [one for one in calibration.choice.judged if one.whole]
 
 
 def _candidate(one: Judged, colour: Colour) -> Mark:
@@ -452,18 +446,11 @@ def _day(calibration: Calibration) -> Iterator[Chart]:
 
 
 def _front(calibration: Calibration) -> Iterator[str | Chart]:
-    """Moves against gap, of what was replayed over all windows to choose on."""
+    """Moves against gap, on the time to choose on."""
     if not calibration.choice.judged:
         return
     yield front(calibration)
-    whole = _whole(calibration)
-    if dropped := len(calibration.choice.judged) - len(whole):
-        yield (
-            f'<p class="dim">{counted(dropped, "other setting")} did worse than the rest in some of these windows, and '
-            "left the search there. Figures over different windows do not compare, so they are in candidates.parquet "
-            "only.</p>"
-        )
-    cheapest = sorted(whole, key=lambda one: cost(one.trained))[:SHOWN]
+    cheapest = sorted(calibration.choice.judged, key=lambda one: cost(one.trained))[:SHOWN]
     rows = [(one.name, *_cells(one.trained)) for one in cheapest]
     best = set(_lowest(rows, range(len(rows))))
     yield table(("settings, chosen on", *COLUMNS), rows, best=best)
@@ -535,7 +522,6 @@ def write(calibration: Calibration, out: Path, at: float) -> list[str]:
     """
     rows = [
         {"name": one.name, "front": one.front, "settings": json.dumps(calibration.tried[one.name].values)}
-        | {"windows": list(one.windows), "all_windows": one.whole}
         | {f"trained_{key}": value for key, value in asdict(one.trained).items()}
         | {f"held_out_{name}": getattr(one.held_out, name, None) for name in _FIGURES}
         for one in calibration.choice.judged

@@ -99,13 +99,15 @@ REACHED_SECONDS = 8.0
 DEFAULTS = {
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings of a driver that lbd starts, where the user has none: raw rows are shuffled once, by window, and each task
-starts a Python, so Spark's 200 partitions would be mostly empty."""
+"""Settings of a driver that lbd starts, where the user has none: raw rows are shuffled once, by hour, and each task
+starts a Python, so Spark's 200 partitions would be mostly empty. An hour of a large cluster is some twenty megabytes,
+and a batch would be ten thousand of them."""
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Is in the environment under spark-submit, whose Java is there already."""

@@ -1,4 +1,8 @@
-"""A window: a stretch of history as arrays, all that one replay needs, small enough to be sent to a worker. Pure."""
+"""A window: a stretch of history as arrays, all that a replay needs of it. Pure.
+
+What brokers report is small, and is there for all rounds of a history. What bundles carry is not: it comes hour by hour
+(:func:`hourly`), so that no more of it is in memory at a time than all bundles change in an hour.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,11 @@ import pyarrow.compute as pc
 from lbd.load.estimate import CPU
 from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
 from lbd.store.history_tables import RATES
+from lbd.text import HOUR_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from numpy.typing import NDArray
 
     from lbd.model import BoolArray, FloatArray, IntArray
@@ -23,10 +30,6 @@ if TYPE_CHECKING:
 
 LONGEST_SILENCE_SECONDS = 180.0
 """Rounds further apart than three CPU samples have a gap between them, of which nothing is known."""
-
-WARM_SECONDS = 6 * 3600.0
-"""Settings make of a placement what they will within hours: hits take minutes, bundles rest for half an hour, and a
-tenth of them may move in an hour."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +79,8 @@ def joined(first: Window, second: Window) -> Window:
     brokers = tuple(sorted({*first.brokers, *second.brokers}))
     bundles = tuple(sorted({*first.bundles, *second.bundles}))
     old, new = renumbered(first, brokers, bundles, 0), renumbered(second, brokers, bundles, first.at.size)
-    gone = np.flatnonzero(~np.isin(bundles, second.bundles)).astype(np.int32)
-    removed = {
-        "change_round": np.full(gone.size, first.at.size, dtype=np.int32),
-        "change_bundle": gone,
-        "change_owner": np.full(gone.size, -1, dtype=np.int32),
-        "change_rates": np.zeros((gone.size, 4), dtype=np.float32),
-        "change_clients": np.zeros(gone.size, dtype=np.int32),
-    }
+    removed = _gone(np.flatnonzero(~np.isin(bundles, second.bundles)).astype(np.int32))
+    removed["change_round"] += first.at.size
     _carried(old, new)
     values = {key: np.concatenate([old[key], removed.get(key, new[key][:0]), new[key]]) for key in new}
     return Window(brokers, bundles, **values)
@@ -134,10 +131,75 @@ def _positions(names: tuple[str, ...], among: tuple[str, ...]) -> IntArray:
     return np.array([position[name] for name in names], dtype=np.int32)
 
 
-def after(before: Window, window: Window) -> Window:
-    """A stretch with the last :data:`WARM_SECONDS` of the one before it."""
-    first = int(np.searchsorted(before.at, before.at[-1] - WARM_SECONDS)) if before.at.size else 0
-    return joined(before.from_round(first), window)
+# --- hour by hour
+
+OF_BUNDLES = ("change_round", "change_bundle", "change_owner", "change_rates", "change_clients")
+
+
+def without_bundles(window: Window, bundles: tuple[str, ...]) -> Window:
+    """The same with none of its changes, numbered by these bundles."""
+    return replace(window, bundles=bundles, **{name: getattr(window, name)[:0] for name in OF_BUNDLES})
+
+
+def hourly(whole: Window, hours: Iterable[tuple[int, Window]]) -> Iterator[Window]:
+    """A stretch as windows of an hour that follow one another, with the brokers and bundles of ``whole``.
+
+    Of ``whole`` the rounds and brokers are taken, of the ``hours``, each with how many passed since 1970 and in the
+    order of time, the changes of bundles. On the hour history has all bundles: those that are not in an hour after one
+    that is missing are gone.
+    """
+    broker, bundle = _index(whole.brokers), _index(whole.bundles)
+    expected: int | None = None
+    for hour, own in hours:
+        first, end = np.searchsorted(whole.at, (hour * HOUR_SECONDS, (hour + 1) * HOUR_SECONDS)).tolist()
+        if first == end:
+            continue
+        at = whole.at[first:end]
+        numbers = np.fromiter((bundle[name] for name in own.bundles), np.int32, len(own.bundles))
+        owners = np.fromiter((*(broker[name] for name in own.brokers), -1), np.int32, len(own.brokers) + 1)
+        rounds = np.searchsorted(at, own.at[own.change_round]).astype(np.int32)
+        changes: dict[str, Any] = {
+            "change_round": rounds,
+            "change_bundle": numbers[own.change_bundle],
+            "change_owner": owners[own.change_owner],
+            "change_rates": own.change_rates,
+            "change_clients": own.change_clients,
+        }
+        if expected not in {None, hour}:
+            gone = np.setdiff1d(np.arange(len(whole.bundles), dtype=np.int32), numbers)
+            changes = {name: np.concatenate([_gone(gone)[name], values]) for name, values in changes.items()}
+        inside = changes["change_round"] < at.size
+        rows = {name: getattr(whole, name)[first:end] for name in OF_BROKERS}
+        columns: dict[str, Any] = rows | {name: values[inside] for name, values in changes.items()}
+        yield replace(whole, at=at, **columns)
+        expected = hour + 1
+
+
+def _index(names: tuple[str, ...]) -> dict[str, int]:
+    return {name: index for index, name in enumerate(names)}
+
+
+def _gone(bundles: IntArray) -> dict[str, Any]:
+    """Changes in the first round after which nobody has these bundles."""
+    return {
+        "change_round": np.zeros(bundles.size, dtype=np.int32),
+        "change_bundle": bundles,
+        "change_owner": np.full(bundles.size, -1, dtype=np.int32),
+        "change_rates": np.zeros((bundles.size, 4), dtype=np.float32),
+        "change_clients": np.zeros(bundles.size, dtype=np.int32),
+    }
+
+
+def as_one(stretches: Iterable[Window]) -> Window:
+    """Windows with the same brokers and bundles that follow one another, as one."""
+    parts = list(stretches)
+    begins = np.cumsum([0, *(part.at.size for part in parts)])
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in ("at", *OF_BROKERS, *OF_BUNDLES)
+    }
+    rounds = [part.change_round + begin for part, begin in zip(parts, begins[:-1].tolist(), strict=True)]
+    columns["change_round"] = np.concatenate(rounds).astype(np.int32)
+    return replace(parts[0], **columns)
 
 
 def reported_traffic(window: Window) -> tuple[FloatArray, FloatArray]:
@@ -155,9 +217,9 @@ _NAMES = ("brokers", "bundles")
 
 
 def to_bytes(window: Window) -> bytes:
-    """Packed; a day of 20 brokers with 2,000 bundles takes some megabytes."""
+    """Packed; an hour of 65,000 bundles of which a third changes in each minute takes some twenty megabytes."""
     values: dict[str, Any] = {field.name: getattr(window, field.name) for field in fields(Window)}
-    values |= {name: np.frombuffer("\n".join(values[name]).encode(), dtype=np.uint8) for name in _NAMES}
+    values |= {name: np.frombuffer(names_to_bytes(values[name]), dtype=np.uint8) for name in _NAMES}
     buffer = BytesIO()
     np.savez_compressed(buffer, **values)
     return buffer.getvalue()
@@ -167,11 +229,17 @@ def from_bytes(packed: bytes) -> Window:
     """What :func:`to_bytes` packed."""
     with np.load(BytesIO(packed), allow_pickle=False) as arrays:
         values: dict[str, Any] = {name: arrays[name] for name in arrays.files}
-    return Window(**{**values, **{name: _split(values[name].tobytes().decode()) for name in _NAMES}})
+    return Window(**{**values, **{name: names_from_bytes(values[name].tobytes()) for name in _NAMES}})
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(text.split("\n")) if text else ()
+def names_to_bytes(names: Iterable[str]) -> bytes:
+    """Names, none of which has a line end."""
+    return "\n".join(names).encode()
+
+
+def names_from_bytes(packed: bytes) -> tuple[str, ...]:
+    """What :func:`names_to_bytes` packed."""
+    return tuple(packed.decode().split("\n")) if packed else ()
 
 
 # --- from rows of history, as Arrow tables, to a window

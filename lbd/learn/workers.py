@@ -1,7 +1,7 @@
 """What runs a calibration's pure functions over the parts of a history, in parallel: Spark does (:mod:`lbd.learn.job`).
 
-Each part is a file, a day or a window, and each function takes and returns plain values. So all that a calibration
-computes is computed without Spark as well, one part after the other.
+Each part is a file, a day, a window or an hour, and each function takes and returns plain values. So all that a
+calibration computes is computed without Spark as well, one part after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from lbd.learn.quality import FileRows
     from lbd.learn.window import Window
@@ -21,31 +21,46 @@ if TYPE_CHECKING:
     Rows = list[dict[str, Any]]
     OfDay = Callable[[pa.Table, pa.Table], Iterable[Mapping[str, object]]]
     """Rows out of a day's rows of ``decisions`` and ``broker_rounds``."""
-    OfWindow = Callable[[pa.Table, pa.Table, pa.Table], Mapping[str, object]]
-    """A row out of a window's rows of ``decisions``, ``broker_rounds`` and ``bundle_rounds``."""
-    OfTask = Callable[[Window, Window | None, "Task"], Iterable[Mapping[str, object]]]
-    """Rows out of a window and the one before it."""
+    OfTask = Callable[[Iterator[Window], Iterator[tuple[int, Window]], "Task"], Iterable[Mapping[str, object]]]
+    """Rows out of what was packed of windows, and of hours, each with its number, both in the order of time."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work on the ``window`` of this number. The window ``before`` it is handed over, too, whatever time lies between;
-    None: none is. ``argument`` is for the function.
-    """
+    """Work on the hours from ``first`` on and before ``end``, counted from 1970. ``argument`` is for the function."""
 
-    window: int
-    before: int | None = None
+    first: int
+    end: int
     argument: str = ""
 
 
-class Windows(Protocol):
-    """Windows that were packed, where the workers can reach them."""
+@dataclass(frozen=True)
+class Packing:
+    """How a stretch of so many ``seconds``, counted from 1970, is packed: a row with these ``columns``, of which
+    ``number`` says which stretch it is and ``packed`` is a window (:func:`lbd.learn.window.to_bytes`).
+    """
 
-    def rows(self, names: Sequence[str]) -> Rows:
-        """These columns of each window, in the order of windows."""
+    seconds: int
+    function: Callable[..., Mapping[str, object]]
+    columns: Columns
 
-    def run(self, tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
-        """The rows that this function makes of each task, in any order. ``columns`` are their names and types."""
+
+class PackedHistory(Protocol):
+    """Windows without bundles, and hours with them, where the workers can reach them."""
+
+    def windows(self, names: Sequence[str]) -> Rows:
+        """These columns of each window, in the order of time."""
+
+    def hours(self, names: Sequence[str]) -> Rows:
+        """The same of each hour."""
+
+    def bundles(self) -> tuple[str, ...]:
+        """The names of all bundles, sorted."""
+
+    def run(self, windows: Collection[int], tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
+        """The rows that this function makes of each task, in any order; ``columns`` are their names and types. It gets
+        only these ``windows``, and the hours in them.
+        """
 
 
 class Workers(Protocol):
@@ -57,9 +72,10 @@ class Workers(Protocol):
     def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
         """The rows that this function makes of each day (UTC), without the files of these names."""
 
-    def windows(self, without: Collection[str], seconds: int, function: OfWindow, columns: Columns) -> Windows:
-        """Windows of so many seconds, counted from 1970: the row that this function makes of each, with its number as
-        ``window``. The column ``packed`` is the window itself (:func:`lbd.learn.window.to_bytes`).
+    def packed(self, without: Collection[str], windows: Packing, hours: Packing) -> PackedHistory:
+        """All of it without the files of these names. What packs ``windows`` gets rows of ``decisions`` and
+        ``broker_rounds``, what packs ``hours`` those of ``bundle_rounds``, too; hours have the column ``bundles``
+        (:func:`lbd.learn.window.names_to_bytes`).
         """
 
 

@@ -1,6 +1,6 @@
 """What lbd calibrate chooses beside the default settings, on time that it was not chosen on.
 
-    python -m tests.bench learn [--shape NAME]... [--seeds N] [--candidates N] [--full]
+    python -m tests.bench learn [--shape NAME]... [--seeds N] [--candidates N]
 
 Each history is a simulated week under the defaults (``weeks.py``). Its first part chooses, its last judges, as ``lbd
 calibrate`` does, but without Spark. What is printed is then told by the truth, which the choice does not know: the
@@ -22,14 +22,12 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.learn.choose import (
     DEALS,
     NOBODY,
-    PARTS,
     PRESENT,
     Choice,
     SettingsCandidate,
     candidates,
     choose,
     cost,
-    halving,
     moves_per_day,
     product,
     shortlist,
@@ -42,6 +40,7 @@ from lbd.learn.window import dealt
 from lbd.load.estimate import CPU
 from lbd.load.fit import fit
 from lbd.load.samples import BrokerSamples, gather
+from lbd.text import DAY_SECONDS
 from tests.bench.weeks import SETTINGS, SHAPES, WARM_MINUTES, day, week
 
 if TYPE_CHECKING:
@@ -70,14 +69,19 @@ class Line:
     calibrated: Figures
 
 
-def _figures(window: Window, candidate: SettingsCandidate, model: LoadModel) -> Figures:
-    course = replay(window, candidate.under(SETTINGS), model)
-    return figures(course.since(float(window.at[WARM_MINUTES])), OVER_POINTS)
+def _figures(kept: Window, candidate: SettingsCandidate, model: LoadModel, days: Sequence[int]) -> dict[int, Figures]:
+    """The figures of each day, out of one replay of all of it."""
+    course = replay(kept, candidate.under(SETTINGS), model)
+    begins = float(kept.at[0])
+    return {
+        number: figures(course.since(begins + number * DAY_SECONDS, begins + (number + 1) * DAY_SECONDS), OVER_POINTS)
+        for number in days
+    }
 
 
 def learned(windows: Iterable[Window]) -> LoadModel:
     """The load model of all days."""
-    parts = [gather(recorded(one.from_round(WARM_MINUTES))) for one in windows]
+    parts = [gather(recorded([one.from_round(WARM_MINUTES)])) for one in windows]
     brokers = sorted(set().union(*parts))
     return fit({name: _one([part[name] for part in parts if name in part]) for name in brokers})
 
@@ -88,7 +92,7 @@ def _one(parts: list[BrokerSamples]) -> BrokerSamples:
     return BrokerSamples(*columns, parts[-1].hardware)
 
 
-def line(shape: str, seed: int, tried: int, parts: Sequence[int]) -> Line:
+def line(shape: str, seed: int, tried: int) -> Line:
     """Chosen on the first part of a history, judged on the rest."""
     found = week(shape, seed, DAYS)
     windows = {number: day(found.kept, number) for number in range(1, DAYS)}
@@ -96,24 +100,21 @@ def line(shape: str, seed: int, tried: int, parts: Sequence[int]) -> Line:
     present = SettingsCandidate(PRESENT, AvgShedderSettings())
     drawn = candidates(present, float(np.median(model.noise[:, CPU])), tried, 1)
     by_name, numbers = {one.name: one for one in drawn}, list(windows)
-
-    def replayed(names: Sequence[str], over: Sequence[int]) -> dict[str, dict[int, Figures]]:
-        return {name: {at: _figures(windows[at], by_name[name], model) for at in over} for name in names}
-
-    slower = with_fewer_moves(drawn)
-    best = shortlist(halving(list(by_name), numbers, replayed, parts, slower), numbers, slower)
-    again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
+    results = {name: _figures(found.kept, one, model, numbers) for name, one in by_name.items()}
+    best = shortlist(results, numbers, with_fewer_moves(drawn))
+    again = _often(found.kept, [by_name[name] for name in (PRESENT, *best)], model, numbers) if best else {}
     finalists = [by_name[name] for name in again]
     choice = (
-        choose(again, again, numbers, in_incidents(windows, finalists, model))
+        choose(results, again, numbers, in_incidents(windows, finalists, model))
         if best
         else Choice((), PRESENT, None, NOBODY)
     )
     if model.unknown(SETTINGS.weights):
         choice = replace(choice, recommended=None, why="no sample shows how CPU follows traffic on some broker")
-    last = {number: windows[number] for number in split(numbers)[1]}
+    last = split(numbers)[1]
     judged = [by_name[PRESENT], by_name[choice.recommended or PRESENT]]
-    default, calibrated = (pooled(list(_often(last, [one], found.model)[one.name].values())) for one in judged)
+    often = [_often(found.kept, [one], found.model, last)[one.name] for one in judged]
+    default, calibrated = (pooled(list(by_day.values())) for by_day in often)
     return Line(shape, seed, choice.recommended, choice.why, default, calibrated)
 
 
@@ -124,21 +125,22 @@ def in_incidents(
     known = {one.name: one.under(SETTINGS) for one in tried}
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in known}
     for index, window in enumerate(windows.values()):
-        for number, begins in times(window.at[WARM_MINUTES:], index, len(windows)):
+        for number, begins in times((window.at[WARM_MINUTES], window.at[-1]), index, len(windows)):
             for name, incident, harm in harms(window, begins, number, known, model, OVER_POINTS):
                 made[name].setdefault(incident, []).append(harm)
     return made
 
 
 def _often(
-    windows: Mapping[int, Window], tried: Sequence[SettingsCandidate], model: LoadModel
+    kept: Window, tried: Sequence[SettingsCandidate], model: LoadModel, days: Sequence[int]
 ) -> dict[str, dict[int, Figures]]:
     """Figures over several deals of noise."""
-    drawn = {number: [dealt(window, seed) for seed in range(DEALS)] for number, window in windows.items()}
-    return {
-        one.name: {number: pooled([_figures(own, one, model) for own in deals]) for number, deals in drawn.items()}
-        for one in tried
-    }
+    drawn = [dealt(kept, seed) for seed in range(DEALS)]
+    found: dict[str, dict[int, Figures]] = {}
+    for one in tried:
+        deals = [_figures(window, one, model, days) for window in drawn]
+        found[one.name] = {number: pooled([deal[number] for deal in deals]) for number in days}
+    return found
 
 
 def _row(one: Line) -> str:
@@ -170,14 +172,13 @@ def main() -> None:
     parser.add_argument("--shape", action="append", choices=list(SHAPES), help="again for more; none: all")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, SEEDS + 1)))
     parser.add_argument("--candidates", type=int, default=TRIED)
-    parser.add_argument("--full", action="store_true", help="replay all of them in all windows to choose on")
     asked = parser.parse_args(sys.argv[2:])
     print("| shape | seed | recommended | moves a day | mean gap | p95 gap | moves x gap | cost |")
     print("|---|---|---|---|---|---|---|---|")
     found = []
     for shape in asked.shape or SHAPES:
         for seed in asked.seeds:
-            found.append(line(shape, seed, asked.candidates, (1,) if asked.full else PARTS))
+            found.append(line(shape, seed, asked.candidates))
             print(_row(found[-1]), flush=True)
     print(_ratios("in all", found))
     print(_ratios("where the defaults move a bundle a day", [one for one in found if moves_per_day(one.default) >= 1]))

@@ -15,14 +15,14 @@ from lbd.config import Settings
 from lbd.learn.calibrate import Calibration, CalibrationRequest, calibrate
 from lbd.learn.quality import FileRows
 from lbd.learn.rounds import NEEDED, USED, milliseconds
-from lbd.learn.window import from_bytes
+from lbd.learn.window import from_bytes, names_from_bytes
 from lbd.store.history_tables import VERSION, schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from lbd.learn.workers import Columns, OfDay, OfTask, OfWindow, Rows, Task
+    from lbd.learn.workers import Columns, OfDay, OfTask, Packing, Rows, Task
 
 
 def calibrated(root: Path, candidates: int = 4, settings: Settings | None = None) -> Calibration:
@@ -50,12 +50,19 @@ class InProcess:
         days = (function(decisions(number), brokers(number)) for number in decisions.numbers | brokers.numbers)
         return _typed((row for rows in days for row in rows), columns)
 
-    def windows(self, without: Collection[str], seconds: int, function: OfWindow, columns: Columns) -> InProcessWindows:
+    def packed(self, without: Collection[str], windows: Packing, hours: Packing) -> InProcessHistory:
         """In memory."""
-        parts = [self._parts(name, without, seconds) for name in USED]
+        return InProcessHistory(
+            self._packed(without, windows, ("decisions", "broker_rounds")),
+            self._packed(without, hours, tuple(USED)),
+            windows.seconds // hours.seconds,
+        )
+
+    def _packed(self, without: Collection[str], packing: Packing, tables: Sequence[str]) -> Rows:
+        parts = [self._parts(name, without, packing.seconds) for name in tables]
         numbers = sorted(set().union(*(part.numbers for part in parts)))
-        rows = ({"window": number, **function(*(part(number) for part in parts))} for number in numbers)
-        return InProcessWindows([row for row in _typed(rows, columns) if row["rounds"] > 1])
+        rows = ({"number": number, **packing.function(*(part(number) for part in parts))} for number in numbers)
+        return _typed(rows, packing.columns)
 
     def _parts(self, name: str, without: Collection[str], seconds: int) -> Parts:
         files = [one.name for one in self.files() if one.table == name and one.name not in without]
@@ -73,22 +80,41 @@ class Parts:
         return self._rows.filter(pa.array(self._number == number))
 
 
-class InProcessWindows:
-    """Windows in memory."""
+class InProcessHistory:
+    """Windows and hours in memory, so many hours a window."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = {row["window"]: row for row in rows}
+    def __init__(self, windows: Rows, hours: Rows, hours_a_window: int) -> None:
+        self._windows, self._hours, self._hours_a_window = windows, hours, hours_a_window
 
-    def rows(self, names: Sequence[str]) -> Rows:
+    def windows(self, names: Sequence[str]) -> Rows:
         """As they are."""
-        return [{name: row[name] for name in ("window", *names)} for row in self._rows.values()]
+        return [{name: row[name] for name in ("number", *names)} for row in self._windows]
 
-    def run(self, tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
+    def hours(self, names: Sequence[str]) -> Rows:
+        """As they are."""
+        return [{name: row[name] for name in ("number", *names)} for row in self._hours]
+
+    def bundles(self) -> tuple[str, ...]:
+        """Of all hours."""
+        return tuple(sorted({name for row in self._hours for name in names_from_bytes(row["bundles"])}))
+
+    def run(self, windows: Collection[int], tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
         """One after the other."""
         made: Rows = []
         for task in tasks:
-            before = None if task.before is None else from_bytes(self._rows[task.before]["packed"])
-            made += _typed(function(from_bytes(self._rows[task.window]["packed"]), before, task), columns)
+            own = (
+                from_bytes(row["packed"])
+                for row in self._windows
+                if row["number"] in windows
+                and row["number"] * self._hours_a_window < task.end
+                and (row["number"] + 1) * self._hours_a_window > task.first
+            )
+            hours = (
+                (row["number"], from_bytes(row["packed"]))
+                for row in self._hours
+                if task.first <= row["number"] < task.end and row["number"] // self._hours_a_window in windows
+            )
+            made += _typed(function(own, hours, task), columns)
         return made
 
 

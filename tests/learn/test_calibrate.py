@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
-from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +19,15 @@ from lbd.files import decoded
 from lbd.learn import report as written
 from lbd.learn.calibrate import in_incidents
 from lbd.learn.choose import SettingsCandidate, moves_per_day
-from lbd.learn.history import WINDOWS, window_length, window_row
+from lbd.learn.history import window_length
 from lbd.learn.incidents import TIMES
 from lbd.load.estimate import CPU, Source
-from lbd.load.scoring import Weights
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import fake_pulsar
 from tests.daemon.test_service import running, settings_for
 from tests.disks import flip
 from tests.learn.histories import CALM, settled, simulated
-from tests.learn.in_process import InProcess, calibrated
+from tests.learn.in_process import calibrated
 from tests.load.histories import TRUE_SLOPE
 
 if TYPE_CHECKING:
@@ -79,8 +76,7 @@ class TestKnownTruth:
 
         assert (present.trained.moves, present.held_out.moves) == (0, 0)
         assert default.trained.mean_gap < present.trained.mean_gap - 5
-        assert (present.whole, len(present.windows)) == (True, 4)
-        assert set(default.windows) <= set(present.windows)
+        assert len(found.history.numbers) == 1 + 5
         assert found.history.days == pytest.approx(6 / 24, rel=0.01)
 
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
@@ -88,8 +84,7 @@ class TestKnownTruth:
         at, recorded = found.shown.at, found.shown.recorded
         shown = replace(found.shown, chosen=recorded, moves=(found.shown.moves[0], (float(at[5]),)))
         judged = tuple(
-            replace(one, whole=True, held_out=one.trained) if one.name == "default" else one
-            for one in found.choice.judged
+            replace(one, held_out=one.trained) if one.name == "default" else one for one in found.choice.judged
         )
         choice = replace(found.choice, judged=judged, recommended="default", why="of a test")
         found = replace(found, choice=choice, shown=shown)
@@ -128,7 +123,6 @@ class TestKnownTruth:
         assert "<td>avg_shedder.low_threshold</td>" in page
         rows = {row["name"]: row for row in pq.read_table(tmp_path / "candidates.parquet").to_pylist()}
         assert rows.keys() == found.tried.keys()
-        assert (len(rows["present"]["windows"]), rows["present"]["all_windows"]) == (4, True)
         checks = pq.read_table(tmp_path / "quality.parquet").to_pylist()
         assert {one["name"]: one["count"] for one in checks if one["count"]} == {}
         assert [f"<td>{one['name']}</td>" in page for one in checks] == [True] * 13
@@ -143,23 +137,10 @@ class TestKnownTruth:
             for one in (by_name["present"], by_name["default"])
         )
 
-    def test_figures_over_few_windows_are_not_shown_beside_others(self, found: Calibration):
-        """Settings that left the search are neither in the chart nor in the table, and a sentence says how many."""
-        dropped = [one.name for one in found.choice.judged if not one.whole]
-        page, marks = written.page(found), [mark.text for group in written.front(found).marks for mark in group.marks]
-
-        assert dropped
-        assert f"{len(dropped)} other setting" in page
-        assert not [text for text in marks if text.partition(":")[0] in dropped]
-
-    def test_finalists_go_through_incidents(self, history: Path, found: Calibration, tmp_path: Path):
+    def test_finalists_go_through_incidents(self, found: Calibration, tmp_path: Path):
         """Each at all times; the page and a table of their own have them."""
-        workers = InProcess(history)
-        packing = partial(window_row, overtaken=frozenset(), weights=Weights())
-        packed = workers.windows((), 3600, packing, WINDOWS)
-        before = {now["window"]: then["window"] for then, now in pairwise(packed.rows([]))}
         tried = [found.tried["present"], found.tried["default"]]
-        made = in_incidents(packed, before, tried, Settings(), found.model, 15.0)
+        made = in_incidents(found.history, tried, Settings(), found.model, 15.0)
 
         assert {name: {len(several) for several in own.values()} for name, own in made.items()} == {
             "present": {TIMES},

@@ -18,11 +18,9 @@ from lbd.learn.choose import (
     NOISE_DEVIATIONS,
     PRESENT,
     SettingsCandidate,
-    better_half,
     candidates,
     choose,
     cost,
-    halving,
     product,
     shortlist,
     split,
@@ -33,7 +31,7 @@ from lbd.learn.report import knee
 from lbd.permit.budget import Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lbd.learn.choose import Choice, Tunable
 
@@ -333,128 +331,6 @@ class TestChoosing:
         """Sixty points apart cost more than two, and a tenth of the bundles moved a day; half a point more does not."""
         assert cost(replace(DAY, moves=0, mean_gap=60.0)) > cost(replace(DAY, moves=10, mean_gap=2.0))
         assert cost(replace(DAY, moves=0, mean_gap=2.5)) < cost(replace(DAY, moves=1, mean_gap=2.0))
-
-
-class TestHalving:
-    """Which candidates are replayed in which windows."""
-
-    def searched(
-        self, moves: Mapping[str, int | Sequence[int]], windows: Sequence[int], always: Sequence[str] = ()
-    ) -> tuple[dict[str, dict[int, Figures]], list[tuple[int, tuple[int, ...]]]]:
-        """The results where each makes so many moves, in every window or in each; and what was replayed: how many
-        candidates, in which windows.
-        """
-        rounds: list[tuple[int, tuple[int, ...]]] = []
-
-        def replayed(names: Sequence[str], over: Sequence[int]) -> dict[str, dict[int, Figures]]:
-            rounds.append((len(names), tuple(over)))
-            return {
-                name: {at: replace(DAY, moves=own if isinstance(own := moves[name], int) else own[at]) for at in over}
-                for name in names
-            }
-
-        return halving(list(moves), windows, replayed, always=always), rounds
-
-    @pytest.mark.parametrize(
-        ("others", "windows", "rounds"),
-        [
-            (59, 6, [(1, (0, 1, 2, 3)), (59, (0,)), (30, (1,)), (15, (2, 3))]),
-            (24, 12, [(1, (0, 1, 2, 3, 4, 5, 6, 7)), (24, (0, 1)), (12, (2, 3)), (6, (4, 5, 6, 7))]),
-            (3, 4, [(1, (0, 1, 2)), (3, (0,)), (2, (1,)), (1, (2,))]),
-            (1, 6, [(1, (0, 1, 2, 3)), (1, (0,)), (1, (1,)), (1, (2, 3))]),
-            (0, 6, [(1, (0, 1, 2, 3))]),
-            (5, 3, []),
-        ],
-        ids=["a week", "two weeks", "the shortest history", "one candidate", "none", "too little history"],
-    )
-    def test_fewer_candidates_in_more_windows(
-        self, others: int, windows: int, rounds: list[tuple[int, tuple[int, ...]]]
-    ):
-        """The present settings in all to choose on, all others in a quarter, the better half in half, and the better
-        half of these in all; none twice in a window, and none in a window to judge on.
-        """
-        moves: dict[str, int | Sequence[int]] = {
-            PRESENT: 10,
-            **{f"other {number:02}": number for number in range(others)},
-        }
-        results, made = self.searched(moves, range(windows))
-        first = split(range(windows))[0]
-
-        assert made == rounds
-        assert sum(names * len(over) for names, over in made) == sum(map(len, results.values()))
-        assert all(len(own) == len(first) for name, own in results.items() if name in {PRESENT, "other 00"})
-
-    def test_the_present_settings_stay_however_bad_they_are(self):
-        """All others are compared with them."""
-        results, _ = self.searched({**{f"other {number}": number for number in range(8)}, PRESENT: 99}, range(6))
-
-        assert sorted(results[PRESENT]) == [0, 1, 2, 3]
-        assert [len(own) for own in results.values()] == [4, 4, 2, 2, 1, 1, 1, 1, 4]
-
-    def test_some_stay_however_many_are_cheaper(self):
-        """Those with the present thresholds and fewer moves a turn."""
-        moves: dict[str, int | Sequence[int]] = {PRESENT: 30, **{f"other {number}": number for number in range(8)}}
-        results, _ = self.searched({**moves, "calm": 29}, range(6), always=["calm"])
-
-        assert [len(own) for own in results.values()] == [4, 4, 4, 4, 2, 2, 1, 1, 1, 4]
-
-    def test_the_dearest_windows_come_first(self):
-        """Where the present settings move nothing, no others are told apart; of equal ones the first."""
-        _, made = self.searched({PRESENT: [0, 3, 0, 8, 99, 99], "a": 1, "b": 2}, range(6))
-
-        assert made == [(1, (0, 1, 2, 3)), (2, (3,)), (1, (1,)), (1, (0, 2))]
-
-    def test_the_shortlist_is_that_of_all_replays(self):
-        """Where the order is the same in every window; whatever order candidates come in."""
-        moves = [*range(20, 0, -1)]
-        results, _ = self.searched({PRESENT: 30, **{f"other {number:02}": number for number in moves}}, range(6))
-        full = {
-            name: dict.fromkeys(range(6), replace(DAY, moves=own))
-            for name, own in zip(results, [30, *moves], strict=True)
-        }
-
-        assert shortlist(results, range(6)) == shortlist(full, range(6)) == ("other 01", "other 02", "other 03")
-
-    def test_names_decide_between_equals(self):
-        """As on the shortlist."""
-        results = {name: {0: replace(DAY, moves=5)} for name in ("d", "b", "c", "a")} | {PRESENT: {0: DAY}}
-
-        assert better_half(results, [0]) == ["a", "b"]
-
-    @pytest.mark.parametrize(
-        ("worse", "better"),
-        [
-            ({"moves": 5}, {"moves": 4}),
-            ({"moves": 0, "p95_gap": 25.0}, {"moves": 5}),
-            ({"moves": 0, "mean_gap": 9.0}, {"moves": 0, "mean_gap": 7.0}),
-            ({"moves": 10}, {"moves": 1, "p95_gap": 26.0}),
-        ],
-        ids=["cost", "too far apart", "further apart", "no gain at all"],
-    )
-    def test_which_is_better(self, worse: dict[str, Any], better: dict[str, Any]):
-        """Gain within the limit of the gap, then a gap beyond it, then no gain."""
-        others = {"a": replace(DAY, **worse), "b": replace(DAY, **better)}
-        results = {PRESENT: {0: DAY}, **{name: {0: own} for name, own in others.items()}}
-
-        assert better_half(results, [0]) == ["b"]
-
-    def test_figures_over_few_windows_are_neither_chosen_nor_on_the_front(self):
-        """However good they look there; each says which windows it is over."""
-        moves: dict[str, int | Sequence[int]] = {PRESENT: 10, "steady": 5, "later": [4, 9, 9, 9], "early": [9, 0, 0, 0]}
-        results, _ = self.searched(moves, range(6))
-        again = {
-            name: dict.fromkeys(range(6), replace(DAY, moves=int(str(moves[name])))) for name in (PRESENT, "steady")
-        }
-        found = {one.name: one for one in choose(results, again, range(6)).judged}
-
-        assert {name: one.windows for name, one in found.items()} == {
-            PRESENT: (0, 1, 2, 3), "steady": (0, 1, 2, 3), "later": (0, 1), "early": (0,),
-        }  # fmt: skip
-        assert {name for name, one in found.items() if one.whole} == {PRESENT, "steady"}
-        assert {name for name, one in found.items() if one.front} == {"steady"}
-        assert {name for name, one in found.items() if one.held_out} == {PRESENT, "steady"}
-        assert found["early"].trained == replace(DAY, moves=9)
-        assert shortlist(results, range(6)) == ("steady",)
 
 
 HELD = Harm(12.0, 0.0, 6, 60)

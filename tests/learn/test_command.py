@@ -48,9 +48,10 @@ def test_the_command(history: Path, tmp_path: Path, capfd: pytest.CaptureFixture
     assert stdout.splitlines()[0].startswith("0.2 days of history in windows of ")
     assert stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
     assert {path.name for path in out.iterdir()} == {
-        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet", "summary.json",
+        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "incidents.parquet", "quality.parquet",
+        "summary.json",
     }  # fmt: skip
-    assert "replaying 2 settings over 1 window" in stderr
+    assert "replaying 3 settings over all of it" in stderr
     main(
         ["config", "check", "--config", str(out / "proposal.yaml"), "--admin-url", "http://127.0.0.1:8080"],
         standalone_mode=False,

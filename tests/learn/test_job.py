@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lbd.config import Settings
 from lbd.errors import UsageError
-from lbd.learn.calibrate import RESULTS, SAMPLES, judged, sampled
-from lbd.learn.history import DAYS, WINDOWS, day_row, window_row
+from lbd.learn.history import DAYS, HOURS, WINDOWS, day_row, hour_row, window_row
 from lbd.learn.quality import OTHER_COLUMNS, UNREADABLE_FILE, UNREADABLE_PAGE, damage
 from lbd.learn.rounds import NEEDED
-from lbd.learn.workers import Task
-from lbd.load.estimate import fixed_model
+from lbd.learn.window import hourly, joined, to_bytes, without_bundles
+from lbd.learn.workers import Packing, Task
 from lbd.load.scoring import Weights
 from lbd.store.history_tables import schema
 from tests.disks import flip
@@ -68,9 +65,10 @@ def workers(spark: SparkSession, root: Path | str) -> SparkWorkers:
 
 
 def packed(own: Any) -> Any:
-    """Windows of an hour."""
+    """Windows of two hours."""
     own.files()
-    return own.windows((), 3600, partial(window_row, overtaken=frozenset(), weights=Weights()), WINDOWS)
+    windows = Packing(7200, partial(window_row, overtaken=frozenset(), weights=Weights()), WINDOWS)
+    return own.packed((), windows, Packing(3600, partial(hour_row, overtaken=frozenset()), HOURS))
 
 
 def part(root: Path, day: int, *, table: str = "decisions", rows: int = 1, **changes: Any) -> Path:
@@ -114,31 +112,47 @@ def test_damaged_files_are_found_whatever_is_wrong_with_them(spark: SparkSession
 
 
 def test_the_job_gives_what_its_functions_give(spark: SparkSession, history: Path):
-    """Rows of days, of windows, and of tasks on windows, are those that the same functions make in this process."""
+    """Rows of days, of windows, of hours, and of tasks on stretches, are those that the same functions make here."""
     made = []
     for one in (workers(spark, history), InProcess(history)):
         files = one.files()
-        windows = packed(one)
-        rows = windows.rows([name for name in WINDOWS if name != "window"])
-        numbers = [row["window"] for row in rows]
-        model = fixed_model(sorted(rows[0]["brokers"]), *([0.0, 0.0, 0.0, 0.0], [1e-7] * 4))
-        argument = json.dumps({"own": Settings().model_dump(mode="json", exclude_unset=True)})
-        judging = partial(judged, model=model, seeds=range(2), over_points=15.0)
-        tasks = [Task(numbers[0], None, argument), Task(numbers[2], numbers[1], argument)]
+        own = packed(one)
+        rows = own.windows([name for name in WINDOWS if name != "number"])
+        numbers = [row["number"] for row in rows]
+        first, last = 2 * numbers[0], 2 * numbers[-1] + 2
+
+        def over(windows: Any, hours: Any, task: Task, bundles: tuple[str, ...] = own.bundles()) -> Any:
+            whole = without_bundles(reduce(joined, windows), bundles)
+            for window in hourly(whole, hours):
+                yield {"task": task.argument, "packed": to_bytes(window), "at": float(window.at[0])}
+
+        tasks = [Task(first, last, "all"), Task(first + 1, first + 3, "between"), Task(first, first, "none")]
+        columns = {"task": pa.string(), "packed": pa.binary(), "at": pa.float64()}
         made.append(
             {
                 "files": [(file.table, file.rows, file.readable, file.values) for file in files],
                 "days": one.days((), day_row, DAYS),
                 "windows": rows,
-                "samples": _ordered(windows.run([*map(Task, numbers)], sampled, SAMPLES), "window", "broker"),
-                "figures": _ordered(windows.run(tasks, judging, RESULTS), "window", "seed"),
+                "hours": own.hours([name for name in HOURS if name != "number"]),
+                "bundles": own.bundles(),
+                "stretches": _ordered(own.run(numbers, tasks[:2], over, columns), "task", "at"),
+                "without": _ordered(own.run(numbers[1:], tasks[:1], over, columns), "task", "at"),
             }
         )
 
     assert made[0] == made[1]
     assert {name: len(rows) for name, rows in made[0].items() if name != "files"} == {
-        "days": 1, "windows": 6, "samples": 24, "figures": 4,
+        "days": 1, "windows": 4, "hours": 7, "bundles": 96, "stretches": 9, "without": 5,
     }  # fmt: skip
+
+
+def test_each_task_has_a_partition_of_its_own(spark: SparkSession, history: Path):
+    """By their hashes alone some would share one, and the others would wait for it."""
+    own = packed(workers(spark, history))
+
+    for number in (1, 2, 7):
+        keys = spark.createDataFrame([(key,) for key in own._keys(number)], "key int").repartition(number, "key")
+        assert keys.rdd.glom().map(len).collect() == [1] * number
 
 
 def _ordered(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
@@ -148,20 +162,21 @@ def _ordered(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
 def test_rows_may_be_all_null_or_none(spark: SparkSession, history: Path):
     """Types are those that were named, and not those of the values: of a broker without a sample nothing is known."""
     columns = {"window": pa.int64(), "number": pa.float64(), "names": pa.list_(pa.string())}
-    windows = packed(workers(spark, history))
-    (first, second, *_) = (row["window"] for row in windows.rows(["rounds"]))
+    own = packed(workers(spark, history))
+    first, second, *_ = numbers = [row["number"] for row in own.windows(["rounds"])]
 
-    def made(own: object, before: object, task: Task) -> list[dict[str, object]]:
-        del own, before
-        return [] if task.window == first else [{"window": task.window, "number": None, "names": []}]
+    def made(windows: object, hours: object, task: Task) -> list[dict[str, object]]:
+        del windows, hours
+        return [] if task.argument else [{"window": task.first, "number": None, "names": []}]
 
-    assert windows.run([Task(first), Task(second)], made, columns) == [{"window": second, "number": None, "names": []}]
-    assert windows.run([], made, columns) == []
+    tasks = [Task(2 * first, 2 * first + 2, "none"), Task(2 * second, 2 * second + 2)]
+    assert own.run(numbers, tasks, made, columns) == [{"window": 2 * second, "number": None, "names": []}]
+    assert own.run(numbers, [], made, columns) == []
 
 
-def test_rows_of_bundles_are_shuffled_by_window_alone(spark: SparkSession, history: Path):
-    """A day is as long as any other; by broker or by bundle, one task would get most of the rows."""
-    plan = packed(workers(spark, history))._packed._jdf.queryExecution().executedPlan().toString()
+def test_rows_of_bundles_are_shuffled_by_hour_alone(spark: SparkSession, history: Path):
+    """An hour is as long as any other; by broker or by bundle, one task would get most of the rows."""
+    plan = packed(workers(spark, history))._hours._jdf.queryExecution().executedPlan().toString()
     keys = re.findall(r"hashpartitioning\(([^)]*), \d+\)", plan)
 
     assert {re.sub(r"#\d+L?", "", key) for key in keys} <= {"number"}

@@ -36,7 +36,7 @@ def lately(rows: list[dict[str, Any]], bundles: list[dict[str, Any]]) -> tuple[f
 
 def live(rows: list[dict[str, Any]], bundles: list[dict[str, Any]]) -> tuple[float, float]:
     """The same by what a live turn gathers."""
-    found, gathering = list(recorded(window(rows, bundles))), Gathering()
+    found, gathering = list(recorded([window(rows, bundles)])), Gathering()
     for seen in found:
         gathering.take(seen)
     newest = gathering.latest("a", MOST_SAMPLES, found[-1].taken_at - MOST_SECONDS)

@@ -44,7 +44,7 @@ def test_bundles_go_where_the_record_has_them():
     rows = [broker(number, name) for number in range(4) for name in "ab"]
     moved = [bundle(0, "x", rate=2), bundle(0, "y", rate=3), bundle(1, "x", "b", 2), bundle(2, "y", None, None),
              bundle(3, "y", "b", 3)]  # fmt: skip
-    found = list(recorded(window(rows, moved)))
+    found = list(recorded([window(rows, moved)]))
 
     assert [one.brokers.rates[:, 0].tolist() for one in found] == [[5, 0], [3, 2], [0, 2], [0, 5]]
     assert [one.rows.owner().tolist() for one in found] == [[0, 0], [0, 1], [0, 1], [1, 1]]
@@ -55,7 +55,7 @@ def test_slopes_are_recovered_from_a_history_with_moves(tmp_path: Path):
     """Within a tenth; and the moves tell how far the model is off: less than half of what no model is."""
     skewed = {"brokers": NEIGHBOUR["brokers"][:3], "load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b"]}]}
     moves = simulated(tmp_path, settled(), hours=6, **skewed).trace().moves
-    samples = gather(recorded(packed(tmp_path)))
+    samples = gather(recorded([packed(tmp_path)]))
     error = measure(samples, Weights())
 
     assert moves
@@ -70,4 +70,4 @@ def test_brokers_that_tell_of_their_largest_bundles_only_have_the_same_slopes(tm
     found = packed(tmp_path)
 
     assert len(found.bundles) == TOLD * len(found.brokers)
-    assert fit(gather(recorded(found))).slope[:, CPU] * CAPACITY == pytest.approx(np.full(4, TRUE_SLOPE), rel=0.1)
+    assert fit(gather(recorded([found]))).slope[:, CPU] * CAPACITY == pytest.approx(np.full(4, TRUE_SLOPE), rel=0.1)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.learn.window import WARM_SECONDS, Window, after, from_bytes, joined, reported_traffic, to_bytes
+from lbd.learn.window import (
+    Window,
+    as_one,
+    from_bytes,
+    hourly,
+    joined,
+    reported_traffic,
+    to_bytes,
+    without_bundles,
+)
 from lbd.model import RESOURCES
 from tests.learn.windows import broker, bundle, minute, window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CPU = RESOURCES.index("cpu")
 
@@ -162,10 +176,54 @@ class TestJoined:
         assert not found.fresh[1, 1]
         assert found.used[1, 1, CPU] == 70 or not present
 
-    def test_only_the_last_hours_go_before(self):
-        """Bundles are where they were left, whenever that was."""
-        before = window([broker(number) for number in range(0, 1440, 10)], [bundle(0)])
-        found = after(before, window([broker(1440)], [bundle(1440)]))
 
-        assert found.at[0] == before.at[-1] - WARM_SECONDS
-        assert found.change_round.tolist() == [0, found.at.size - 1]
+class TestHourly:
+    """A stretch hour by hour is the stretch."""
+
+    HOUR = int(minute(0).timestamp() // 3600)
+
+    def hours(self, *numbers: int) -> tuple[Window, list[tuple[int, Window]]]:
+        """The brokers of these hours, two samples each, and the hours; a second bundle is on ``b`` from the first on,
+        and history has it once more on each hour but the fourth.
+        """
+        reports, changes = [], {}
+        for number in numbers:
+            reports += [broker(number * 60 + at, name) for at in (0, 30) for name in "ab"]
+            changes[number] = [bundle(number * 60), bundle(number * 60 + 30, rate=number)]
+            changes[number] += [bundle(number * 60, "t/n/2", "b")] if number != 3 else []
+        whole = without_bundles(window(reports), ("t/n/1", "t/n/2"))
+        own = [
+            (self.HOUR + number, window([row for row in reports if row["t"].hour == number], rows))
+            for number, rows in changes.items()
+        ]
+        return whole, own
+
+    def test_together_they_are_what_was_packed_at_once(self):
+        """Rounds, brokers and bundles have the numbers of all of it."""
+        whole, own = self.hours(0, 1, 2)
+        changes = [row for number in range(3) for row in (bundle(number * 60), bundle(number * 60 + 30, rate=number),
+                                                          bundle(number * 60, "t/n/2", "b"))]  # fmt: skip
+        reports = [broker(number * 60 + at, name) for number in range(3) for at in (0, 30) for name in "ab"]
+
+        same(as_one(hourly(whole, own)), window(reports, changes))
+
+    def test_no_more_than_an_hour_is_read_before_it_is_asked_for(self):
+        """However long the stretch is."""
+        whole, own = self.hours(0, 1, 2)
+        read: list[int] = []
+
+        def reading() -> Iterator[tuple[int, Window]]:
+            for number, hour in own:
+                read.append(number - self.HOUR)
+                yield number, hour
+
+        for number, _ in enumerate(hourly(whole, reading())):
+            assert read == list(range(number + 1))
+
+    @pytest.mark.parametrize(("hours", "owner"), [((0, 1, 3), -1), ((0, 1, 2, 3), 1)], ids=["a hole", "none"])
+    def test_a_bundle_that_is_not_there_after_a_hole_is_gone(self, hours: tuple[int, ...], owner: int):
+        """Without a hole nobody needs to tell of it again."""
+        together = as_one(hourly(*self.hours(*hours)))
+        last = np.flatnonzero(together.change_bundle == 1)[-1]
+
+        assert together.change_owner[last] == owner
