@@ -120,6 +120,15 @@ def last(folder: Path) -> list[float]:
     return [float(read_last(folder)) for read_last in LAST.values()]
 
 
+def test_a_look_at_a_store_that_another_thread_has_just_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The file is read; a write of that thread is no end of the store."""
+    path = tmp_path / STORE_NAME
+    with closing(Database.open(path)) as store:
+        store.put({"name": b"value"})
+    monkeypatch.setitem(database._open, path, store)
+    assert database.value(path, "name") == b"value"
+
+
 # --- power cuts: every write of SQLite is recorded, and the files are made anew as a disk may have them at any moment
 
 
