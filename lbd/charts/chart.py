@@ -23,7 +23,7 @@ COLOURS: tuple[Colour, ...] = (
 """For lines, in this order. The first six are near Okabe and Ito's, which people who see no red or green tell apart."""
 
 MOST_POINTS = 1000
-"""Of a line: more than a screen is wide."""
+"""Most points of a line: more than the pixels of a screen's width."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +87,8 @@ class Chart:
     time: bool = False
 
     def html(self, most_points: int) -> str:
-        """A heading, and the chart under it, whose lines have at most so many points together."""
-        names = dict.fromkeys([line.group or line.name for line in self.lines] + [one.name for one in self.marks])
+        """Return a heading and the chart under it; its lines have at most ``most_points`` points together."""
+        names = dict.fromkeys([line.group or line.name for line in self.lines] + [series.name for series in self.marks])
         label = f"{self.title}: {self.y_label} over {self.x_label}. {', '.join(names)}."
         return (
             f'<figure class="chart"><figcaption>{escape(self.title)}</figcaption>'
@@ -103,9 +103,9 @@ class Chart:
         lines = []
         for line in self.lines:
             x, y = thinned(line.x, line.y, most)
-            at = positions.setdefault(tuple(_numbers(x, 3)), len(positions))
+            index = positions.setdefault(tuple(_numbers(x, 3)), len(positions))
             lines.append(
-                {"name": line.name, "x": at, "y": _numbers(y, 2), "colour": line.colour, "step": line.step}
+                {"name": line.name, "x": index, "y": _numbers(y, 2), "colour": line.colour, "step": line.step}
                 | ({"group": line.group} if line.group else {})
             )
         values: dict[str, Any] = {
@@ -117,10 +117,10 @@ class Chart:
             "xs": list(positions),
             "lines": lines,
             "marks": [
-                {**asdict(one), "marks": [asdict(mark) for mark in one.marks if np.isfinite(mark.y)]}
-                for one in self.marks
+                {**asdict(series), "marks": [asdict(mark) for mark in series.marks if np.isfinite(mark.y)]}
+                for series in self.marks
             ],
-            "thresholds": [asdict(one) for one in self.thresholds],
+            "thresholds": [asdict(threshold) for threshold in self.thresholds],
         }
         return json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 

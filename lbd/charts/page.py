@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 MOST_POINTS_OF_A_PAGE = 40_000
-"""Of all lines: half a megabyte."""
+"""Most points of all lines of a page: half a megabyte."""
 
 
 def page(title: str, parts: Iterable[str | Chart]) -> str:

@@ -58,7 +58,7 @@ class Contender:
 
 
 def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -> Contender:
-    """Of ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings, or
+    """Parse ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings, or
     ``profile``: ``stock`` is Pulsar's own rule.
 
     Raises :class:`UsageError` for a strategy that nobody knows.
@@ -87,7 +87,7 @@ def settings_for(chosen: Contender, below: Below, settings: Settings, overrides:
 
 
 def of_recording(header: Header) -> Below:
-    """What a recording says of the settings that it was made under.
+    """Return the settings under which a recording was made.
 
     Raises :class:`UsageError` for a strategy that nobody knows.
     """
@@ -108,18 +108,18 @@ def of_recording(header: Header) -> Below:
 
 def recorded_trace(rounds: Sequence[Snapshot], model: LoadModel, weights: Weights, high_threshold: float) -> Trace:
     """The trace of what really happened: scores as reported, and each change of a bundle's owner."""
-    brokers = tuple(sorted({broker for one in rounds for broker in one.brokers.ids}))
+    brokers = tuple(sorted({broker for snapshot in rounds for broker in snapshot.brokers.ids}))
     truths, moves, shown_at = [], list[Moved](), None
     owners: ReportedOwners | None = None
-    for one, untouched in zip(rounds, unmoved(rounds, model, weights), strict=True):
-        seconds, points = one.taken_at - rounds[0].taken_at, reported_scores(one, weights)
-        present = np.isin(brokers, one.brokers.ids)
+    for snapshot, untouched in zip(rounds, unmoved(rounds, model, weights), strict=True):
+        seconds, points = snapshot.taken_at - rounds[0].taken_at, reported_scores(snapshot, weights)
+        present = np.isin(brokers, snapshot.brokers.ids)
         carries = np.zeros(len(brokers))
-        carries[present] = np.nan_to_num(row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1))
+        carries[present] = np.nan_to_num(row_totals(snapshot)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1))
         truths.append(ClusterTruth(seconds, points, untouched, present, carries))
-        before, (owners, changed) = owners, compare_owners(owners, one)
+        before, (owners, changed) = owners, compare_owners(owners, snapshot)
         if before is not None and changed:
-            moves += _changes(before, owners, changed, one, seconds)
+            moves += _changes(before, owners, changed, snapshot, seconds)
         if shown_at is None and np.ptp(points) >= high_threshold:
             shown_at = seconds
     return Trace(tuple(truths), tuple(moves), brokers, shown_at)
@@ -131,9 +131,9 @@ def _changes(
     """The bundles that changed hands, from whom to whom."""
     was = former(before, changed)
     sizes = bundle_rates(snapshot, now.owner)[0][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-    for bundle, at in snapshot.positions_of(changed).items():
-        destination = snapshot.brokers.ids[now.owner[at]]
-        yield Moved(seconds, bundle, was[bundle], destination, float(sizes[at]))
+    for bundle, row in snapshot.positions_of(changed).items():
+        destination = snapshot.brokers.ids[now.owner[row]]
+        yield Moved(seconds, bundle, was[bundle], destination, float(sizes[row]))
 
 
 # --- recorded brokers under other owners: what they would have reported if a plan had owned their bundles
@@ -148,7 +148,7 @@ MEMORY = [RESOURCES.index(name) for name in ("memory", "direct_memory")]
 """Read whenever somebody asks, and no plan's doing."""
 
 LEAST_SHARE = 1e-4
-"""Of a limit; a broker that reports less has not sampled yet."""
+"""Share of a limit; a broker that reports less has not sampled yet."""
 
 LAST_DIGITS = 1e-9
 
@@ -163,7 +163,7 @@ class RecountedRound:
 
     @property
     def throughput(self) -> float:
-        """What all bundles carry, bytes/s."""
+        """Traffic of all bundles, bytes/s in + out."""
         return float(self.rates[:, (BYTES_IN, BYTES_OUT)].sum())
 
 
@@ -176,7 +176,7 @@ def reported_scores(snapshot: Snapshot, weights: Weights) -> FloatArray:
 def unmoved(rounds: Iterable[Snapshot], model: LoadModel, weights: Weights) -> list[FloatArray]:
     """Scores of each round, float64 (B,), had no bundle changed hands since the first."""
     recorded = Recorded(model)
-    return [reported_scores(recorded.round(one).snapshot, weights) for one in rounds]
+    return [reported_scores(recorded.round(snapshot).snapshot, weights) for snapshot in rounds]
 
 
 class Recorded:
@@ -218,8 +218,8 @@ class Recorded:
         position = recorded.brokers.index()
         self._elsewhere = {bundle: broker for bundle, broker in self._elsewhere.items() if broker in position}
         owner = was.copy()
-        for bundle, at in recorded.positions_of(self._elsewhere).items():
-            owner[at] = position[self._elsewhere[bundle]]
+        for bundle, row in recorded.positions_of(self._elsewhere).items():
+            owner[row] = position[self._elsewhere[bundle]]
         return owner
 
     def _sampled(self, snapshot: Snapshot, beyond: FloatArray) -> Snapshot:
@@ -238,8 +238,9 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class _ReportedUsage:
-    """Of each broker: ``recorded`` and shown ``usage`` of its last round, both (B, 5), and what the plan gave it beyond
-    what it had, added up over the ``rounds`` (B,) since its last sample: ``total`` (B, 5).
+    """Each broker's ``recorded`` and shown ``usage`` of its last round, both (B, 5), and the traffic beyond its own.
+
+    ``total`` (B, 5) is what the plan gave it, added up over the ``rounds`` (B,) since its last sample.
     """
 
     ids: tuple[str, ...]
@@ -277,9 +278,9 @@ def _differ(first: FloatArray, second: FloatArray) -> BoolArray:
 def former(before: ReportedOwners, changed: frozenset[str]) -> Mapping[str, str]:
     """The previous owners of the bundles that changed hands."""
     owners = {bundle: last_report[0] for bundle, last_report in before.away.items() if bundle in changed}
-    for at, bundle in enumerate(before.bundles):
+    for row, bundle in enumerate(before.bundles):
         if bundle in changed:
-            owners[bundle] = before.brokers[before.owner[at]]
+            owners[bundle] = before.brokers[before.owner[row]]
     return owners
 
 
@@ -327,11 +328,11 @@ def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatA
     It is unchanged where nothing is added, and where it is no usable number: lbd shall see that, too. A new sample
     that is cut off at either end still differs from the last one, by its last digits.
     """
-    known = (limit > 0) & (points != 0) & (usage >= 0) & np.isfinite(usage)
-    known[:, CPU] &= usage[:, CPU] > FIRST_CPU
-    wanted = usage + points / 100 * limit
-    shifted = np.clip(wanted, LEAST_SHARE * limit, np.maximum(limit, usage))
-    return np.where(known, np.where(shifted == wanted, shifted, shifted + LAST_DIGITS * usage), usage)
+    usable = (limit > 0) & (points != 0) & (usage >= 0) & np.isfinite(usage)
+    usable[:, CPU] &= usage[:, CPU] > FIRST_CPU
+    target = usage + points / 100 * limit
+    shifted = np.clip(target, LEAST_SHARE * limit, np.maximum(limit, usage))
+    return np.where(usable, np.where(shifted == target, shifted, shifted + LAST_DIGITS * usage), usage)
 
 
 # --- lbd over a recording
@@ -361,7 +362,7 @@ class Rerun:
         self._heaviest: RecountedRound | None = None
         self._unmoved = unmoved(self.rounds, self.model, self.settings.weights)
         self._shown_at: float | None = None
-        self._brokers = tuple(sorted({broker for one in self.rounds for broker in one.brokers.ids}))
+        self._brokers = tuple(sorted({broker for snapshot in self.rounds for broker in snapshot.brokers.ids}))
 
     def turns(self) -> Iterator[TurnResult]:
         """A turn for each round. Raises the error of a turn that fails."""
@@ -379,7 +380,7 @@ class Rerun:
             yield record
 
     def trace(self) -> Trace:
-        """What the scorecard is made of; scores are those that the reports would have shown."""
+        """Return the trace that the scorecard is made of; scores are those that the reports would have shown."""
         return Trace(
             truths=tuple(self._truths),
             moves=tuple(self._moves),
@@ -407,7 +408,7 @@ class Rerun:
         return self._now - self.rounds[0].taken_at
 
     def _refused(self, unload: Unload) -> Skip | None:
-        """What the executor checks before each request."""
+        """Return why a request would not be sent, by the executor's checks before it; None: it would."""
         assert self._round is not None
         ids = self._round.snapshot.brokers.ids
         if unload.destination not in ids:
@@ -434,7 +435,7 @@ class Rerun:
     def _placement(self) -> BundleHistory | None:
         """Bundle sizes in the measure that drives CPU; None where brokers came or went, or another resource binds."""
         heaviest = self._heaviest
-        if heaviest is None or len({one.brokers.ids for one in self.rounds}) > 1:
+        if heaviest is None or len({snapshot.brokers.ids for snapshot in self.rounds}) > 1:
             return None
         brokers, weight = heaviest.snapshot.brokers, self.settings.weights.cpu
         if set(scoring.binding(brokers, self.settings.weights)) != {"cpu"}:
@@ -455,7 +456,7 @@ class Rerun:
 # --- scorecards
 
 ENOUGH_SAMPLES = FEWEST_FREE + 2
-"""Of one broker, for a slope of its own."""
+"""Samples that a broker needs for a slope of its own."""
 
 RECORDED = "as recorded"
 """Label of what really happened."""
@@ -488,10 +489,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """What is compared, and under which settings: the user's, and what is tried with all of them."""
+    """The candidates, the user's settings, and the overrides that are tried with all candidates."""
 
     candidates: tuple[Contender, ...]
-    given: Settings
+    base: Settings
     overrides: Mapping[str, object]
     clock: Callable[[], float]
     tell: Callable[[str, float], None]
@@ -501,7 +502,7 @@ class ComparisonRequest:
 def over_scenario(request: ComparisonRequest, name: str, scenario: Scenario, seed: int) -> Compared:
     """Each candidate on the same simulated cluster."""
     below = Below.of(scenario)
-    settings = [settings_for(one, below, request.given, request.overrides) for one in request.candidates]
+    settings = [settings_for(candidate, below, request.base, request.overrides) for candidate in request.candidates]
     thresholds = _thresholds(_for_all(request, below))
     runs = []
     for candidate, own in zip(request.candidates, settings, strict=True):
@@ -523,7 +524,7 @@ def over_recording(
     """
     name = header.id or header.where
     below = of_recording(header)
-    settings = [settings_for(one, below, request.given, request.overrides) for one in request.candidates]
+    settings = [settings_for(candidate, below, request.base, request.overrides) for candidate in request.candidates]
     shared = _for_all(request, below)
     weights, thresholds = shared.weights, _thresholds(shared)
     samples = gather(rounds)
@@ -557,7 +558,7 @@ def recordings(path: Path) -> Iterator[tuple[Header, list[Snapshot]]]:
 
 def _for_all(request: ComparisonRequest, below: Below) -> Settings:
     """The settings without those of single candidates, so that all are measured by the same thresholds."""
-    return settings_for(Contender("", "avg-shedder", {}), below, request.given, request.overrides)
+    return settings_for(Contender("", "avg-shedder", {}), below, request.base, request.overrides)
 
 
 def _thresholds(settings: Settings) -> tuple[float, float]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 ALIKE_POINTS = 2.0
-"""Gaps at the end that differ by less are alike: scores at rest vary by so much."""
+"""Gaps at the end that differ by less are alike: scores at rest vary by this."""
 
 FEWER = 0.25
 """Another strategy replaces the default one, where both are even, if it needs fewer moves by this share, and two at
@@ -70,7 +70,7 @@ def _is_default(run: Run) -> bool:
 
 
 def _clearly_fewer(run: Run, default: Run) -> bool:
-    """Whether it saves so many of the default's moves that chance does not explain it."""
+    """Whether a run saves more of the default's moves than chance explains."""
     saved = default.card.moves - run.card.moves
     return saved >= 2 and saved >= FEWER * default.card.moves
 
@@ -154,10 +154,10 @@ def rows(compared: Compared) -> Iterator[Row]:
 
 def _best(figure: Figure, values: Sequence[float | None], cells: Sequence[str]) -> tuple[int, ...]:
     """Values that look equal are equally good; none is best where all look equal."""
-    known = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None]
     if figure.better is None or len(set(cells)) < 2:
         return ()
-    best = figure.text(min(known) if figure.better == "lower" else max(known))
+    best = figure.text(min(numbers) if figure.better == "lower" else max(numbers))
     return tuple(index for index, cell in enumerate(cells) if cell == best)
 
 
@@ -189,13 +189,13 @@ def _slopes(model: LoadModel) -> Iterator[str]:
     """CPU is what mostly binds: its slope, background, and where the slope comes from."""
     unit, each = ("MiB/s", MIB) if model.measure == "throughput" else ("1,000 msg/s", 1000.0)
     yield f"load model, CPU in points (each for {unit} in + out):"
-    for at, broker in enumerate(model.brokers):
-        source, slope, half = model.sources[at][CPU], model.slope[at, CPU] * each, model.half_width[at, CPU] * each
+    for row, broker in enumerate(model.brokers):
+        source, slope, half = model.sources[row][CPU], model.slope[row, CPU] * each, model.half_width[row, CPU] * each
         if source is Source.GIVEN:
             yield f"  {broker}: background as recorded, slope {slope:.3g} (given)"
         else:
-            known = f"background {model.background[at, CPU]:.1f}, slope {slope:.3g} +- {half:.2g}"
-            yield f"  {broker}: {known} ({source.value}, {model.samples[at]} samples)"
+            learned = f"background {model.background[row, CPU]:.1f}, slope {slope:.3g} +- {half:.2g}"
+            yield f"  {broker}: {learned} ({source.value}, {model.samples[row]} samples)"
 
 
 def error_text(error: ModelError) -> str:

@@ -1,8 +1,8 @@
 """Brokers on which a bundle may be placed, and why not on the others. Pure.
 
-A broker that is told to take a bundle checks none of this (isolation policies, anti-affinity groups, topic limit), so
-lbd does. Source: LoadManagerShared.applyNamespacePolicies and ModularLoadManagerImpl.selectBroker, with one difference:
-if no broker is left, Pulsar's leader drops its rules; lbd then has no answer.
+A broker that receives a request to take a bundle checks none of this (isolation policies, anti-affinity groups, topic
+limit), so lbd does. Source: LoadManagerShared.applyNamespacePolicies and ModularLoadManagerImpl.selectBroker, with one
+difference: if no broker remains, Pulsar's leader drops its rules; lbd then has no answer.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ class RunningLoads:
 
     def _unfit(self, broker: str) -> tuple[Reason, str] | None:
         """Pulsar takes a broker above the limit out, not one that has reached it."""
-        at = self._index.get(broker)
-        if at is None:
+        row = self._index.get(broker)
+        if row is None:
             return Reason.REPORT_MISSING, "gives no load report"
-        if self._doubted[at] == Reason.DRAINED.code:
+        if self._doubted[row] == Reason.DRAINED.code:
             return Reason.DRAINED, "it is being drained"
-        if self._doubted[at] == Reason.SLOW_BROKER.code:
+        if self._doubted[row] == Reason.SLOW_BROKER.code:
             return Reason.SLOW_BROKER, "it is slow"
-        if self._doubted[at]:
-            return Reason.of(int(self._doubted[at])), "its report is not to be trusted"
-        topics = int(self._topics[at])
+        if self._doubted[row]:
+            return Reason.of(int(self._doubted[row])), "its report is not to be trusted"
+        topics = int(self._topics[row])
         if topics > self._most_topics:
             return Reason.TOPIC_LIMIT, f"holds {topics:,} topics, limit {self._most_topics:,}"
         return None
@@ -102,7 +102,7 @@ def without_doubted(loads: BrokerLoads, doubted: CodeArray) -> BrokerLoads:
 
 @dataclass(frozen=True)
 class PlacementAdvice:
-    """Who owns a bundle (None: nobody), where it should go if nobody owned it, and among whom that was chosen."""
+    """The owner of a bundle (None: nobody), where it should go without an owner, and the candidates for it."""
 
     bundle: str
     owner: str | None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class PlacementSettings(BaseModel):
-    """What all placements' settings have in common."""
+    """Base of the settings of all placements."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -119,7 +119,7 @@ class RendezvousSettings(PlacementSettings):
 
 @dataclass(frozen=True)
 class PlaceMemory:
-    """What placements keep from one answer to the next; each reads what its rule needs and leaves the rest.
+    """State of placements from one answer to the next; each rule reads its own part.
 
     ``answered`` is the broker answered for each bundle since ``since`` (epoch seconds), ``counts`` how many each broker
     was given so, ``preallocated`` their long-term messages/s: no load report shows these yet. ``planned`` are
@@ -263,7 +263,7 @@ def round_robin(
 # placed since the last round of reports count with their own long-term rates, so one broker does not get all of them.
 
 UNSEEN_MSG_RATE = 100.0
-"""Messages/s, in + out, of a bundle that no report has told of: DEFAULT_MESSAGE_RATE, 50 each way."""
+"""Messages/s, in + out, of a bundle without a report: DEFAULT_MESSAGE_RATE, 50 each way."""
 
 
 def least_message_rate(
@@ -286,10 +286,10 @@ def least_message_rate(
 
 def _rate(broker: str, loads: BrokerLoads, memory: PlaceMemory, settings: LeastLongTermMessageRateSettings) -> float:
     """Messages/s, summed in Pulsar's order; infinite for a broker that is overloaded or gives no report."""
-    at = loads.index.get(broker)
-    if at is None or loads.usage[at] > settings.broker_overloaded_threshold_percentage / 100.0:
+    row = loads.index.get(broker)
+    if row is None or loads.usage[row] > settings.broker_overloaded_threshold_percentage / 100.0:
         return math.inf
-    return memory.preallocated.get(broker, 0.0) + float(loads.long_rates[at, 0] + loads.long_rates[at, 1])
+    return memory.preallocated.get(broker, 0.0) + float(loads.long_rates[row, 0] + loads.long_rates[row, 1])
 
 
 def _own(bundle: str, loads: BrokerLoads) -> float:
@@ -316,8 +316,8 @@ def least_usage(
     settings: LeastResourceUsageSettings,
 ) -> PlacementChoice:
     """The rule of the modular manager: averages advance once for each answer, and only those of the candidates."""
-    known = [broker for broker in candidates if broker in loads.index]
-    usage = {broker: _advanced(broker, loads, memory, settings) for broker in known}
+    reported = [broker for broker in candidates if broker in loads.index]
+    usage = {broker: _advanced(broker, loads, memory, settings) for broker in reported}
     return _pick_by_usage(bundle, candidates, usage, replace(memory, usage={**memory.usage, **usage}), settings)
 
 
@@ -329,16 +329,16 @@ def choose_extensible(
     settings: LeastResourceUsageExtensibleSettings,
 ) -> PlacementChoice:
     """The rule of the extensible manager: averages are the brokers' own; one without load data is not preferred."""
-    known = {broker: float(loads.smoothed[loads.index[broker]]) for broker in candidates if broker in loads.index}
-    usage = {broker: value for broker, value in known.items() if not math.isnan(value)}
+    smoothed = {broker: float(loads.smoothed[loads.index[broker]]) for broker in candidates if broker in loads.index}
+    usage = {broker: value for broker, value in smoothed.items() if not math.isnan(value)}
     return _pick_by_usage(bundle, candidates, usage, memory, settings)
 
 
 def _advanced(broker: str, loads: BrokerLoads, memory: PlaceMemory, settings: LeastResourceUsageSettings) -> float:
     """The moving average of usage; it starts anew for a broker without bundles or messages (restarted or idle)."""
-    at = loads.index[broker]
-    now, before = float(loads.usage[at]), memory.usage.get(broker)
-    if before is None or loads.bundles[at] == 0 or not loads.msg_rates[at].any():
+    row = loads.index[broker]
+    now, before = float(loads.usage[row]), memory.usage.get(broker)
+    if before is None or loads.bundles[row] == 0 or not loads.msg_rates[row].any():
         return now
     history = settings.history_resource_percentage
     return before * history + (1 - history) * now
@@ -390,7 +390,7 @@ def rendezvous(
         return PlacementChoice(broker, f"by hash alone: {why_plain}", memory.after(bundle, broker))
     placed = _Bounded(free, memory.counts, loads.to_place, settings.slack)
     ranked = _ranked(bundle, free)
-    broker = next(one for one in ranked if placed.has_room(one))
+    broker = next(name for name in ranked if placed.has_room(name))
     reason = f"{_order(broker, ranked, placed)}; {free[broker]:.1f} points free below {settings.full_at:g}"
     return PlacementChoice(broker, reason, memory.after(bundle, broker))
 
@@ -449,7 +449,7 @@ def _order(broker: str, ranked: Sequence[str], placed: _Bounded) -> str:
     passed = ranked[: ranked.index(broker)]
     if not passed:
         return f"first by hash, with {placed.share(broker):.0%} of the free capacity"
-    full = first_names([f"{one} with {placed.count(one)} of at most {placed.most(one)} answers" for one in passed])
+    full = first_names([f"{name} with {placed.count(name)} of at most {placed.most(name)} answers" for name in passed])
     return f"number {len(passed) + 1} by hash, after {full}"
 
 
@@ -479,7 +479,7 @@ def avg_shedder(
 
 
 class Placement(Protocol):
-    """What is asked for one bundle."""
+    """A rule that chooses a broker for one bundle."""
 
     def __call__(
         self, bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory

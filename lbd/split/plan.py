@@ -59,7 +59,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Flow:
-    """What one part may carry by ``flow_or_qps_equally_divide``: messages/s and MiB/s, in + out.
+    """Limits of one part by ``flow_or_qps_equally_divide``: messages/s and MiB/s, in + out.
 
     A bundle is cut when it exceeds one of them by ``difference_percentage`` at least.
     """
@@ -164,7 +164,7 @@ class Part:
     def busiest(self) -> Topic | None:
         """The topic with most messages, by bytes where none has any; None where there is no traffic."""
         busy = [topic for topic in self.topics if topic.has_traffic]
-        return max(busy, key=lambda one: (one.msg_rate or 0.0, one.throughput or 0.0), default=None)
+        return max(busy, key=lambda topic: (topic.msg_rate or 0.0, topic.throughput or 0.0), default=None)
 
 
 @dataclass(frozen=True)

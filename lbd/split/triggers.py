@@ -74,7 +74,7 @@ class SplitSettings(BaseModel):
 
     @property
     def flow(self) -> Flow:
-        """What a part may carry by ``flow_or_qps_equally_divide``."""
+        """Limits of a part by ``flow_or_qps_equally_divide``."""
         return Flow(self.max_msg_rate, self.max_bandwidth_mbytes)
 
 
@@ -100,7 +100,7 @@ class Due:
 
     @property
     def words(self) -> str:
-        """What is exceeded, in the setting's unit."""
+        """Value and limit, in the setting's unit."""
         return f"{self.value:,.0f} exceeds split.{self.setting} {self.limit:,g}"
 
 
@@ -153,11 +153,13 @@ def _above(snapshot: Snapshot, rates: FloatArray, settings: SplitSettings) -> li
         )
         for row in candidates.tolist()
     ]
-    return [due for _, due in sorted(excesses, key=lambda one: (-one[0], one[1].bundle)) if _is_wide(due.bundle)]
+    return [
+        due for _, due in sorted(excesses, key=lambda excess: (-excess[0], excess[1].bundle)) if _is_wide(due.bundle)
+    ]
 
 
 def _values(counts: FloatArray, rates: FloatArray) -> FloatArray:
-    """What the limits are compared with, float64 (M, 4), a column for each of :data:`LIMITS`."""
+    """Values that the limits are compared with, float64 (M, 4), a column for each of :data:`LIMITS`."""
     with np.errstate(invalid="ignore"):
         messages = rates[:, MSG_IN] + rates[:, MSG_OUT]
         volume = (rates[:, BYTES_IN] + rates[:, BYTES_OUT]) / MIB
