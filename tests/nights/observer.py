@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lbd.act.fence import ARRIVES_WITHIN_SECONDS, HEIR_WAITS_SECONDS
 from lbd.model import Outcome, Result, bundle_range
 from lbd.store.orders import DRAIN, PAUSE
+from tests.nights.topic import NOTICED_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -34,6 +35,9 @@ UNSENT = 3
 LEADERS_SECONDS = 10.0
 """How long an lbd that reaches the topic may believe that it leads while another one does: it looks each second."""
 
+LOOK_SECONDS = 1.0
+"""Who leads is looked at so often."""
+
 ANSWERED_SECONDS = 5.0
 """How much longer than a request lasts its caller may wait."""
 
@@ -50,7 +54,7 @@ class Check(Enum):
     OUTCOME = "an outcome names an owner that the bundle has had since its unload"
     FORGOTTEN = "after a kill an lbd knows each unload that it has sent"
     ORDERS = "no order is in force that a person ended, and none is lost"
-    LEADERS = "two lbds do not lead for long"
+    LEADERS = "two lbds do not lead for long, and none that does not hear the topic's broker"
     RESTART = "a rollout has a broker restarted that owns nothing"
     WAITS = "every wait of a person ends"
     BUGS = "no lbd reports a bug in itself"
@@ -118,6 +122,8 @@ class Observer:
         self._acts: dict[str, tuple[float, str]] = {}
         """The last request of each move that changes something: when, and by which machine."""
         self._several_since: float | None = None
+        self._leads_since: dict[str, float] = {}
+        self._unheard_since: dict[str, float] = {}
         self.violation = ""
 
     def step(self) -> None:
@@ -176,12 +182,18 @@ class Observer:
                 self._violates(Check.DESTINATION, words)
 
     def _comes_late_enough(self, machine: str, move: str, bundle: str) -> None:
-        """A request or an outcome of a move that another lbd began: that one has ended its own requests."""
+        """A request or an outcome of a move that another lbd began: that one sends nothing more of it."""
         seconds, before = self._acts.get(move, (0.0, machine))
-        gap = self._now() - seconds
-        if before != machine and gap < ARRIVES_WITHIN_SECONDS and self.excused_until.get(before, 0.0) < seconds:
+        if before == machine:
+            return
+        gap, leads_for = self._now() - seconds, self._now() - self._leads_since.get(machine, 0.0)
+        excused = self.excused_until.get(before, 0.0) >= seconds
+        if gap < ARRIVES_WITHIN_SECONDS and not excused:
             words = f"{machine} takes {bundle} over {gap:.3f} s after a request of {before}"
             self._violates(Check.HEIR, f"{words}, wanted {ARRIVES_WITHIN_SECONDS:.0f} s at least")
+        if leads_for < HEIR_WAITS_SECONDS - LOOK_SECONDS:
+            words = f"{machine} takes {bundle} of {before} over {leads_for:.0f} s after it became the leader"
+            self._violates(Check.HEIR, f"{words}, wanted {HEIR_WAITS_SECONDS:.0f} s at least")
 
     def _sends(self, sending: Sending) -> None:
         """An attempt begins: it counts among those of the last hour, and of its bundle's rest.
@@ -294,16 +306,25 @@ class Observer:
 
     # -- each second
 
-    def look(self, leaders: Collection[str], silent: Collection[str]) -> None:
-        """Who leads, by their own account, and who waits; ``silent`` stand still, or reach no broker."""
-        now = self._now()
-        several = set(leaders) - set(silent)
+    def look(self, leaders: Collection[str], stopped: Collection[str], unheard: Collection[str]) -> None:
+        """Who leads, by their own account, and who waits.
+
+        ``stopped`` stand still, ``unheard`` and the topic's broker do not hear each other.
+        """
+        now, silent = self._now(), {*stopped, *unheard}
+        self._leads_since = {machine: self._leads_since.get(machine, now) for machine in leaders}
+        several = set(leaders) - silent
         if len(several) < 2:
             self._several_since = None
         elif self._several_since is None:
             self._several_since = now
         elif now - self._several_since > LEADERS_SECONDS:
             self._violates(Check.LEADERS, f"{sorted(several)} lead since {self._several_since:.0f}")
+        alone = {machine for machine in leaders if machine in unheard and machine not in stopped}
+        self._unheard_since = {machine: self._unheard_since.get(machine, now) for machine in sorted(alone)}
+        for machine, since in self._unheard_since.items():
+            if now - since > NOTICED_SECONDS + LEADERS_SECONDS:
+                self._violates(Check.LEADERS, f"{machine} leads, and has not heard the topic since {since:.0f}")
         for name, wait in list(self._waits.items()):
             if wait.machine in silent:
                 self._waits[name] = _Wait(wait.machine, max(wait.until, now + ANSWERED_SECONDS), wait.what)

@@ -23,7 +23,7 @@ from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import Scenario
 from tests.nights.disk import Disk
 from tests.nights.network import Network
-from tests.nights.observer import Observer
+from tests.nights.observer import LOOK_SECONDS, Observer
 from tests.nights.topic import KEEP_ALIVE_SECONDS, Topic
 
 if TYPE_CHECKING:
@@ -277,14 +277,12 @@ class Stage:
         """Each second, for ever: the topic's broker hears nothing of a machine that stands still or is cut off."""
         silent = dict.fromkeys(self.machines, 0.0)
         while True:
-            self.running.sleep(1.0)
-            away = {machine for machine in self.machines if self._is_away(machine)}
+            self.running.sleep(LOOK_SECONDS)
+            unheard = {machine for machine in self.machines if not self.topic.reaches(machine)}
+            stopped = {machine for machine in self.machines if self.running.is_stopped(machine)}
             for machine in self.machines:
-                silent[machine] = silent[machine] + 1.0 if machine in away else 0.0
+                silent[machine] = silent[machine] + LOOK_SECONDS if machine in unheard | stopped else 0.0
                 if silent[machine] > KEEP_ALIVE_SECONDS:
                     self.topic.expel(machine)
             leaders = [machine for machine, lbd in self.lbds.items() if lbd.engine.leading.leading]
-            self.observer.look(leaders, away)
-
-    def _is_away(self, machine: str) -> bool:
-        return machine in self.network.cut or machine in self.topic.deaf or self.running.is_stopped(machine)
+            self.observer.look(leaders, stopped, unheard)
