@@ -166,6 +166,8 @@ class LiveCpuReader:
         """
         now, brokers = snapshot.taken_at, snapshot.brokers
         since_seconds = now - self._taken_at if self._taken_at < now else MINUTE_SECONDS
+        if now < self._taken_at:
+            self._of.clear()  # the clock was set back: the next request would be due when it is as late again
         self._taken_at = now
         recent = {broker: process for broker, process in self._of.items() if now - process.requested_at <= KEPT_SECONDS}
         self._of = {**{broker: _ProcessHistory() for broker in watched}, **recent}

@@ -34,13 +34,14 @@ is from between two turns."""
 @dataclass
 class Machine:
     """A broker whose process uses ``process(t)`` percent of a core, ``t`` seconds after the first turn, and others
-    ``others`` percent. Its report has the mean of each whole minute, five seconds late.
+    ``others`` percent. Its report has the mean of each whole minute, five seconds late. lbd's clock is ``ahead``.
     """
 
     process: Callable[[float], float]
     others: float = 0.0
     limit: float = 100.0
     seconds: float = 0.0
+    ahead: float = 0.0
     error: AdminError | None = None
     asked: list[float] = field(default_factory=list)
 
@@ -63,7 +64,7 @@ class Machine:
         mean = (self.spent(end) - self.spent(end - 60)) / 60 * 100 + self.others
         cpu = Usage(mean + end * 1e-9, self.limit)  # no two samples are equal to the last digit
         busy = {bundle(0): stats(100)}
-        return snapshot({BROKER: report(cpu, busy), OTHER: report(33.0)}, TAKEN_AT + self.seconds)
+        return snapshot({BROKER: report(cpu, busy), OTHER: report(33.0)}, TAKEN_AT + self.seconds + self.ahead)
 
 
 def turns(machine: Machine, seconds: float, since: float = 0.0, reader: LiveCpuReader | None = None) -> list[Brokers]:
@@ -105,6 +106,16 @@ def test_a_change_is_seen_a_minute_before_the_report_shows_it():
     assert found.live is not None
     assert cpu(found) == pytest.approx(80, abs=1)
     assert cpu(found.as_reported()) == pytest.approx(40, abs=1)
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, -60.0, 60.0, 3600.0])
+def test_after_the_clock_was_set_a_change_is_noticed_as_before(ahead: float):
+    """Four minutes later at the latest: a time to ask again that lies an hour ahead is none."""
+    machine = Machine(jump(40.0, 80.0, at=300))
+    reader = LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
+    turns(machine, 241, since=-7200, reader=reader)
+    machine.ahead = ahead
+    assert cpu(turns(machine, 541, since=-7200, reader=reader)[-1]) == pytest.approx(80, abs=LAG)
 
 
 def test_after_a_move_only_what_was_used_since_counts():
