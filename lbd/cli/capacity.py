@@ -52,7 +52,9 @@ def capacity(read: Read, form: str, api_url: str | None) -> None:
 
 
 def show(report: CapacityReport) -> None:
-    """Print the brokers, the scores with one less and one more, the peaks, and what is not known."""
+    """Print the answer, then the brokers, the scores with one less and one more, the peaks, and what is not known."""
+    answer, *others = lines(report)
+    click.echo(plain(answer))
     if report.brokers:
         rows = table(("broker", "left"), ("score now", "right"), ("peak without it", "right"), ("", "left"))
         for one in sorted(report.brokers, key=lambda one: (not one.can_go, one.without, one.id)):
@@ -60,7 +62,7 @@ def show(report: CapacityReport) -> None:
             scores = amount(one.score, digits=1), amount(one.without, digits=1)
             rows.add_row(Text(plain(one.id)), *scores, bar(one.without, style))
         console().print(rows)
-    for line in lines(report):
+    for line in others:
         click.echo(plain(line))
 
 

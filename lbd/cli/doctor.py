@@ -57,16 +57,16 @@ def _cost(checkup: Checkup) -> dict[str, object]:
 
 
 def _show(out: Console, checkup: Checkup) -> None:
-    """Print problems and warnings in full, the rest in one line each, and a summary line."""
+    """Print a summary line, then problems and warnings in full, and the rest in one line each."""
+    counts = ", ".join(_counted(checkup.count(level), level) for level in LEVELS)
+    style = next(STYLES[level] for level in LEVELS if checkup.count(level) or level == "ok")
+    out.print(Text(f"{counts}; {counted(checkup.requests, 'request')}, nothing changed.", style))
     for one in checkup.findings:
         line = f"{one.check}: {plain(one.seen)}"
         first = line if one.level == "ok" else "\n".join(_folded(line)).lstrip()
         out.print(Text(f"{one.level:<8} ", STYLES[one.level]).append(first, "default"))
         if one.level != "ok":
             out.print(Text("\n".join(_folded(f"why: {plain(one.why)}", f"do: {plain(one.todo)}")), "dim"))
-    counts = ", ".join(_counted(checkup.count(level), level) for level in LEVELS)
-    style = next(STYLES[level] for level in LEVELS if checkup.count(level) or level == "ok")
-    out.print(Text(f"{counts}; {counted(checkup.requests, 'request')}, nothing changed.", style))
 
 
 def _counted(number: int, level: str) -> str:

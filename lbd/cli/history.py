@@ -16,12 +16,15 @@ from lbd.cli.options import duration, format_option, settings_options
 from lbd.cli.render import json_out, plain, shared_notes, without_notes
 from lbd.cli.split import show_splits
 from lbd.cli.status_text import common_end, console, room
+from lbd.errors import UsageError
 from lbd.model import Result, brokers_named
 from lbd.permit.served import served_text
+from lbd.store.explain import nearest
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.moves import history as moves_of
 from lbd.store.moves import read_splits
 from lbd.store.state import StateDir
+from lbd.store.turns import load_bundles
 from lbd.text import counted, local, zone_name
 
 if TYPE_CHECKING:
@@ -125,6 +128,7 @@ def history(
     state_dir = read().settings.state_dir
     if message := nothing_there(state_dir):
         click.echo(message, err=True)
+    _refuse_unknown(state_dir, bundle, broker)
     earliest = time.time() - since_seconds if since_seconds is not None else 0.0
     if splits:
         moves = [
@@ -257,6 +261,29 @@ def _line(row: _Row, widths: list[int], columns: int) -> Text:
         return line
     fits = sum(widths) + len(row.why) <= columns
     return line.append(GAP if fits else f"\n{GAP}{GAP}").append(row.why, "dim")
+
+
+def _refuse_unknown(state_dir: Path, bundle: str | None, broker: str | None) -> None:
+    """Raise :class:`UsageError` for a name that neither a kept move or split nor the last reports have.
+
+    Where nothing is known at all, no name is unknown.
+    """
+    if bundle is None and broker is None:
+        return
+    reported = load_bundles(state_dir)
+    brokers = set(reported.brokers if reported is not None else ())
+    bundles = set(reported.bundles if reported is not None else ())
+    for move in moves_of(state_dir):
+        brokers.update(filter(None, (move.source, move.destination, move.owner)))
+        bundles.add(move.bundle)
+    for split in read_splits(state_dir):
+        brokers.add(split.cut.owner)
+        bundles.add(split.cut.bundle)
+    if broker is not None and brokers and not _of_broker(tuple(brokers), broker):
+        raise UsageError(f"--broker {broker}: no such broker is known{nearest(broker, sorted(brokers))}")
+    if bundle is not None and bundles and not any(_of_bundle(name, bundle) for name in bundles):
+        near = nearest(bundle, sorted(bundles))
+        raise UsageError(f"--bundle {bundle}: no such bundle, namespace or tenant is known{near}")
 
 
 def nothing_there(state_dir: Path) -> str:

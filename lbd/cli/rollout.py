@@ -239,7 +239,9 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
         print_note(form, f"Refused: {refusal}.")
     bundles, clients = (sum(getattr(step, name) for step in plan.steps) for name in ("bundles", "clients"))
     most = f"{counted(bundles, 'bundle')} move once, or twice at most; {clients} producers and consumers reconnect"
+    took = duration_text(sum(step.eta_seconds for step in plan.steps))
     print_note(form, f"{counted(len(plan.steps), 'broker')}, in this order: {most} each time.")
+    print_note(form, f"About {took} in all, and the restarts.")
     return REFUSED if refusals else 0
 
 

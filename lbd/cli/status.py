@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from lbd.store.status import Status
 
 
+WATCHED_EVERY_SECONDS = 2.0
+
+
 @click.command("status")
+@click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @remote_options
-def status(read: Read, form: str, api_url: str | None) -> None:
+def status(read: Read, form: str, api_url: str | None, *, watch: bool) -> None:
     """Show whether lbd runs, what its last turn saw and did, moves in flight, drains and a pause.
 
     Exit code 3 if no lbd runs on the state directory, or if its last turn is older than three intervals and half a
@@ -37,7 +41,27 @@ def status(read: Read, form: str, api_url: str | None) -> None:
     \b
     Example: lbd status --format json
     """
-    settings, now, pid = read().settings, time.time(), None
+    settings = read().settings
+    if not watch:
+        _show(settings, form, api_url)
+        return
+    if form == "json":
+        raise UsageError("--watch: shows text; wanted it without --format json")
+    try:
+        while True:
+            click.clear()
+            try:
+                _show(settings, form, api_url)
+            except ObserveError as error:
+                click.echo(str(error), err=True)
+            time.sleep(WATCHED_EVERY_SECONDS)
+    except KeyboardInterrupt:
+        return
+
+
+def _show(settings: Settings, form: str, api_url: str | None) -> None:
+    """Print the status. Raises :class:`ObserveError` where no lbd runs, or where its last turn is late."""
+    now, pid = time.time(), None
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 

@@ -61,6 +61,12 @@ BROKER_COLUMNS, PAIR_COLUMNS, MOVE_COLUMNS = 60, 35, 75
 """Columns that lines need beside broker names."""
 
 
+MODES = {
+    "auto": "auto: lbd moves bundles by itself",
+    "approve": "approve: each plan waits for a person",
+    "observe": "observe: lbd says what it would move, and moves nothing",
+}
+
 _END = re.compile(r"\.(?=[^\d.])|:")
 """Matches a domain or a port; the last number of an IP address is no domain."""
 
@@ -156,6 +162,7 @@ def _lines(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]]
 ) -> Iterator[tuple[str, str, str]]:
     yield "lbd", *_life(status, pid, now)
+    yield "mode", MODES[status.mode], "" if status.mode == "auto" else "yellow"
     if pause is not None:
         yield "PAUSED", pause_text(pause, now), "bold yellow"
     for drain, work in drains:
@@ -199,8 +206,6 @@ def _brokers(status: Status) -> Iterator[tuple[str, str, str]]:
 
 def _limited(status: Status) -> Iterator[tuple[str, str, str]]:
     """What the settings keep this lbd from moving by itself."""
-    if status.observe_only:
-        yield "observing", "only: lbd says what it would move, and moves nothing", "yellow"
     if (canary := status.canary) is not None:
         words = canary_text(canary.namespaces, canary.max_moves_per_hour)
         if canary.held:

@@ -14,7 +14,7 @@ import msgspec
 from lbd.errors import LbdError, NotLeaderError, RefusedError
 from lbd.model import Outcome, Result, Skip
 from lbd.operations.dry import Fixed
-from lbd.operations.place import named, trouble
+from lbd.operations.place import destination, named, trouble
 from lbd.operations.planned import judge_plan, refusal_text, unmade_moves, wanting_plan
 from lbd.operations.requests import ONLY_OBSERVES, overriding, request_reason, split_hold, wanting
 from lbd.store.control import (
@@ -254,7 +254,7 @@ class Dispatcher:
     def _unload(self, request: UnloadRequest, parts: Parts) -> None:
         """A turn that wants just this, and ends in an answer."""
         named(request, self._real.placer.admin)
-        request, parts, picked = self._real.placing.destination(request, parts)
+        request, parts, picked = destination(request, parts)
         record = turn(wanting(parts, request, picked))
         if (error := trouble(request, record)) is not None:
             self._requests.fail(request, error)

@@ -115,6 +115,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         verdict=verdict(record),
         hold=record.hold[0].label if record.hold is not None else None,
         observe_only=engine.observe_only,
+        mode="observe" if engine.observe_only else engine.settings.mode,
         leader=engine.leading.words or None,
         brokers=rows,
         pairs=pair_statuses(record),

@@ -43,7 +43,7 @@ from lbd.operations.split import CLOCK
 from lbd.permit.eligibility import BROKER_BUNDLE
 from lbd.permit.predicted import unshown
 from lbd.place.picker import PlacementAdvice, answer_all
-from lbd.place.placements import DEFAULT, PLACEMENTS, PlaceMemory, build
+from lbd.place.placements import PLACEMENTS, PlaceMemory, build
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from lbd.model import Snapshot
     from lbd.observe.observer import Observer
     from lbd.permit.limits import Ledger
-    from lbd.place.placements import Placement, PlacementChoice
+    from lbd.place.placements import Placement
     from lbd.store.control import PlaceRequest
     from lbd.store.journal import Journal
     from lbd.turn.parts import Parts, TurnResult
@@ -458,41 +458,42 @@ class LivePicker:
         except LbdError as error:
             self._trouble = f"{outcome.unload.bundle} is in no journal: {error}"
 
-    def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
-        """As :func:`destination`, with the memory of earlier answers."""
-        request, parts, picked, self._memory = destination(request, parts, self._memory)
-        return request, parts, picked
 
-
-def destination(
-    request: UnloadRequest, parts: Parts, memory: PlaceMemory
-) -> tuple[UnloadRequest, Parts, str, PlaceMemory]:
+def destination(request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
     """The request with a destination, the parts that judge it by the round of the choice, and the reason.
 
-    A request that names its destination stays as it is. Raises :class:`RefusedError` when no broker may have it.
+    A request that names its destination stays as it is; else it is the coolest broker that may have the bundle.
+    Raises :class:`RefusedError` when no broker may have it.
     """
     if request.destination is not None:
-        return request, parts, "", memory
+        return request, parts, ""
     now = situation(parts, (bundle_namespace(request.bundle),))
     fixed = replace(parts, observer=Fixed(now.observation))
     unload = wanted_unload(request.bundle, now.facts.snapshot, now.facts.averages)
     if isinstance(unload, Skip):
         raise RefusedError(f"{unload.what}: {unload.reason.label}: {unload.detail}")
-    placed = _picked(unload, parts, now, memory)
-    chosen = msgspec.structs.replace(request, destination=placed.broker)
-    return chosen, fixed, f"{DEFAULT}: {placed.reason}", placed.memory
+    broker, reason = _coolest(unload, parts, now)
+    return msgspec.structs.replace(request, destination=broker), fixed, reason
 
 
-def _picked(unload: Unload, parts: Parts, now: Situation, memory: PlaceMemory) -> PlacementChoice:
-    """One of the brokers that every guardrail would accept as destination."""
+def _coolest(unload: Unload, parts: Parts, now: Situation) -> tuple[str, str]:
+    """The broker with the lowest score that every guardrail accepts, and why none below it was taken.
+
+    Moves that no report shows yet count at their destinations.
+    """
+    facts, ids = now.facts, now.facts.snapshot.brokers.ids
+    later = unshown(facts.scores, facts.sent, facts.snapshot, facts.evidence.settled, facts.sample_interval_seconds)
+    score = dict(zip(ids, (facts.scores + later).tolist(), strict=True))
     ledger = _ledger(unload, parts, now)
-    others = [broker for broker in now.observation.active if broker != unload.source]
-    refusals = {broker: ledger.refusal(replace(unload, destination=broker)) for broker in others}
-    may = tuple(broker for broker, refusal in refusals.items() if refusal is None)
-    if not may:
-        reasons = [refusal for refusal in refusals.values() if refusal is not None]
-        raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(reasons)}")
-    return build(DEFAULT)(unload.bundle, may, now.loads(parts, 1, (unload.bundle,)), memory)
+    others = sorted((one for one in now.observation.active if one != unload.source), key=lambda one: (score[one], one))
+    refusals = list[Skip]()
+    for broker in others:
+        refusal = ledger.refusal(replace(unload, destination=broker))
+        if refusal is None:
+            cooler = f"; of {counted(len(refusals), 'cooler broker')} {_first(refusals)}" if refusals else ""
+            return broker, f"the coolest broker that may have it{cooler}"
+        refusals.append(Skip(broker, refusal.reason, refusal.detail))
+    raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(refusals)}")
 
 
 def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Observer | None = None) -> RequestResult:
@@ -504,7 +505,7 @@ def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Ob
     with preview_observer(settings, daemons) as observer:
         named(request, observer.admin)
         parts = overriding(order_parts(settings, observer), request)
-        request, parts, picked, _ = destination(request, parts, PlaceMemory())
+        request, parts, picked = destination(request, parts)
         record = turn(wanting(parts, request, picked))
         if (error := trouble(request, record)) is not None:
             raise error

@@ -212,13 +212,13 @@ def broker_named(name: str, known: Callable[[], Iterable[str]]) -> str:
     if fits:
         raise UsageError(f"{name}: may be {' or '.join(fits)}; wanted one of them")
     wanted = f"; known brokers are {', '.join(brokers[:3])}{', ...' if brokers[3:] else ''}" if brokers else ""
-    raise UsageError(f"{name}: no such broker, bundle or turn is known{_nearest(name, brokers) or wanted}")
+    raise UsageError(f"{name}: no such broker, bundle or turn is known{nearest(name, brokers) or wanted}")
 
 
 def no_bundle(name: str, known: list[str]) -> str:
     """The error message for an unknown bundle."""
     own = [bundle for bundle in known if bundle_namespace(bundle) == bundle_namespace(name)]
-    return f"{name}: no broker reports such a bundle, and no move of it is known{_nearest(name, own or known)}"
+    return f"{name}: no broker reports such a bundle, and no move of it is known{nearest(name, own or known)}"
 
 
 def bundle_with(topic: str, known: list[str]) -> str:
@@ -231,7 +231,8 @@ def bundle_with(topic: str, known: list[str]) -> str:
     return bundle
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: list[str]) -> str:
+    """The nearest known name, as the end of an error message; empty where none is near."""
     matches = difflib.get_close_matches(name, known[:ENOUGH], n=1, cutoff=0.5)
     return f"; did you mean {matches[0]}?" if matches else ""
 
@@ -613,7 +614,7 @@ class Explainer:
         reported = reports.of_namespace(name) if reports is not None else []
         if reports is None or not reported:
             known = sorted({bundle_namespace(one) for one in reports.bundles}) if reports is not None else []
-            raise UsageError(f"{name}: no broker reports a bundle of such a namespace{_nearest(name, known)}")
+            raise UsageError(f"{name}: no broker reports a bundle of such a namespace{nearest(name, known)}")
         stories = move_stories(self._moves(lambda move: bundle_namespace(move.bundle) == name))
         self._walk(stories, lambda _: False)
         splits = [one for one in split_stories(read_splits(self._state_dir)) if bundle_namespace(one.bundle) == name]

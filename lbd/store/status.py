@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+
+Mode: TypeAlias = Literal["auto", "approve", "observe"]
 
 FORMAT = 1
 INTERVALS_UNTIL_LATE = 3
@@ -102,6 +104,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
     could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
+    ``mode`` is the one in force, ``observe`` also under ``lbd run --observe``.
     ``gap_points`` is the highest score minus the lowest, without drained brokers; None where fewer than two have one.
     ``proposal`` waits for approval, and ``plan_scores`` are the scores of all brokers now and after it,
     and ``gap_after_points`` is the gap then.
@@ -123,6 +126,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     hold: str | None = None
     observe_only: bool = False
+    mode: Mode = "auto"
     leader: str | None = None
     brokers: list[BrokerStatus] = []
     pairs: list[PairStatus] = []

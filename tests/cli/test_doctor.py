@@ -252,15 +252,15 @@ def test_what_the_leader_topic_is_kept_by(
 
 
 def test_the_text(pulsar: FakePulsar, tmp_path: Path):
-    """Problems first, ok in one line each, and a last line that counts; it fits a terminal."""
+    """The counts first, then problems, and ok in one line each; it fits a terminal."""
     pulsar.leader = None
     pulsar.faults.on(Switch(Fault.CLOCK_SKEW, pulsar.ids[0], seconds=60))
     lines = run(pulsar, tmp_path).stdout.splitlines()
-    levels = [line.split()[0] for line in lines[:-1] if line and not line.startswith(" ")]
+    levels = [line.split()[0] for line in lines[1:] if line and not line.startswith(" ")]
     assert levels == sorted(levels, key=("problem", "warning", "ok").index)
-    assert lines[0].startswith("problem  leader: no broker leads")
-    assert lines[1].lstrip().startswith("why: only a leader")
-    assert lines[-1] == f"1 problem, 5 warnings, {levels.count('ok')} ok; 19 requests, nothing changed."
+    assert lines[1].startswith("problem  leader: no broker leads")
+    assert lines[2].lstrip().startswith("why: only a leader")
+    assert lines[0] == f"1 problem, 5 warnings, {levels.count('ok')} ok; 19 requests, nothing changed."
     assert max(len(line) for line in lines if "state-dir" not in line) <= 100
 
 

@@ -111,6 +111,7 @@ class TestStatus:
         first, *rest = found.stdout.splitlines()
         assert first.startswith(f"lbd        running, process {os.getpid()}, version 0.1.0, cluster prod: last turn ")
         assert rest == [
+            "mode       auto: lbd moves bundles by itself",
             "last turn  No move: balanced.",
             "gap        12.3 points between the highest and the lowest score",
             "last hour  12 moves of 11 bundles, 14 attempts",
@@ -121,7 +122,7 @@ class TestStatus:
         """In words for a person, in parts for a program."""
         told(daemon, turn=7, verdict=Verdict("not-fixable", "too-large", "a -> b 37.0 points apart"))
         lines = lbd("status").stdout.splitlines()
-        assert lines[2] == "verdict    not fixable by moving, too-large: a -> b 37.0 points apart"
+        assert lines[3] == "verdict    not fixable by moving, too-large: a -> b 37.0 points apart"
         found = json.loads(lbd("status", "--format", "json").stdout)
         assert found["turn"] == 7
         assert found["verdict"] == {
@@ -139,6 +140,7 @@ class TestStatus:
             daemon,
             hold="paused",
             observe_only=True,
+            mode="observe",
             error="the cluster is gone",
             warnings=["3 lines cannot be read"],
             brokers=[
@@ -154,11 +156,11 @@ class TestStatus:
         found = lbd("status")
         lines = found.stdout.splitlines()
         assert found.exit_code == 0
-        assert lines[1].startswith("PAUSED     until ")
-        assert lines[1].endswith(" (18 min): broker upgrade")
-        assert " (ends in 1 h 12 min), by alice since " in lines[1]
-        assert lines[2:14] == [
-            "observing  only: lbd says what it would move, and moves nothing",
+        assert lines[2].startswith("PAUSED     until ")
+        assert lines[2].endswith(" (18 min): broker upgrade")
+        assert " (ends in 1 h 12 min), by alice since " in lines[2]
+        assert lines[1] == "mode       observe: lbd says what it would move, and moves nothing"
+        assert lines[3:14] == [
             "hold       paused: nothing new is moved while it lasts",
             "last turn  No move: balanced.",
             f"to do      {RESUME}; or wait about 1 h 12 min: lbd goes on when the pause ends",
@@ -226,6 +228,24 @@ class TestStatus:
         line = lbd("status").stdout.splitlines()[0]
         assert line.startswith(f"lbd        {first}")
         assert ("next in " in line, "next due " in line) == (age_seconds < 15, 15 < age_seconds < 45)
+
+    def test_it_is_watched(self, daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Shown again and again until Ctrl-C, which is no failure; also while no lbd answers in time."""
+        looks = iter([4, 400])
+
+        def next_look(_: float) -> None:
+            age = next(looks, None)
+            if age is None:
+                raise KeyboardInterrupt
+            told(daemon, age)
+
+        told(daemon)
+        monkeypatch.setattr("lbd.cli.status.time.sleep", next_look)
+        found = lbd("status", "--watch")
+        assert found.exit_code == 0
+        assert found.stdout.count("last turn  No move: balanced.") == 3
+        assert "wanted every 15 s" in found.stderr
+        assert lbd("status", "--watch", "--format", "json").exit_code == 2
 
     @pytest.mark.parametrize("form", ["text", "json"])
     def test_none_runs(self, form: str, tmp_path: Path) -> None:
@@ -699,11 +719,9 @@ class TestHistory:
             (["--bundle", BUNDLES[1]], [1]),
             (["--bundle", "shop/orders"], [0, 1, 2, 3, 4]),
             (["--bundle", "shop/"], [0, 1, 2, 3, 4]),
-            (["--bundle", "shop/ord"], []),
             (["--broker", B2], [2]),
             (["--broker", B2.partition(":")[0]], [2]),
             (["--broker", B3, "--last", "1"], [4]),
-            (["--broker", "broker"], []),
             (["--broker", B1, "--since", "2h", "--bundle", BUNDLES[3]], [3]),
         ],
     )
@@ -712,6 +730,14 @@ class TestHistory:
         """By number, age, bundle or namespace, and broker; JSON is one array."""
         found = json.loads(lbd("history", "--format", "json", *options).stdout)
         assert [one["bundle"] for one in found] == [BUNDLES[number] for number in numbers]
+
+    @pytest.mark.parametrize("options", [["--bundle", "shop/ord"], ["--broker", "broker"], ["--broker", B1 + "1"]])
+    @pytest.mark.usefixtures("moved")
+    def test_an_unknown_name_is_no_empty_history(self, options: list[str]) -> None:
+        """Exit 2 with the nearest known one."""
+        found = lbd("history", *options)
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert f"Error: {' '.join(options)}: no such " in found.stderr
 
     @pytest.mark.usefixtures("moved")
     def test_json(self) -> None:

@@ -568,7 +568,7 @@ function show() {
   const status = seen.status;
   learnNames(status.brokers);
   document.title = `${seen.broker ? `${short(seen.broker)} · ` : ""}${status.verdict ? status.verdict.kind : "unknown"} · lbd ${status.cluster}`;
-  say("cluster", `· cluster ${status.cluster || "?"}`);
+  say("cluster", `· cluster ${status.cluster || "?"} · mode ${status.mode}`);
   say("about", `lbd ${status.version}, ${counted(status.turns, "turn")}, strategy ${seen.strategy || "?"}. Times are this browser's.`);
   if (seen.told !== status.at) say("sentence", `Last turn: ${status.sentence}`);
   seen.told = status.at;
