@@ -309,7 +309,7 @@ class TestShownUnloads:
         found = json.loads(lbd("unload", HOT[0], "--format", "json", "--config", config).stdout)
         assert (found["exit_code"], found["result"], found["owner"]) == (0, None, pulsar.ids[0])
         assert found["placed"][0]["answer"] in pulsar.ids[1:]
-        assert found["placed"][0]["reason"].startswith("rendezvous: ")
+        assert found["placed"][0]["reason"] == "the coolest broker that may have it"
 
     def test_what_would_be_refused(self, pulsar: FakePulsar, config: Path):
         """Exit 4, with the words of --apply."""

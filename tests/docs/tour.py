@@ -73,7 +73,7 @@ def rolling_restart(at: Session) -> None:
     def elsewhere() -> None:
         at.passes(20)
         at.says("While it ran, a second terminal and the dashboard showed how far it was:")
-        at.types("lbd status | head -n 5")
+        at.types("lbd status | head -n 7")
         at.picture("rollout", "The dashboard during a rollout", "2 of 6 brokers restarted")
 
     at.types(
@@ -82,7 +82,7 @@ def rolling_restart(at: Session) -> None:
     )
     at.passes(30)
     at.says("And half a minute after the end:")
-    at.types("lbd status | head -n 4")
+    at.types("lbd status | head -n 6")
     at.says(
         "Every bundle moved once or twice, instead of at each restart. The last broker has less than the others; lbd "
         "evens that out when the bundles have rested."
@@ -101,12 +101,12 @@ def wrong_command(at: Session) -> None:
     at.types(f"lbd unload simulated/orders/0xeaaaaaaa_0xf5555555 --to 127.0.0.2:{PORT} --apply")
     at.says("None of these did anything. The next one is valid, and wrong: it names 127.0.0.3.")
     at.types('lbd drain 127.0.0.3 --apply --reason "new disk"')
-    at.types("lbd status | head -n 2")
+    at.types("lbd status | head -n 3")
     at.says("She sees it, releases the broker, and has it filled again.")
     at.types("lbd drain 127.0.0.3 --release")
     at.types("lbd fill 127.0.0.3 --apply")
     at.passes(60)
-    at.types("lbd status | head -n 4")
+    at.types("lbd status | head -n 6")
     at.says(
         "Clients of these bundles have reconnected twice; nothing else came of it. Without `--apply` the drain would "
         "only have been shown."
@@ -125,7 +125,7 @@ def lost_broker(at: Session) -> None:
     at.types("lbd status")
     at.says("Half a minute later its session has ended, and Pulsar has given its bundles to other brokers.")
     at.passes(45)
-    at.types("lbd status | head -n 5")
+    at.types("lbd status | head -n 7")
     at.types("lbd explain 127.0.0.4 | head -n 4")
     at.says("lbd waits two minutes, because a broker that restarts comes back. This one does not, and lbd goes on:")
     at.passes(540)
@@ -133,7 +133,7 @@ def lost_broker(at: Session) -> None:
     at.says("The others carry the load. Ten minutes after the loss the machine has power again.")
     at.types("ssh 127.0.0.4 sudo systemctl start pulsar-broker")
     at.passes(60)
-    at.types("lbd status | head -n 4")
+    at.types("lbd status | head -n 6")
     at.passes(900)
     at.types("lbd history --last 8")
     at.types("lbd status | tail -n 8")
