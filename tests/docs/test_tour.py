@@ -36,7 +36,10 @@ def test_every_screen_is_what_is_printed_today(made: str):
 
 
 AFTER, ANEW = "## A rolling restart", "python -m tests.docs.tour writes the page anew"
-STATE = r"last turn|verdict|to do| {11}|gap|cluster |load model|budgets|pair|127\.|simulated/|\d{4}-|\d+ of \d+|waits: | +are \d"
+STATE = (
+    r"last turn|verdict|to do| {11}|gap|cluster |load model|budgets|pair|127\.|simulated/|"
+    r"\d{4}-|\d+ of \d+|waits: | +are \d"
+)
 
 
 def differences(shown: list[str], now: list[str]) -> list[str]:
