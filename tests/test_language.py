@@ -23,7 +23,7 @@ BANS = {
     "so many": r"(?i:\bso many\b)",
     "so much more": r"(?i:\bso much (?:above|below|more|less|of)\b)",
     "told": r"(?i:\btold\b)",
-    "a sentence that begins with Of": r"(?:^|(?<=[.:;!?] )|(?<=\| )|(?<=\*\* ))Of (?!course)",
+    "a sentence that begins with Of": r"(?:^|(?<=[.:;!?] )|(?<=\| )|(?<=\*\* ))Of (?!course|these|those)",
     "a sentence that begins with That a": r"(?<=[.!?] )That an? ",
 }
 """Phrases by what they are called, as expressions over a page whose lines are joined."""
