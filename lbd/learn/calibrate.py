@@ -31,7 +31,7 @@ from lbd.learn.choose import (
 from lbd.learn.features import features, joined_scores
 from lbd.learn.history import read_history
 from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, Harm, harms, times
-from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replays
+from lbd.learn.replay import Apart, Figures, as_recorded, figures, pooled, recorded, replays
 from lbd.learn.slopes import with_borrowed
 from lbd.learn.window import as_one, dealt
 from lbd.learn.workers import Task, columns_of
@@ -112,7 +112,7 @@ def _samples(rows: Rows) -> BrokerSamples:
 
 
 def judged(
-    own: Stretch, task: Task, *, model: LoadModel, windows: Sequence[int], seconds: int, over_points: float
+    own: Stretch, task: Task, *, model: LoadModel, windows: Sequence[int], seconds: int, apart: Apart
 ) -> Iterator[dict[str, object]]:
     """The figures of some candidates, which are the task's argument, in each of these windows of so many seconds, under
     the deal of noise that it names.
@@ -123,7 +123,7 @@ def judged(
     argument = json.loads(task.argument)
     for name, course in _courses(own, argument["tried"], argument["seed"], model):
         for window in windows:
-            scores = figures(course.since(window * seconds, (window + 1) * seconds), over_points)
+            scores = figures(course.since(window * seconds, (window + 1) * seconds), apart)
             yield {"candidate": name, "window": window, "seed": argument["seed"], **asdict(scores)}
 
 
@@ -163,7 +163,7 @@ def results(
     model: LoadModel,
     *,
     seeds: range,
-    over_points: float,
+    apart: Apart,
 ) -> dict[str, dict[int, list[Figures]]]:
     """The figures of each candidate in each window of a history, one for each deal of noise."""
     tasks = [
@@ -174,7 +174,7 @@ def results(
         for seed in seeds
         for begin in range(0, len(tried), CANDIDATES_A_TASK)
     ]
-    function = partial(judged, model=model, windows=history.numbers, seconds=history.seconds, over_points=over_points)
+    function = partial(judged, model=model, windows=history.numbers, seconds=history.seconds, apart=apart)
     figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [field.name for field in fields(Figures)]
     for row in sorted(history.run(tasks, function, RESULTS), key=lambda row: row["seed"]):
@@ -343,9 +343,9 @@ class _Replays:
 
     def figures(self, names: Sequence[str], deals: int) -> dict[str, dict[int, Figures]]:
         """The figures of these settings in each window, over so many deals of noise."""
-        tried, low = [self.tried[name] for name in names], _over(self.tried[PRESENT].settings)
+        tried, apart = [self.tried[name] for name in names], _apart(self.tried[PRESENT].settings)
         seeds = range(min(len(self.known.get(name, ())) for name in names), deals)
-        measured = results(self.history, tried, self.request.settings, self.model, seeds=seeds, over_points=low)
+        measured = results(self.history, tried, self.request.settings, self.model, seeds=seeds, apart=apart)
         for name, by_window in measured.items():
             deal = ({window: own[index] for window, own in by_window.items()} for index in range(len(seeds)))
             self.known.setdefault(name, [])[seeds.start :] = deal
@@ -356,13 +356,14 @@ class _Replays:
 
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
         """What each of these settings makes of each incident."""
-        tried, low = [self.tried[name] for name in names], _over(self.tried[PRESENT].settings)
-        return in_incidents(self.history, tried, self.request.settings, self.model, low)
+        tried, apart = [self.tried[name] for name in names], _apart(self.tried[PRESENT].settings)
+        return in_incidents(self.history, tried, self.request.settings, self.model, apart.low)
 
 
-def _over(present: Tunable) -> float:
-    """The gap that the present settings mind: those of least-moves are from the middle."""
-    return present.low_threshold * (2 if isinstance(present, LeastMovesSettings) else 1)
+def _apart(present: Tunable) -> Apart:
+    """The gaps that the present settings mind: those of least-moves are from the middle."""
+    times = 2 if isinstance(present, LeastMovesSettings) else 1
+    return Apart(present.low_threshold * times, present.high_threshold * times)
 
 
 def _noise(model: LoadModel) -> float:

@@ -11,6 +11,7 @@ from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.learn.incidents import excess
+from lbd.learn.prediction import FEWEST_DAYS, effect
 from lbd.learn.replay import pooled
 from lbd.text import counted
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.learn.incidents import Harms
+    from lbd.learn.prediction import Effect
     from lbd.learn.replay import Figures
 
 
@@ -256,9 +258,10 @@ class Judged:
 class Choice:
     """``recommended`` is None where nothing is; ``why`` says so in words. ``best`` did best on the first part.
 
-    ``incidents`` is what the best and the present settings made of incidents, by name, and ``refused`` says of those
-    that only an incident rules out how they were worse. ``fewer_moves`` and ``closer`` are the neighbours of the
-    recommended settings on the front, None at its ends.
+    ``effects`` are those of ``best`` on the next week, by what they are on (:data:`MEASURES`), as far as it was on the
+    shortlist. ``incidents`` is what the best and the present settings made of incidents, by name, and ``refused`` says
+    of those that only an incident rules out how they were worse. ``fewer_moves`` and ``closer`` are the neighbours of
+    the recommended settings on the front, None at its ends.
     """
 
     judged: tuple[Judged, ...]
@@ -269,6 +272,7 @@ class Choice:
     refused: Mapping[str, str] = field(default_factory=dict)
     fewer_moves: Judged | None = None
     closer: Judged | None = None
+    effects: Mapping[str, Effect] = field(default_factory=dict)
 
 
 def moves_per_day(figures: Figures) -> float:
@@ -285,6 +289,76 @@ def cost_text(figures: Figures) -> str:
     """The cost in words: ``44.0 points of gap and 4.9 moves a day that count as 99.8 points``."""
     moves = f"{moves_per_day(figures):.1f} moves a day that count as {cost(figures) - figures.mean_gap:.1f} points"
     return f"{figures.mean_gap:.1f} points of gap and {moves}"
+
+
+# --- what is claimed of the next week
+
+MOVES, OVER_LOW, OVER_HIGH, P95, WORST_HOUR = (
+    "moves a day",
+    "minutes a day above the low threshold",
+    "minutes a day above the high threshold",
+    "points of the gap's 95th percentile",
+    "points of the worst hour's gap",
+)
+
+MEASURES: Mapping[str, Callable[[Figures], float]] = {
+    MOVES: moves_per_day,
+    OVER_LOW: lambda figures: figures.minutes_over / figures.days if figures.days else 0.0,
+    OVER_HIGH: lambda figures: figures.minutes_over_high / figures.days if figures.days else 0.0,
+    P95: lambda figures: figures.p95_gap,
+    WORST_HOUR: lambda figures: figures.worst_hour_gap,
+}
+"""What settings are compared by, window by window."""
+
+GAINS = MOVES, OVER_LOW
+"""One of these must be less next week at the upper end of its interval, too."""
+
+HARMS = OVER_HIGH, P95, WORST_HOUR
+"""None of these may be more at the lower end of its interval, gaps by more than the slack."""
+
+HARMLESS_MINUTES = 1.0
+"""Nor may brokers be above the high threshold for so much longer a day, however wide the interval is: that is harm."""
+
+
+def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, Effect]:
+    """What settings make more of than the present ones, with intervals for the next week."""
+    return {
+        measure: effect(
+            np.array([of(results[name][window]) - of(results[PRESENT][window]) for window in windows], dtype=np.float64)
+        )
+        for measure, of in MEASURES.items()
+    }
+
+
+def _unsure(found: Mapping[str, Effect], present: Figures, windows: int) -> str:
+    """Why these effects are no reason for a change; empty where they are. ``present`` are the figures of the present
+    settings in all of so many windows.
+    """
+    days = present.days * windows / present.replays
+    if round(days) < FEWEST_DAYS:
+        return f"was seen on {days:.1f} days only; of fewer than {FEWEST_DAYS} nothing is claimed of another week"
+    slack = {
+        OVER_HIGH: 0.0,
+        **{name: SLACK_SHARE * MEASURES[name](present) + SLACK_POINTS for name in (P95, WORST_HOUR)},
+    }
+    for measure in HARMS:
+        harm = found[measure]
+        if harm.low > slack[measure] or (measure == OVER_HIGH and harm.mean > HARMLESS_MINUTES):
+            return f"would have {effect_text(harm, measure)} next week"
+    if all(found[measure].high >= 0 for measure in GAINS):
+        return f"may gain nothing next week: {' and '.join(effect_text(found[measure], measure) for measure in GAINS)}"
+    return ""
+
+
+def effect_text(found: Effect, measure: str) -> str:
+    """``4.2 to 1.1 fewer moves a day``, the ends of the interval in words."""
+    low, high = found.low, found.high
+    digits = 0 if measure in {OVER_LOW, OVER_HIGH} else 1
+    if high <= 0:
+        return f"{abs(low):.{digits}f} to {abs(high):.{digits}f} fewer {measure}"
+    if low >= 0:
+        return f"{low:.{digits}f} to {high:.{digits}f} more {measure}"
+    return f"{-low:.{digits}f} fewer to {high:.{digits}f} more {measure}"
 
 
 def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -332,14 +406,22 @@ def choose(
         return Choice(judged, PRESENT, None, NOBODY)
 
     def nothing(best: str, flaw: str, begin: str = "") -> Choice:
-        return Choice(judged, best, None, f"{begin}the best of the others, {best}, {flaw}", harms, refused)
+        why = f"{begin}the best of the others, {best}, {flaw}"
+        return Choice(judged, best, None, why, harms, refused, effects=claims[best])
 
-    sure = [name for name in finalists if not _flaw(again, name, first)]
-    if not sure:
-        return nothing(finalists[0], _flaw(again, finalists[0], first))
-    held = [name for name in sure if not _flaw(again, name, last)]
-    if not held:
-        return nothing(sure[0], _flaw(again, sure[0], last), "on the last part of the time ")
+    claims = {name: effects(again, name, (*first, *last)) for name in finalists}
+    present = pooled(list(again[PRESENT].values()))
+    demands: tuple[tuple[Callable[[str], str], str], ...] = (
+        (lambda name: _flaw(again, name, first), ""),
+        (lambda name: _flaw(again, name, last), "on the last part of the time "),
+        (lambda name: _unsure(claims[name], present, len(windows)), ""),
+    )
+    held = finalists
+    for flaw_of, begin in demands:
+        flaws = {name: flaw_of(name) for name in held}
+        if all(flaws.values()):
+            return nothing(held[0], flaws[held[0]], begin)
+        held = [name for name in held if not flaws[name]]
     if harms:
         refused |= {name: clause for name in held if (clause := excess(harms[name], harms[PRESENT]))}
     firm = [name for name in held if name not in refused]
@@ -348,7 +430,7 @@ def choose(
     chosen = _nearest_to_knee(firm, judged)
     fewer_moves, closer = _neighbours(chosen, judged)
     why = "it did better than the present settings also on the part of the time that it was not chosen on"
-    return Choice(judged, chosen, chosen, why, harms, refused, fewer_moves, closer)
+    return Choice(judged, chosen, chosen, why, harms, refused, fewer_moves, closer, claims[chosen])
 
 
 # --- the knee of the front of moves against gap: on one side of it a point of gap takes many moves, on the other a move

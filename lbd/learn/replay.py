@@ -495,7 +495,8 @@ class Figures:
     (:data:`STRETCH_SECONDS`), in points, over the rounds of the window.
 
     ``days`` is the time that was seen: of a silence only its beginning counts. ``worst_hour_gap`` is the
-    largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present low threshold.
+    largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present low threshold,
+    ``minutes_over_high`` at or above the high one.
     ``moved_twice`` are bundles moved more than once, of ``bundles`` in all. ``thrashing`` is a fraction
     (:func:`lbd.score.scorecard.thrashing`). ``replays`` are how many these figures are of; gaps are then means of those
     of each replay, weighed by its time.
@@ -508,25 +509,37 @@ class Figures:
     p95_gap: float
     worst_hour_gap: float
     minutes_over: float
+    minutes_over_high: float
     moved_twice: int
     thrashing: float
     replays: int = 1
 
 
-def figures(course: Course, over_points: float) -> Figures:
+@dataclass(frozen=True)
+class Apart:
+    """Gaps in points from which brokers count as far apart: the present settings' thresholds."""
+
+    low: float
+    high: float
+
+
+def figures(course: Course, apart: Apart) -> Figures:
     """The figures of a replay."""
-    of_gaps = gap_figures(course.at, course.points, over_points)
+    of_gaps = gap_figures(course.at, course.points, apart)
     moved = Counter(one.bundle for one in course.moves)
     twice = sum(number > 1 for number in moved.values())
     return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, replays=1, **of_gaps)
 
 
-def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[str, float]:
+_OF_GAPS = ("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "minutes_over_high", "thrashing")
+
+
+def gap_figures(at: FloatArray, points: FloatArray, apart: Apart) -> dict[str, float]:
     """The figures that follow from scores alone."""
     comparable = np.isfinite(points).sum(axis=1) > 1
     at, points = at[comparable], points[comparable]
     if not at.size:
-        return dict.fromkeys(("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "thrashing"), 0.0)
+        return dict.fromkeys(_OF_GAPS, 0.0)
     means, stretch = stretch_means(at, points, STRETCH_SECONDS)
     gap = gaps(means)[stretch]
     lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS)
@@ -537,7 +550,8 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
         "mean_gap": float(gap.mean()),
         "p95_gap": float(np.quantile(gap, 0.95)),
         "worst_hour_gap": float(hourly.max()),
-        "minutes_over": float(lasts[gap >= over_points].sum()) / 60,
+        "minutes_over": float(lasts[gap >= apart.low].sum()) / 60,
+        "minutes_over_high": float(lasts[gap >= apart.high].sum()) / 60,
         "thrashing": thrashing(means) if len(means) > 1 else 0.0,
     }
 
@@ -566,6 +580,7 @@ def pooled(windows: Sequence[Figures]) -> Figures:
         p95_gap=p95,
         worst_hour_gap=max(one.worst_hour_gap for one in windows),
         minutes_over=sum(one.minutes_over for one in windows),
+        minutes_over_high=sum(one.minutes_over_high for one in windows),
         moved_twice=sum(one.moved_twice for one in windows),
         thrashing=max(one.thrashing for one in windows),
         replays=sum(one.replays for one in windows),

@@ -20,7 +20,7 @@ from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.fields import derived
 from lbd.files import as_usage_error
-from lbd.learn.choose import PRESENT, cost, moves_per_day, split
+from lbd.learn.choose import GAINS, OVER_HIGH, PRESENT, cost, effect_text, moves_per_day, split
 from lbd.learn.incidents import RESOLUTION, TIMES, excess, mean
 from lbd.learn.replay import Figures
 from lbd.load.estimate import CPU, Source
@@ -144,7 +144,14 @@ def answer(calibration: Calibration) -> str:
     choice = calibration.choice
     if choice.recommended is None:
         return f"Nothing is recommended: {choice.why}."
-    return f"Recommended: {choice.recommended}; {choice.why}."
+    return f"Recommended: {choice.recommended}; {claim(choice)}; {choice.why}."
+
+
+def claim(choice: Choice) -> str:
+    """What is claimed of the next week, gain and harm alike, and on how much that is built."""
+    days = min(choice.effects[measure].days for measure in GAINS)
+    told = ", ".join(effect_text(choice.effects[measure], measure) for measure in (*GAINS, OVER_HIGH))
+    return f"next week {told} (nine weeks of ten like those of {days:.0f} independent days)"
 
 
 def knee(choice: Choice) -> Iterator[str]:
@@ -207,12 +214,13 @@ def _parts(one: Judged) -> Iterator[tuple[str, Figures]]:
 
 def figures_text(figures: Figures) -> str:
     """Figures in a line."""
-    over, twice = a_day(figures, figures.minutes_over), a_day(figures, figures.moved_twice)
+    over, high = a_day(figures, figures.minutes_over), a_day(figures, figures.minutes_over_high)
+    twice = a_day(figures, figures.moved_twice)
     return (
         f"{moves_per_day(figures):.1f} moves a day, brokers {figures.mean_gap:.1f} points apart on average, 95th "
         f"percentile {figures.p95_gap:.1f} in the mean window, worst hour {figures.worst_hour_gap:.1f}, {over:.0f} min "
-        f"a day over the present threshold, {twice:.1f} bundles a day moved twice; gap and moves together count as "
-        f"{cost(figures):.1f} points"
+        f"a day over the present low threshold and {high:.0f} over the high one, {twice:.1f} bundles a day moved "
+        f"twice; gap and moves together count as {cost(figures):.1f} points"
     )
 
 

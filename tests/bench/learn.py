@@ -35,7 +35,7 @@ from lbd.learn.choose import (
     with_fewer_moves,
 )
 from lbd.learn.incidents import harms, times
-from lbd.learn.replay import figures, pooled, recorded, replay
+from lbd.learn.replay import Apart, figures, pooled, recorded, replay
 from lbd.learn.window import dealt
 from lbd.load.estimate import CPU
 from lbd.load.fit import fit
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 SEEDS = 3
 TRIED = 24
 DAYS = 7
-OVER_POINTS = AvgShedderSettings().low_threshold
+APART = Apart(AvgShedderSettings().low_threshold, AvgShedderSettings().high_threshold)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _figures(kept: Window, candidate: SettingsCandidate, model: LoadModel, days:
     course = replay(kept, candidate.under(SETTINGS), model)
     begins = float(kept.at[0])
     return {
-        number: figures(course.since(begins + number * DAY_SECONDS, begins + (number + 1) * DAY_SECONDS), OVER_POINTS)
+        number: figures(course.since(begins + number * DAY_SECONDS, begins + (number + 1) * DAY_SECONDS), APART)
         for number in days
     }
 
@@ -126,7 +126,7 @@ def in_incidents(
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in known}
     for index, window in enumerate(windows.values()):
         for number, begins in times((window.at[WARM_MINUTES], window.at[-1]), index, len(windows)):
-            for name, incident, harm in harms(window, begins, number, known, model, OVER_POINTS):
+            for name, incident, harm in harms(window, begins, number, known, model, APART.low):
                 made[name].setdefault(incident, []).append(harm)
     return made
 

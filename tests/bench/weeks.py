@@ -146,9 +146,9 @@ class Week:
     kept: Window
 
 
-def week(shape: str, seed: int, days: int = 7) -> Week:
-    """A week of this shape."""
-    about = {"about": shape, "hours": days * 24, "noise_points": 1.5, **SHAPES[shape]}
+def week(shape: str, seed: int, days: int = 7, noise_points: float = 1.5) -> Week:
+    """A week of this shape, whose samples have so much noise unless it has its own."""
+    about = {"about": shape, "hours": days * 24, "noise_points": noise_points, **SHAPES[shape]}
     world, state = cluster(Scenario.model_validate(about), seed)
     true = _unbalanced(world, state, days * DAY_MINUTES)
     model = fixed_model(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)

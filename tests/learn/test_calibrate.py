@@ -18,9 +18,10 @@ from lbd.errors import ObserveError
 from lbd.files import decoded
 from lbd.learn import report as written
 from lbd.learn.calibrate import in_incidents
-from lbd.learn.choose import SettingsCandidate, moves_per_day
+from lbd.learn.choose import MEASURES, SettingsCandidate, moves_per_day
 from lbd.learn.history import window_length
 from lbd.learn.incidents import TIMES
+from lbd.learn.prediction import Effect
 from lbd.load.estimate import CPU, Source
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import fake_pulsar
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.learn.calibrate import Calibration
+
+
+FEWER = {measure: Effect(-2.0, -3.0, -1.0, 5.0) for measure in MEASURES}
+"""What is claimed of settings that are proposed for a test."""
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +91,16 @@ class TestKnownTruth:
         judged = tuple(
             replace(one, held_out=one.trained) if one.name == "default" else one for one in found.choice.judged
         )
-        choice = replace(found.choice, judged=judged, recommended="default", why="of a test")
+        choice = replace(found.choice, judged=judged, recommended="default", why="of a test", effects=FEWER)
         found = replace(found, choice=choice, shown=shown)
         said = written.write(found, tmp_path, 1000.0)
         proposal = (tmp_path / "proposal.yaml").read_text()
         broker_conf = [line for line in (tmp_path / "broker.conf").read_text().splitlines() if line[0] != "#"]
         page = (tmp_path / "report.html").read_text()
 
-        assert said[-1].startswith(f"Recommended: {found.choice.recommended}")
+        assert said[-1].startswith(
+            f"Recommended: {found.choice.recommended}; next week 3.0 to 1.0 fewer moves a day, 3 to 1 fewer minutes"
+        )
         assert all(f"# {line}\n" in proposal for line in said)
         proposed = Settings.model_validate(yaml.safe_load(proposal))
         checked = proposed.avg_shedder
@@ -153,7 +160,7 @@ class TestKnownTruth:
     def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
         tried = {**found.tried, "another": SettingsCandidate("another", AvgShedderSettings(low_threshold=17.0), 2)}
-        choice = replace(found.choice, recommended="another", why="of a test")
+        choice = replace(found.choice, recommended="another", why="of a test", effects=FEWER)
         written.write(replace(found, tried=tried, choice=choice), tmp_path, 1000.0)
         proposed = yaml.safe_load((tmp_path / "proposal.yaml").read_text())
         assert proposed["guardrails"] == {"max_unloads_per_turn": 2}

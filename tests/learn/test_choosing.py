@@ -26,8 +26,8 @@ from lbd.learn.choose import (
     split,
 )
 from lbd.learn.incidents import Harm
-from lbd.learn.replay import Course, Figures, figures, pooled
-from lbd.learn.report import knee
+from lbd.learn.replay import Apart, Course, Figures, figures, pooled
+from lbd.learn.report import claim, knee
 from lbd.permit.budget import Sent
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lbd.learn.choose import Choice, Tunable
 
-DAY = Figures(1.0, 10, 100, 5.0, 20.0, 25.0, 60.0, 0, 0.0)
+DAY = Figures(1.0, 10, 100, 5.0, 20.0, 25.0, 60.0, 0.0, 0, 0.0)
 """Ten moves in a day, and 20 points apart for a twentieth of it."""
 
 
@@ -125,7 +125,7 @@ class TestScoring:
 
     def test_figures_of_three_hours(self):
         """Gaps of 10 for two hours and 40 for one, a round a minute."""
-        found = figures(course(np.arange(180) * 60.0, [10] * 120 + [40] * 60, ["x", "y", "x"]), 15.0)
+        found = figures(course(np.arange(180) * 60.0, [10] * 120 + [40] * 60, ["x", "y", "x"]), Apart(15.0, 40.0))
 
         assert found.days == pytest.approx(179 / 1440)
         assert (found.moves, found.moved_twice) == (3, 1)
@@ -134,7 +134,7 @@ class TestScoring:
 
     def test_a_silence_is_not_time_that_was_seen(self):
         """Of a hole of ten hours three minutes count."""
-        found = figures(course([0, 60, 36_060], [40, 40, 40]), 15.0)
+        found = figures(course([0, 60, 36_060], [40, 40, 40]), Apart(15.0, 40.0))
 
         assert found.days * 1440 == pytest.approx(4)
         assert found.minutes_over == pytest.approx(4)
@@ -142,7 +142,7 @@ class TestScoring:
     @pytest.mark.parametrize("gaps", [[], [float("nan")] * 3])
     def test_nothing_seen_is_nothing(self, gaps: list[float]):
         """No rounds, or never two brokers at once."""
-        found = figures(course(np.arange(len(gaps)), gaps), 15.0)
+        found = figures(course(np.arange(len(gaps)), gaps), Apart(15.0, 40.0))
 
         assert (found.days, found.mean_gap, found.minutes_over) == (0, 0, 0)
 
@@ -173,7 +173,7 @@ class TestChoosing:
         ("other", "last", "recommended", "why"),
         [
             ({"moves": 5}, {}, "other 0", "also on the part"),
-            ({"p95_gap": 15.0, "mean_gap": 3.0}, {}, "other 0", "also on the part"),
+            ({"p95_gap": 15.0, "mean_gap": 3.0, "minutes_over": 20.0}, {}, "other 0", "also on the part"),
             ({}, {}, None, "no other settings"),
             ({"moves": 5, "p95_gap": 24.4, "mean_gap": 6.4}, {}, "other 0", "also on the part"),
             ({"moves": 5, "p95_gap": 24.6}, {}, None, "no other settings"),
@@ -243,6 +243,36 @@ class TestChoosing:
         assert found.recommended == recommended
         assert why in found.why
 
+    @pytest.mark.parametrize(
+        ("days", "recommended", "why"),
+        [
+            ([{"moves": 1}] * 10, "other", "also on the part"),
+            ([{"moves": 1, "minutes_over_high": 2.0}] * 10, None, "2 to 2 more minutes a day above the high threshold"),
+            ([{"moves": 1, "worst_hour_gap": 40.0}] * 10, None, "15.0 to 15.0 more points of the worst hour's gap"),
+            ([{"moves": moves} for moves in (1, 40, 1, 1, 1, 1, 1, 1, 1, 1)], None, "may gain nothing next week"),
+            ([{"moves": 1, "days": 0.25}] * 10, None, "was seen on 2.5 days only"),
+        ],
+        ids=["sure", "harm", "a worse hour", "a day unlike the others", "hours, not days"],
+    )
+    def test_what_is_claimed_of_the_next_week(self, days: list[dict[str, Any]], recommended: str | None, why: str):
+        """A gain at both ends of its interval, no harm, and days enough to tell."""
+        own = {window: replace(DAY, **changes) for window, changes in enumerate(days)}
+        present = dict.fromkeys(own, replace(DAY, days=days[0].get("days", 1.0)))
+        found = chosen_from({PRESENT: present, "other": own}, list(own))
+
+        assert found.recommended == recommended
+        assert why in found.why
+
+    def test_the_answer_has_gain_and_harm(self):
+        """In its first line, with on how much they are built."""
+        own = dict.fromkeys(range(6), replace(DAY, moves=4, minutes_over=70.0))
+        found = chosen_from({PRESENT: dict.fromkeys(own, DAY), "other": own}, range(6))
+
+        assert claim(found) == (
+            "next week 6.0 to 6.0 fewer moves a day, 10 to 10 more minutes a day above the low threshold, 0 to 0 fewer "
+            "minutes a day above the high threshold (nine weeks of ten like those of 6 independent days)"
+        )
+
     def test_where_the_cheapest_does_not_hold_up_the_next_one_may(self):
         """Of those that were clearly better on the first part."""
         moves = {PRESENT: (10, 10), "cheapest": (2, 12), "next": (4, 5)}
@@ -255,7 +285,7 @@ class TestChoosing:
 
     def test_more_moves_are_for_brokers_that_are_clearly_closer(self):
         """A little closer for a few moves more is no gain, whatever it costs."""
-        dear, few = replace(DAY, mean_gap=20.0, moves=1), {"moves": 2, "p95_gap": 15.0}
+        dear, few = replace(DAY, mean_gap=20.0, moves=1), {"moves": 2, "p95_gap": 15.0, "minutes_over": 9.0}
         others = [replace(dear, mean_gap=gap, **few) for gap in (13.0, 8.0)]
         pairs = [{PRESENT: dict.fromkeys(range(4), dear), "other": dict.fromkeys(range(4), one)} for one in others]
 

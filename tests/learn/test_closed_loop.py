@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lbd.learn.replay import ReplayCluster, as_recorded, figures, replay
+from lbd.learn.replay import Apart, ReplayCluster, as_recorded, figures, replay
 from lbd.load.estimate import CPU, fixed_model
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
@@ -163,7 +163,8 @@ def test_moves_that_were_not_made_change_what_comes_after(tmp_path: Path):
     assert not still.moves
     np.testing.assert_array_equal(still.points, as_recorded(found, default.weights))
     assert 3 <= len(course.moves) <= 30
-    assert figures(course, 15).p95_gap < figures(still, 15).p95_gap - 15
+    apart = Apart(15.0, 40.0)
+    assert figures(course, apart).p95_gap < figures(still, apart).p95_gap - 15
 
 
 def test_no_bundle_moves_again_before_its_rest(tmp_path: Path):

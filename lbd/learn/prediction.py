@@ -1,0 +1,82 @@
+"""The effect of settings on the next week: differences by day, and an interval for their mean there. Pure.
+
+Settings are compared with the present ones on the same days with the same deals of noise, so a day's own load is in
+both and goes out of the difference. How much days differ says how far the next week may be from those that were seen.
+The days are drawn again in blocks (moving block bootstrap: Künsch 1989), twice in each draw: as many as were seen, for
+how wrong their mean may be, and as many as a week has, for how far a week may be from it. The ends are widened as
+Student's are, because few days show too little of how they differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from lbd.model import FloatArray
+
+
+DAYS_AHEAD = 7
+BLOCK_DAYS = 2
+DRAWS = 2000
+
+COVERAGE = 0.9
+"""Of weeks that are like those that were seen, so many are to be within the interval. In simulation it holds 80 to 90
+of a hundred with six days in a row, where each day may be like the one before, and 88 to 93 with twenty
+(``tests/learn/test_prediction.py``); of unseen weeks of simulated clusters 17 of 24 (docs/results/calibrate.md)."""
+
+FEWEST_DAYS = 4
+"""With fewer days nothing is claimed of another week: of four the interval holds 71 to 86 of a hundred."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What settings make more of than the present ones, a day: ``mean`` over the days that were seen, and the ends of
+    the interval for the mean of the next week. ``days``: how many independent days that is from.
+    """
+
+    mean: float
+    low: float
+    high: float
+    days: float
+
+
+def effect(differences: FloatArray) -> Effect:
+    """The effect out of the differences of days, float64 (n,), in the order of time."""
+    size = differences.size
+    if size < 2:
+        return Effect(float(differences.mean()) if size else 0.0, -np.inf, np.inf, float(size))
+    random, days = np.random.default_rng(size), independent_days(differences)
+    ahead, seen = (_means(differences, number, random) for number in (DAYS_AHEAD, size))
+    widen = (size / (size - 1) * size / days) ** 0.5 * _student(size - 1)
+    low, high = np.quantile((ahead - seen) * widen, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
+    mean = float(differences.mean())
+    return Effect(mean, mean + float(low), mean + float(high), days)
+
+
+def independent_days(differences: FloatArray) -> float:
+    """How many independent days say as much as these, of which each may be like the one before."""
+    size, off = differences.size, differences - differences.mean()
+    power = float((off**2).sum())
+    if size < 3 or power == 0:
+        return float(size)
+    alike = min(max(float((off[1:] * off[:-1]).sum()) / power + 1 / size, 0.0), 0.9)  # by 1 / n too low
+    return max(size * (1 - alike) / (1 + alike), 1.0)
+
+
+def _means(values: FloatArray, number: int, random: np.random.Generator) -> FloatArray:
+    """Means of so many values drawn in blocks of neighbours, float64 (DRAWS,); the last value's is the first."""
+    begins = random.integers(0, values.size, (DRAWS, -(-number // BLOCK_DAYS)))
+    drawn = (begins[:, :, None] + np.arange(BLOCK_DAYS)).reshape(DRAWS, -1)[:, :number] % values.size
+    means: FloatArray = values[drawn].mean(axis=1)
+    return means
+
+
+def _student(free: int) -> float:
+    """How many times the normal quantile that of Student's distribution is (Fisher's expansion)."""
+    z = NormalDist().inv_cdf((1 + COVERAGE) / 2)
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return t / z
