@@ -12,15 +12,20 @@ from lbd.observe import averages
 from lbd.observe.parse import BundleStats, LoadReport, Usage, build_snapshot
 from lbd.permit.evidence import judge
 from lbd.permit.facts import Facts
+from lbd.permit.limits import Ledger
+from lbd.permit.ping_pong import Trips
 from lbd.permit.rule import Case
+from lbd.permit.rules import RULES
 from lbd.permit.settings import Guardrails
 from lbd.store.database import STORE_NAME, Database, writing
 from lbd.store.state import StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from lbd.model import FloatArray, Unload
+    from lbd.permit.policies import Policies
     from lbd.reason import Reason
 
 TAKEN_AT = 1_800_000_000.0
@@ -75,6 +80,14 @@ def case(seen: Snapshot, rails: Guardrails | None = None, **known: Any) -> Case:
     """What rules judge of this round alone; ``known`` are further facts."""
     facts = Facts(seen, first_averages(seen), judge({}, seen, Weights()), **known)
     return Case(facts, rails if rails is not None else Guardrails())
+
+
+def ledger_of(
+    seen: Snapshot, points: FloatArray, policies: Policies, rails: Guardrails, plan: Iterable[Unload], **known: Any
+) -> Ledger:
+    """A ledger that goes by all rules."""
+    trips = Trips(known.get("sent", ()), seen.taken_at, rails)
+    return Ledger(seen, points, policies, rails, plan, rules=RULES, trips=trips, **known)
 
 
 def permission(seen: Snapshot, **changes: Any) -> Permission:

@@ -42,7 +42,7 @@ from lbd.permit.limits import Ledger, Permitted, permit
 from lbd.permit.membership import REMEMBERED_SECONDS
 from lbd.permit.policies import Groups, Policies
 from lbd.permit.rule import Case
-from lbd.permit.rules import barred, barred_by_name
+from lbd.permit.rules import RULES, barred, barred_by_name
 from lbd.reason import Reason
 from lbd.score.scorecard import gaps, thrashing
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
@@ -438,8 +438,15 @@ class _Replay:
         if not plan:
             return Permitted((), ())
         known = facts.snapshot, points, facts.policies, case.guardrails, plan
-        weights = self._settings.weights
-        return permit(plan, Ledger(*known, sent=facts.sent, permission=permission, weights=weights))
+        ledger = Ledger(
+            *known,
+            rules=RULES,
+            trips=case.trips,
+            sent=facts.sent,
+            permission=permission,
+            weights=self._settings.weights,
+        )
+        return permit(plan, ledger)
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
         position = {broker: at for at, broker in enumerate(self._window.brokers)}

@@ -173,12 +173,12 @@ class Judge:
         self.index = self.snapshot.brokers.index()
         self.scores = now.facts.scores
         self.evidence = marked(now.facts.evidence, self.snapshot, drained)
-        limits = frozenset[Reason]() if respect_rest and not override else OVERRIDDEN_BARS
+        self._passed_limits = frozenset[Reason]() if respect_rest and not override else OVERRIDDEN_BARS
         of_turns = frozenset[Reason]() if owned or override else frozenset({Reason.TOPIC_COST})
-        self._ignored = ((limits | NOT_ITS_BARS) - of_turns) | (NOT_OF_A_DRAIN if owned else frozenset())
+        passes = ((self._passed_limits | NOT_ITS_BARS) - of_turns) | (NOT_OF_A_DRAIN if owned else frozenset())
         parts = replace(parts, guardrails=parts.guardrails.without_canary, moved_rest=False)
         self._case = parts.case(now.facts)
-        self.barred = barred(self._case, self._ignored)
+        self.barred = barred(self._case, passes)
         dear = self._case.topic_costs
         self.costs = {} if dear is None else dear.by_name(self.snapshot)
 
@@ -200,8 +200,8 @@ class Judge:
             policies = replace(policies, unserved={})
         permission = self.evidence.permission(self.barred)
         guardrails = self._parts.guardrails.without_canary.model_copy(update=UNLIMITED)
-        parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._ignored | frozenset(ignored))
-        return parts.ledger(snapshot, scores, policies, unloads, permission, self._now.facts.sent)
+        parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._passed_limits | frozenset(ignored))
+        return parts.ledger(self._case, snapshot, scores, policies, unloads, permission)
 
 
 # --- plan

@@ -556,7 +556,7 @@ def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
     nothing = np.zeros(len(snapshot.bundles), dtype=np.int8)
     permission = replace(facts.evidence.permission(nothing), slopes=parts.learn(snapshot))
     later = unshown(facts.scores, facts.sent, snapshot, facts.evidence.settled, facts.sample_interval_seconds)
-    return parts.ledger(snapshot, facts.scores, facts.policies, (unload,), permission, facts.sent, later)
+    return parts.ledger(parts.case(facts), snapshot, facts.scores, facts.policies, (unload,), permission, later)
 
 
 def _first(refusals: Iterable[Skip]) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 from lbd.load.scoring import AT_LIMIT_POINTS, Weights
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.permit.budget import Budget, TrafficShare
-from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
 from lbd.permit.predicted import Predictor, Rise
 from lbd.reason import Reason
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 
     from lbd.model import FloatArray, Permission, Snapshot
     from lbd.permit.budget import Sent
+    from lbd.permit.ping_pong import Trips
     from lbd.permit.policies import Policies
+    from lbd.permit.rule import Refusing, Rule
     from lbd.permit.settings import Guardrails
 
 EVERYBODYS = Weights()
@@ -49,8 +50,9 @@ class Ledger:
 
     Questions change nothing (:meth:`refusal`, :meth:`may_stay`); what happens is counted once, by a ``take`` method.
     ``sent`` is what was sent within the last day, ``unshown`` float64 (B,) the points of moves that reports do not show
-    yet. What ``permission`` forbids is refused whatever a strategy answers, and so is a destination whose report it
-    doubts. Limits with a reason in ``ignored`` are counted and not held. ``budget`` is that of hours and days.
+    yet, and ``trips`` how often bundles moved. What ``permission`` forbids is refused whatever a strategy answers; then
+    the ``rules`` are asked about the move, its destination and the plan. Limits with a reason in ``ignored`` are
+    counted and not held. ``budget`` is that of hours and days.
     """
 
     def __init__(
@@ -61,13 +63,15 @@ class Ledger:
         guardrails: Guardrails,
         plan: Iterable[Unload],
         *,
+        rules: Iterable[Rule],
+        trips: Trips,
         sent: Collection[Sent] = (),
         unshown: FloatArray | None = None,
         permission: Permission | None = None,
         ignored: frozenset[Reason] = frozenset(),
         weights: Weights = EVERYBODYS,
     ) -> None:
-        self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
+        self._scores, self._guardrails = scores, guardrails
         self._position = snapshot.brokers.index()
         self._policies, self._spread = policies, GroupSpread(snapshot, policies)
         self._unshown = np.zeros_like(scores) if unshown is None else unshown
@@ -78,30 +82,28 @@ class Ledger:
         self._at = snapshot.positions_of({unload.bundle for unload in plan})
         self._bundle_topics = _topic_counts(snapshot, self._at)
         self._permission, self._ignored = permission, ignored
-        self._snapshot, self._planned, self._sent = (
-            snapshot,
-            TurnCaps(snapshot, guardrails),
-            TurnCaps(snapshot, guardrails),
-        )
+        self._snapshot = snapshot
+        self._planned, self._sent = TurnCaps(snapshot, guardrails), TurnCaps(snapshot, guardrails)
         self.budget = Budget(snapshot, sent, guardrails, ignored)
-        self._trips = Trips(sent, snapshot.taken_at, guardrails)
+        self._trips = trips
+        own = [rule for rule in rules if rule.reason not in ignored]
+        self._refusing = [rule.refuses for rule in own if rule.refuses is not None]
+        self._forbidding = [rule.forbids for rule in own if rule.forbids is not None]
+        self._capping = [rule.caps for rule in own if rule.caps is not None]
         self._taken: dict[str, Unload] = {}
 
     def refusal(self, unload: Unload) -> Skip | None:
         """Why this unload may not happen; None when it may."""
         return (
             self._not_permitted(unload)
-            or self._bound(unload)
+            or self._first(self._refusing, unload)
             or self._no_destination(unload)
-            or self._too_much_load(unload)
-            or self._planned.refusal(unload)
-            or self.budget.refusal(unload)
+            or self._first(self._capping, unload)
         )
 
     def may_stay(self, unload: Unload, owner: str) -> bool:
         """Whether a bundle that this unload would bring to ``owner`` instead may stay there. Changes nothing."""
-        landed = self._landed(unload, owner)
-        return not (self._no_destination(landed, self._counted_at(unload)) or self._too_much_load(landed))
+        return self._no_destination(self._landed(unload, owner)) is None
 
     def take_landing(self, unload: Unload, owner: str) -> None:
         """Count a bundle that landed on ``owner`` instead, once; its destination keeps the load that was planned."""
@@ -197,34 +199,64 @@ class Ledger:
             return Skip(unload.bundle, Reason.COOL_DOWN, "planned twice in one turn")
         if unload.source not in self._position:
             return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} gives no load report")
-        back = self._trips.refusal(unload)
-        return Skip(unload.bundle, *back) if back is not None and back[0] not in self._ignored else None
-
-    def _bound(self, unload: Unload) -> Skip | None:
-        reason = self._policies.unmovable(bundle_namespace(unload.bundle))
-        return Skip(unload.bundle, *reason) if reason is not None else None
-
-    def _no_destination(self, unload: Unload, counted_at: str | None = None) -> Skip | None:
-        """Why the destination cannot have the bundle, which its group counts at ``counted_at``, else at its source."""
-        destination, leaves = unload.destination, unload if counted_at is None else replace(unload, source=counted_at)
-        if destination is None or destination not in self._position or destination == unload.source:
-            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
-        doubt = int(self._permission.paired[self._position[destination]]) if self._permission is not None else 0
-        if doubt:
-            return Skip(unload.bundle, *_left_out(destination, Reason.of(doubt)))
-        policy = self._policies.forbids(bundle_namespace(unload.bundle), destination) or self._spread.refusal(leaves)
-        if policy is not None:
-            return Skip(unload.bundle, *policy)
-        topics = int(self._topics[self._position[destination]]) + self._bundle_topics.get(unload.bundle, 0)
-        if topics > self._guardrails.max_topics_per_broker:
-            return Skip(
-                unload.bundle,
-                Reason.TOPIC_LIMIT,
-                f"{destination} would hold {topics} topics, limit {self._guardrails.max_topics_per_broker}",
-            )
         return None
 
-    def _too_much_load(self, unload: Unload) -> Skip | None:
+    def _no_destination(self, unload: Unload) -> Skip | None:
+        """Why the destination cannot have the bundle."""
+        destination = unload.destination
+        if destination is None or destination not in self._position or destination == unload.source:
+            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
+        return self._first(self._forbidding, unload)
+
+    def _first(self, rules: Iterable[Refusing], unload: Unload) -> Skip | None:
+        for rule in rules:
+            if (skip := rule(self, unload)) is not None:
+                return skip
+        return None
+
+    # --- what the rules about single moves answer (``permit/rules.py``)
+
+    def moved_lately(self, unload: Unload) -> Skip | None:
+        """Why the move would be one too many of its bundle, or straight back."""
+        return _skip(unload, self._trips.refusal(unload))
+
+    def namespace_stays(self, unload: Unload) -> Skip | None:
+        """Why bundles of its namespace stay, whatever their destination."""
+        return _skip(unload, self._policies.unmovable(bundle_namespace(unload.bundle)))
+
+    def doubted(self, unload: Unload) -> Skip | None:
+        """Why the destination is left out of a turn."""
+        at = self._position[unload.destination or ""]
+        doubt = int(self._permission.paired[at]) if self._permission is not None else 0
+        return _skip(unload, _left_out(unload.destination or "", Reason.of(doubt))) if doubt else None
+
+    def outside_policies(self, unload: Unload) -> Skip | None:
+        """Why isolation policies forbid the destination."""
+        return _skip(unload, self._policies.forbids(bundle_namespace(unload.bundle), unload.destination or ""))
+
+    def outside_group(self, unload: Unload) -> Skip | None:
+        """Why its anti-affinity group, which counts it where it was planned to be, forbids the destination."""
+        at = self._counted_at(unload)
+        return _skip(unload, self._spread.refusal(unload if at == unload.source else replace(unload, source=at)))
+
+    def too_many_topics(self, unload: Unload) -> Skip | None:
+        """How many topics the destination would have, if too many."""
+        most = self._guardrails.max_topics_per_broker
+        topics = int(self._topics[self._position[unload.destination or ""]]) + self._bundle_topics.get(unload.bundle, 0)
+        if topics <= most:
+            return None
+        return Skip(unload.bundle, Reason.TOPIC_LIMIT, f"{unload.destination} would hold {topics} topics, limit {most}")
+
+    def over_turn(self, unload: Unload) -> Skip | None:
+        """Which cap of the turn is used up."""
+        return self._planned.refusal(unload)
+
+    def over_budget(self, unload: Unload) -> Skip | None:
+        """Which budget of an hour or a day is used up."""
+        return self.budget.refusal(unload)
+
+    def too_much_load(self, unload: Unload) -> Skip | None:
+        """What the destination would reach, if too much."""
         destination, source = self._position[unload.destination or ""], self._position[unload.source]
         rise = self._rise(unload)
         words = rise.words + self._lately(destination)
@@ -292,6 +324,10 @@ def permit(plan: Iterable[Unload], ledger: Ledger) -> Permitted:
         else:
             skips.append(refusal)
     return Permitted(tuple(allowed), tuple(skips))
+
+
+def _skip(unload: Unload, why: tuple[Reason, str] | None) -> Skip | None:
+    return Skip(unload.bundle, *why) if why is not None else None
 
 
 def _left_out(broker: str, reason: Reason) -> tuple[Reason, str]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.model import BoolArray, IntArray, bundle_namespace
+from lbd.model import BoolArray, IntArray, Skip, Unload, bundle_namespace
 from lbd.permit import eligibility
 from lbd.permit.ping_pong import Trips
 from lbd.permit.topic_costs import dear_kinds, topic_costs
@@ -89,6 +89,9 @@ Barred = BoolArray | IntArray | Iterable[str] | Mapping[str, Reason] | None
 """Bundles that may not move: bool (N,), or their positions; or their names, or those of namespaces as a whole, each
 with its reason where that is not the rule's. None: none."""
 
+Refusing = Callable[[Any, Unload], Skip | None]
+"""Judges one move by a :class:`~lbd.permit.limits.Ledger`, which knows what was planned before it."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -101,6 +104,9 @@ class Rule:
     - ``namespaces``: those of some namespaces whose bundles stay, whoever asks.
     - ``exempts``: whether nothing is done to a bundle, whoever asks; by its name and the leader topic.
     - ``bars``: the bundles that may not move, besides what the rules before it bar, int8 (N,).
+    - ``refuses``: why a move may not happen, wherever it goes.
+    - ``forbids``: why a move may not go to its destination; also asked where it landed elsewhere.
+    - ``caps``: why a plan has no room for one more move; it may have again later, whatever the cluster looks like.
     """
 
     reasons: Mapping[Reason, str]
@@ -109,6 +115,9 @@ class Rule:
     namespaces: Callable[[Iterable[str], Guardrails], Iterable[str]] | None = None
     exempts: Callable[[str, str], bool] | None = None
     bars: Callable[[Case, CodeArray], Barred] | None = None
+    refuses: Refusing | None = None
+    forbids: Refusing | None = None
+    caps: Refusing | None = None
 
     @property
     def reason(self) -> Reason:
@@ -138,6 +147,8 @@ class Rule:
         elif self.bars is not None:
             barred = self.bars(case, before)
         if isinstance(barred, np.ndarray):
+            if not (barred.any() if barred.dtype == np.bool_ else barred.size):
+                return None
             codes = np.zeros(len(snapshot.bundles), dtype=np.int8)
             codes[barred] = self.reason.code
             return codes

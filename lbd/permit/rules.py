@@ -9,6 +9,7 @@ import numpy as np
 
 from lbd.bundles import WITH_CLUSTER, has_cluster
 from lbd.permit.eligibility import BROKER_BUNDLE, carries, leader_topic_bundles
+from lbd.permit.limits import Ledger
 from lbd.permit.progress import standing_still
 from lbd.permit.quiet_hours import quiet_until
 from lbd.permit.rule import Rule
@@ -78,7 +79,7 @@ FOR_A_WHILE = (0, Reason.COOL_DOWN.code, Reason.CHANGED_HANDS.code)
 
 
 def _moved_lately(case: Case, codes: CodeArray) -> Iterable[str]:
-    if not case.moved_rest:
+    if not (case.moved_rest and case.facts.sent):
         return ()
     facts, able = case.facts, np.isin(codes, FOR_A_WHILE)
     return case.trips.moved(facts.snapshot, facts.scores, facts.evidence.paired == 0, able)
@@ -178,7 +179,12 @@ RULES: tuple[Rule, ...] = (
         ("cool_down_minutes",),
         bars=lambda case, _: case.lately(case.facts.changed_at),
     ),
-    Rule({Reason.PING_PONG: MOVED}, ("max_moves_per_bundle",), bars=lambda case, _: case.trips.tired),
+    Rule(
+        {Reason.PING_PONG: MOVED},
+        ("max_moves_per_bundle",),
+        bars=lambda case, _: case.trips.tired,
+        refuses=Ledger.moved_lately,
+    ),
     Rule(
         {Reason.TOPIC_COST: "guardrails.topic_costs says never for a topic of Pulsar's own in it"},
         ("topic_costs",),
@@ -195,6 +201,7 @@ RULES: tuple[Rule, ...] = (
         {Reason.NOT_SERVED: "clients of a bundle of its namespace that was moved are not back"},
         ("stand_still_minutes",),
         bars=lambda case, _: case.facts.policies.unserved.keys(),
+        refuses=Ledger.namespace_stays,
     ),
     Rule(
         {
@@ -211,10 +218,66 @@ RULES: tuple[Rule, ...] = (
         bars=_outside_canary,
     ),
     Rule(
+        {
+            Reason.DESTINATION_FORBIDDEN: "the destination gives no load report that can be trusted",
+            Reason.DRAINED: "the destination is being drained",
+            Reason.SLOW_BROKER: "the destination is slow (guardrails.avoid_slow_brokers)",
+        },
+        ("avoid_slow_brokers",),
+        forbids=Ledger.doubted,
+    ),
+    Rule(
         {Reason.ISOLATION_POLICY: "an isolation policy binds its namespace to brokers that exclude the destination"},
         bars=lambda case, _: case.homeless.keys(),
+        forbids=Ledger.outside_policies,
+    ),
+    Rule(
+        {Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination"},
+        forbids=Ledger.outside_group,
+    ),
+    Rule(
+        {Reason.TOPIC_LIMIT: "the destination would hold more than guardrails.max_topics_per_broker"},
+        ("max_topics_per_broker",),
+        forbids=Ledger.too_many_topics,
+    ),
+    Rule(
+        {
+            Reason.DESTINATION_OVERLOADED: "the destination would be above guardrails.max_destination_score",
+            Reason.DESTINATION_ABOVE_SOURCE: "the destination would have more points than the source",
+        },
+        ("max_destination_score",),
+        forbids=Ledger.too_much_load,
+    ),
+    Rule(
+        {
+            Reason.TURN_UNLOADS: "guardrails.max_unloads_per_turn is used up",
+            Reason.TURN_TRAFFIC: "guardrails.max_traffic_per_turn is used up",
+        },
+        ("max_unloads_per_turn", "max_traffic_per_turn"),
+        caps=Ledger.over_turn,
+    ),
+    Rule(
+        {
+            Reason.CANARY_UNLOADS: "guardrails.canary.max_moves_per_hour is used up",
+            Reason.HOUR_UNLOADS: "guardrails.max_unloads_per_hour is used up",
+            Reason.DAY_UNLOADS: "guardrails.max_unloads_per_day is used up",
+            Reason.SOURCE_UNLOADS: "guardrails.max_unloads_per_broker_per_hour is used up by its source",
+            Reason.DESTINATION_UNLOADS: "guardrails.max_unloads_per_broker_per_hour is used up by its destination",
+            Reason.HOUR_TRAFFIC: "guardrails.max_traffic_per_hour is used up",
+        },
+        (
+            "canary",
+            "max_unloads_per_hour",
+            "max_unloads_per_day",
+            "max_unloads_per_broker_per_hour",
+            "max_traffic_per_hour",
+        ),
+        caps=Ledger.over_budget,
     ),
 )
+
+CAPS = frozenset(reason for rule in RULES if rule.caps is not None for reason in rule.reasons)
+"""Reasons of caps, which leave room again later, whatever the cluster looks like then."""
 
 
 def explained(reason: Reason) -> str:

@@ -240,7 +240,6 @@ def nearest(name: str, known: list[str]) -> str:
 # --- why a broker gives nothing away, and why a bundle is where it is
 
 BARRED = {
-    Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination",
     Reason.TOO_LARGE: "it carries more than was to be moved",
     Reason.NOT_NEEDED: "others filled the amount: what was left then was less than it carries",
     Reason.NO_TRAFFIC: "it carries no traffic, so moving it changes nothing",

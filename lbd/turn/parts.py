@@ -12,6 +12,7 @@ from lbd.permit.consent import Consent
 from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups
 from lbd.permit.rule import Case
+from lbd.permit.rules import RULES
 from lbd.turn.canary import NOTHING_HELD
 
 if TYPE_CHECKING:
@@ -217,17 +218,17 @@ class Parts:
 
     def ledger(
         self,
+        case: Case,
         snapshot: Snapshot,
         scores: FloatArray,
         policies: Policies,
         plan: Sequence[Unload],
         permission: Permission,
-        sent: Collection[Sent],
         unshown: FloatArray | None = None,
     ) -> Ledger:
         """What judges each move of a plan under these guardrails, to be advanced by those that are let through.
 
-        ``unshown``: points of ``sent`` moves that ``scores`` do not show yet, float64 (B,).
+        ``unshown``: points of moves that the case knows and that ``scores`` do not show yet, float64 (B,).
         """
         return Ledger(
             snapshot,
@@ -235,7 +236,9 @@ class Parts:
             policies,
             self.guardrails,
             plan,
-            sent=sent,
+            rules=RULES,
+            trips=case.trips,
+            sent=case.facts.sent,
             unshown=unshown,
             permission=permission,
             ignored=self.ignored_bars,

@@ -25,7 +25,7 @@ from lbd.permit.eligibility import bar_more
 from lbd.permit.limits import permit
 from lbd.permit.policies import GroupSpread
 from lbd.permit.predicted import unshown
-from lbd.permit.rules import barred, current_holds
+from lbd.permit.rules import CAPS, barred, current_holds
 from lbd.permit.served import with_clients
 from lbd.reason import Reason
 from lbd.store.proposal import plan_id
@@ -50,21 +50,6 @@ if TYPE_CHECKING:
     from lbd.permit.rule import Case
     from lbd.turn.assess import Assessment
     from lbd.turn.canary import CanaryHold
-
-
-CAPS = frozenset(
-    {
-        Reason.TURN_UNLOADS,
-        Reason.TURN_TRAFFIC,
-        Reason.CANARY_UNLOADS,
-        Reason.HOUR_UNLOADS,
-        Reason.HOUR_TRAFFIC,
-        Reason.DAY_UNLOADS,
-        Reason.SOURCE_UNLOADS,
-        Reason.DESTINATION_UNLOADS,
-    }
-)
-"""Caps that leave room again later, whatever the cluster looks like then."""
 
 
 def memory_after(
@@ -255,7 +240,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     canary = held_back(strategy, snapshot, facts.averages, permission, facts.memory)
     unshown_points = unshown(facts.scores, facts.sent, snapshot, facts.evidence.settled, facts.sample_interval_seconds)
     known = (snapshot, facts.scores, policies, decision.unloads, permission)
-    ledger = parts.ledger(*known, facts.sent, unshown_points)
+    ledger = parts.ledger(case, *known, unshown_points)
     used = ledger.budget.usage()
     if rest is not None:
         cold = rest.has_room(snapshot, score)

@@ -22,6 +22,7 @@ from lbd.simulate.faults import Reply
 from lbd.store.journal import Journal
 from lbd.store.moves import history
 from tests import builders, fake_pulsar
+from tests.builders import ledger_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ def ledger(pulsar: FakePulsar, third_points: float, plan: list[Unload], **limits
     policies = Policies(groups=groups, active=seen.brokers.ids)
     scores = np.array([40.0, third_points, 5.0, third_points])
     rails = {"max_traffic_per_turn": 1, "max_traffic_per_hour": 1, "max_destination_score": 40, **limits}
-    judge = Ledger(seen, scores, policies, Guardrails.model_validate(rails), plan)
+    judge = ledger_of(seen, scores, policies, Guardrails.model_validate(rails), plan)
     assert not permit(plan, judge).skips
     return judge
 

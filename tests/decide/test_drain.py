@@ -16,15 +16,15 @@ from lbd.decide import drain
 from lbd.load import scoring
 from lbd.load.estimate import as_it_was, carried_by
 from lbd.model import Unload
-from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups, Policies
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
 from tests import builders
-from tests.builders import bundle, report, stats
+from tests.builders import bundle, ledger_of, report, stats
 
 if TYPE_CHECKING:
     from lbd.model import Snapshot
+    from lbd.permit.limits import Ledger
 
 WEIGHTS = scoring.Weights()
 MANY = {"max_unloads_per_turn": 1 << 30, "max_traffic_per_turn": float("inf")}
@@ -45,7 +45,7 @@ def ledger(seen: Snapshot, unloads: list[Unload], scores: Any = None, **limits: 
     names = frozenset(seen.namespaces.names)
     policies = Policies(groups=Groups(names), active=seen.brokers.ids)
     found = scoring.scores(seen.brokers, WEIGHTS) if scores is None else scores
-    return Ledger(seen, found, policies, rails, unloads, ignored=drain.NOT_ITS_RULES)
+    return ledger_of(seen, found, policies, rails, unloads, ignored=drain.NOT_ITS_RULES)
 
 
 def drained(seen: Snapshot, broker: str, **limits: Any) -> drain.DrainMoves:

@@ -12,13 +12,12 @@ from lbd.load.scoring import Weights
 from lbd.model import Memory, Unload
 from lbd.permit.eligibility import marked
 from lbd.permit.evidence import judge
-from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups, GroupSpread, Policies, parse_isolation
 from lbd.permit.settings import Guardrails
 from lbd.place.picker import RunningLoads
 from lbd.reason import Reason
 from tests import builders
-from tests.builders import bundle, report, snapshot, stats
+from tests.builders import bundle, ledger_of, report, snapshot, stats
 
 A, B, C, D = (f"{name}:80" for name in "abcd")
 SEEN = snapshot(
@@ -63,7 +62,7 @@ def test_no_move_is_let_through_to_one():
     policies = Policies(groups=Groups(frozenset({"t/n"})), active=SEEN.brokers.ids, drained=frozenset({D}))
     known = builders.permission(SEEN, paired=evidence(D).paired)
     scores = np.array([90.0, 60.0, 5.0, 1.0])
-    ledger = Ledger(SEEN, scores, policies, Guardrails(), [unload], permission=known)
+    ledger = ledger_of(SEEN, scores, policies, Guardrails(), [unload], permission=known)
     refusal = ledger.refusal(unload)
     assert refusal is not None
     assert (refusal.reason, refusal.detail) == (Reason.DRAINED, f"{D} is being drained")

@@ -20,13 +20,13 @@ from lbd.load.estimate import points
 from lbd.load.scoring import Weights, scores
 from lbd.model import FloatArray, Snapshot, Unload, bundle_namespace
 from lbd.permit.budget import Sent
-from lbd.permit.limits import Ledger, permit
+from lbd.permit.limits import permit
 from lbd.permit.policies import Groups, Policies, parse_isolation
 from lbd.permit.rules import barred, current_holds
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
 from tests import builders
-from tests.builders import TAKEN_AT, bundle, permission, report, snapshot, stats
+from tests.builders import TAKEN_AT, bundle, ledger_of, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,7 +77,7 @@ def through(case: Case) -> list[Unload]:
     allowed = permission(case.seen, hold=Reason.QUIET_HOURS if Reason.QUIET_HOURS in holds else None)
     allowed.barred[:] = barred(judged)
     found = (case.seen, case.scores, case.policies, case.guardrails, case.plan)
-    return list(permit(case.plan, Ledger(*found, sent=case.sent, permission=allowed)).unloads)
+    return list(permit(case.plan, ledger_of(*found, sent=case.sent, permission=allowed)).unloads)
 
 
 def within(case: Case, limit: int | None, minutes: float, keys: Callable[[Unload | Sent], str], let: list[Unload]):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from lbd.load.scoring import Weights, scores
 from lbd.model import Snapshot, Unload
 from lbd.observe.parse import TOP_BUNDLES_REPORT
-from lbd.permit.limits import Ledger, permit
+from lbd.permit.limits import permit
 from lbd.permit.policies import Groups, Isolation, Policies, parse_isolation
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
-from tests.builders import bundle, permission, report, snapshot, stats
+from tests.builders import bundle, ledger_of, permission, report, snapshot, stats
 
 FREE = Groups(frozenset({"t/n"}))
 NAMES = [bundle(number) for number in range(40)]
@@ -38,7 +38,7 @@ def unload(number: int, rate: float = 50, destination: str | None = "b:80") -> U
 def outcome(seen: Snapshot, plan: list[Unload], isolation: Isolation | None = None, **guardrails: object) -> list[str]:
     """``moves`` or the reason, for each unload of a plan."""
     found = scores(seen.brokers, Weights())
-    ledger = Ledger(seen, found, policies(seen, isolation), Guardrails.model_validate(guardrails), plan)
+    ledger = ledger_of(seen, found, policies(seen, isolation), Guardrails.model_validate(guardrails), plan)
     permitted = permit(plan, ledger)
     told = {skip.what: skip.reason.label for skip in permitted.skips}
     return [told.get(one.bundle, "moves") for one in plan]
@@ -146,7 +146,7 @@ def test_no_limit_is_ever_broken(scores_: list[float], plan: list[tuple[int, int
     ]
     found = scores(seen.brokers, Weights())
     guardrails = Guardrails(max_unloads_per_turn=cap, max_traffic_per_turn=share)
-    allowed = permit(moves, Ledger(seen, found, policies(seen), guardrails, moves)).unloads
+    allowed = permit(moves, ledger_of(seen, found, policies(seen), guardrails, moves)).unloads
     position = seen.brokers.index()
 
     assert len(allowed) <= cap
@@ -167,7 +167,7 @@ def test_where_a_bundle_may_stay():
             "d:80": report(59),
         }
     )
-    ledger = Ledger(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(), [unload(0)])
+    ledger = ledger_of(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(), [unload(0)])
 
     assert ledger.may_stay(unload(0, 20), "c:80")
     assert not ledger.may_stay(unload(0, 200), "d:80")
@@ -187,7 +187,9 @@ def test_a_group_holds_back_where_it_is_not_known_or_not_even():
         (Groups(grouped={"t/n": "g"}, members={"g": frozenset({"t/m"})}), "policy-unknown"),
         (Groups(grouped={"t/n": "g"}, members=members), None),
     ):
-        permitted = permit([unload(0)], Ledger(seen, found, policies(seen, groups=groups), Guardrails(), [unload(0)]))
+        permitted = permit(
+            [unload(0)], ledger_of(seen, found, policies(seen, groups=groups), Guardrails(), [unload(0)])
+        )
 
         assert ([told] if told else []) == [skip.reason.label for skip in permitted.skips]
 
@@ -198,8 +200,10 @@ def test_a_destination_whose_report_cannot_be_trusted_is_forbidden(reason: Reaso
     seen = cluster()
     doubted = np.array([0, reason.code], dtype=np.int8)
     found = scores(seen.brokers, Weights())
-    plain = Ledger(seen, found, policies(seen), Guardrails(), [unload(0)])
-    ledger = Ledger(seen, found, policies(seen), Guardrails(), [unload(0)], permission=permission(seen, paired=doubted))
+    plain = ledger_of(seen, found, policies(seen), Guardrails(), [unload(0)])
+    ledger = ledger_of(
+        seen, found, policies(seen), Guardrails(), [unload(0)], permission=permission(seen, paired=doubted)
+    )
     refusal = ledger.refusal(unload(0))
 
     assert refusal is not None
@@ -211,7 +215,7 @@ def test_a_source_whose_report_is_trusted_moves_past_a_doubted_bystander():
     """Only the destination's own report counts."""
     seen = snapshot({"a:80": report(60, {NAMES[0]: stats(25)}), "b:80": report(20), "c:80": report(10)})
     doubted = np.array([0, 0, Reason.FIRST_SAMPLE.code], dtype=np.int8)
-    ledger = Ledger(
+    ledger = ledger_of(
         seen,
         scores(seen.brokers, Weights()),
         policies(seen),
@@ -226,14 +230,14 @@ def test_a_source_whose_report_is_trusted_moves_past_a_doubted_bystander():
 def test_what_the_brokers_are_expected_to_come_to():
     """Four of forty equal bundles are a tenth of the source's 60 points, taken there and added here."""
     seen, plan = cluster(), [unload(number) for number in range(4)]
-    ledger = Ledger(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(max_traffic_per_turn=1), plan)
+    ledger = ledger_of(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(max_traffic_per_turn=1), plan)
     permitted = permit(plan, ledger)
     assert len(permitted.unloads) == 4
     assert ledger.expected(permitted.unloads) == pytest.approx({"a:80": 54.0, "b:80": 26.0})
     assert ledger.expected_at_most(permitted.unloads, 0.0) == pytest.approx({"a:80": 57.6, "b:80": 26.0})
     assert ledger.expected_at_most(permitted.unloads, 2.0) == pytest.approx({"a:80": 55.6, "b:80": 26.0})
     assert ledger.expected_at_most(permitted.unloads, 5.0) == pytest.approx({"a:80": 54.0, "b:80": 26.0})
-    hot = Ledger(seen, np.array([90.0, 20.0]), policies(seen), Guardrails(max_traffic_per_turn=1), plan)
+    hot = ledger_of(seen, np.array([90.0, 20.0]), policies(seen), Guardrails(max_traffic_per_turn=1), plan)
     assert hot.expected_at_most(permitted.unloads, 5.0)["a:80"] == np.inf
     assert ledger.expected(()) == ledger.expected_at_most((), 5.0) == {}
 
@@ -250,7 +254,7 @@ def test_a_landing_that_the_group_forbids_is_not_accepted():
     )
     groups = Groups(grouped={f"g/{at}": "g" for at in range(3)}, members={"g": frozenset(f"g/{at}" for at in range(3))})
     move = Unload(names[0], "a:80", "b:80", 20, 2000)
-    ledger = Ledger(
+    ledger = ledger_of(
         seen, scores(seen.brokers, Weights()), policies(seen, groups=groups), Guardrails(max_traffic_per_turn=1), [move]
     )
 
@@ -261,7 +265,7 @@ def test_a_landing_that_the_group_forbids_is_not_accepted():
 def test_a_source_without_traffic_says_nothing_of_what_its_bundles_weigh():
     """Its report may be older than its bundle; then nothing is moved, and the words hold no infinity."""
     seen = snapshot({"a:80": report(60, {NAMES[0]: stats(0)}), "b:80": report(20)})
-    refusal = Ledger(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(), [unload(0)]).refusal(
+    refusal = ledger_of(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(), [unload(0)]).refusal(
         unload(0)
     )
 

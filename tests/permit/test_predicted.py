@@ -16,7 +16,7 @@ from lbd.model import RESOURCES, Slopes, Unload
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import Groups, Isolation, Policies
 from lbd.permit.settings import Guardrails
-from tests.builders import bundle, permission, report, snapshot, stats
+from tests.builders import bundle, ledger_of, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
     from lbd.model import Snapshot
@@ -57,7 +57,7 @@ def ledger(seen: Snapshot, moves: list[Unload], slopes: Slopes | None, limit: fl
     rails = rails.model_copy(update={**unlimited, "max_traffic_per_hour": np.inf})
     known = Policies(Isolation(), Groups(frozenset({"t/n"})), seen.brokers.ids)
     found = scores(seen.brokers, Weights())
-    return Ledger(seen, found, known, rails, moves, permission=permission(seen, slopes=slopes))
+    return ledger_of(seen, found, known, rails, moves, permission=permission(seen, slopes=slopes))
 
 
 def through(seen: Snapshot, moves: list[Unload], slopes: Slopes | None, limit: float = 85) -> Permitted:
@@ -190,7 +190,7 @@ def test_a_source_falls_by_its_own_slope():
     known.slope[0, CPU] = PER_BYTE / 2
     rails = Guardrails(max_traffic_per_turn=1)
     policies = Policies(Isolation(), Groups(frozenset({"t/n"})), seen.brokers.ids)
-    ledger = Ledger(
+    ledger = ledger_of(
         seen, scores(seen.brokers, Weights()), policies, rails, plan(4), permission=permission(seen, slopes=known)
     )
 

@@ -16,7 +16,6 @@ from lbd.load.scoring import Weights
 from lbd.model import Memory, Unload
 from lbd.permit.eligibility import marked, without_slow
 from lbd.permit.evidence import judge
-from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups, Policies
 from lbd.permit.settings import Guardrails
 from lbd.permit.slow import (
@@ -35,7 +34,7 @@ from lbd.permit.slow import (
 from lbd.place.picker import RunningLoads
 from lbd.reason import Reason
 from tests import builders
-from tests.builders import bundle, report, snapshot, stats
+from tests.builders import bundle, ledger_of, report, snapshot, stats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -271,7 +270,7 @@ class TestEffect:
         policies = Policies(groups=Groups(frozenset({"t/n"})), active=SEEN.brokers.ids)
         known = (SEEN, np.array([90.0, 60.0, 5.0, 1.0]), policies, Guardrails(), (move,))
         allowed = builders.permission(SEEN, paired=evidence.paired)
-        refusal = Ledger(*known, permission=allowed, weights=Weights()).refusal(move)
+        refusal = ledger_of(*known, permission=allowed, weights=Weights()).refusal(move)
         assert refusal is not None
         assert (refusal.reason, refusal.detail) == (Reason.SLOW_BROKER, f"{D} is slow")
 
