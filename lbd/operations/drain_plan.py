@@ -18,7 +18,7 @@ from lbd.operations.cluster_view import Situation, situation
 from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
 from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, marked, slow_brokers
 from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
-from lbd.permit.rules import barred, current_holds, exempt_reason
+from lbd.permit.rules import CAPS, barred, current_holds, exempt_reason
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.reason import Reason
 from lbd.turn.assess import with_members
@@ -124,17 +124,7 @@ class Unshown:
         return np.array([broker in self.seconds for broker in snapshot.brokers.ids], dtype=np.float64)
 
 
-# --- guardrails of drains and fills: all except a canary, and the caps per turn, hour and day
-
-UNLIMITED = {
-    "max_unloads_per_turn": 1 << 31,
-    "max_traffic_per_turn": float("inf"),
-    "max_traffic_per_hour": float("inf"),
-    "max_unloads_per_hour": 0,
-    "max_unloads_per_day": 0,
-    "max_unloads_per_broker_per_hour": 0,
-}
-"""Limits that do not hold for drains and fills, which have their own (``decide/drain.py``)."""
+# --- rules of drains and fills: all but a canary, and caps of plans, for which decide/drain.py has its own
 
 NOT_ITS_HOLDS = frozenset({Reason.NO_IMPROVEMENT, Reason.MOVES_UNFINISHED})
 """It is not to bring brokers closer, and what is under way is its own."""
@@ -166,7 +156,9 @@ class Judge:
         passes: frozenset[Reason] = frozenset(),
         owned: bool = False,
     ) -> None:
-        self._parts, self._now = parts, now
+        self._now = now
+        self._parts = replace(parts, guardrails=parts.guardrails.without_canary, moved_rest=False)
+        self._case = self._parts.case(now.facts)
         self._passes = NOT_ITS_HOLDS | passes | (OVERRIDDEN_HOLDS if override else frozenset())
         self.drained = drained
         self.snapshot = now.facts.snapshot
@@ -175,10 +167,8 @@ class Judge:
         self.evidence = marked(now.facts.evidence, self.snapshot, drained)
         self._passed_limits = frozenset[Reason]() if respect_rest and not override else OVERRIDDEN_BARS
         of_turns = frozenset[Reason]() if owned or override else frozenset({Reason.TOPIC_COST})
-        passes = ((self._passed_limits | NOT_ITS_BARS) - of_turns) | (NOT_OF_A_DRAIN if owned else frozenset())
-        parts = replace(parts, guardrails=parts.guardrails.without_canary, moved_rest=False)
-        self._case = parts.case(now.facts)
-        self.barred = barred(self._case, passes)
+        of_drain = NOT_OF_A_DRAIN if owned else frozenset[Reason]()
+        self.barred = barred(self._case, ((self._passed_limits | NOT_ITS_BARS) - of_turns) | of_drain)
         dear = self._case.topic_costs
         self.costs = {} if dear is None else dear.by_name(self.snapshot)
 
@@ -199,8 +189,7 @@ class Judge:
         if Reason.NOT_SERVED in self._passes:
             policies = replace(policies, unserved={})
         permission = self.evidence.permission(self.barred)
-        guardrails = self._parts.guardrails.without_canary.model_copy(update=UNLIMITED)
-        parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._passed_limits | frozenset(ignored))
+        parts = replace(self._parts, ignored_bars=self._passed_limits | CAPS | frozenset(ignored))
         return parts.ledger(self._case, snapshot, scores, policies, unloads, permission)
 
 

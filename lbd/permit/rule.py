@@ -64,13 +64,15 @@ class Case:
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
         """The bundles that may be on the same brokers, together; empty where every bundle may go anywhere."""
-        policies = self.facts.policies
-        return eligibility.pools(policies.isolation, self.facts.snapshot, policies.active, self.broker_bundles)
+        policies, snapshot = self.facts.policies, self.facts.snapshot
+        if not policies.isolation.policies:
+            return ()
+        return eligibility.pools(policies.isolation, snapshot, policies.active, self.broker_bundles)
 
     @cached_property
     def homeless(self) -> Mapping[str, str]:
         """Namespaces whose bundles no active broker may have, and why."""
-        return eligibility.homeless(self.pools, self.facts.snapshot, self.broker_bundles)
+        return eligibility.homeless(self.pools, self.facts.snapshot, self.broker_bundles) if self.pools else {}
 
     @property
     def costs(self) -> FloatArray | None:
@@ -119,17 +121,17 @@ class Rule:
     forbids: Refusing | None = None
     caps: Refusing | None = None
 
-    @property
+    @cached_property
     def reason(self) -> Reason:
         """Its reason, of several the first."""
         return next(iter(self.reasons))
 
-    @property
+    @cached_property
     def by_name(self) -> bool:
         """Whether names and settings alone decide."""
         return self.namespaces is not None or self.exempts is not None
 
-    @property
+    @cached_property
     def bars_bundles(self) -> bool:
         """Whether it bars single bundles."""
         return self.namespaces is not None or self.bars is not None

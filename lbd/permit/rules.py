@@ -301,8 +301,8 @@ def barred(case: Case, passes: frozenset[Reason] = frozenset(), by_name: CodeArr
     Rules with a reason among ``passes`` are not asked, nor those about names where their codes are known, ``by_name``.
     """
     codes = np.zeros(len(case.facts.snapshot.bundles), np.int8) if by_name is None else by_name.copy()
-    known = by_name is not None
-    return _first((rule for rule in RULES if rule.reason not in passes and not (known and rule.by_name)), case, codes)
+    asked = (rule for rule in RULES if rule.bars_bundles and rule.reason not in passes)
+    return _first(asked if by_name is None else (rule for rule in asked if not rule.by_name), case, codes)
 
 
 def _first(rules: Iterable[Rule], case: Case, codes: CodeArray) -> CodeArray:
