@@ -331,6 +331,7 @@ class _Replay:
         self._ending: list[int] = []
         self._sent: list[Sent] = []
         self._barred_by_name: CodeArray | None = None
+        self._guardrails = settings.guardrails.without_canary
         self._calm_below = _idle_gap(settings)
         self._groups = Groups(frozenset(name.rpartition("/")[0] for name in self._names))
 
@@ -402,7 +403,7 @@ class _Replay:
 
     def _case(self, number: int) -> Case:
         """What the rules of a live turn judge, as far as history has it."""
-        snapshot, rails = self._cluster.snapshot(number, self._names, live=self._live), self._settings.guardrails
+        snapshot = self._cluster.snapshot(number, self._names, live=self._live)
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= self._settled_after
         joined = self._live & (snapshot.taken_at - self._joined_at[here] < JOINED_SECONDS)
@@ -418,7 +419,7 @@ class _Replay:
             sent=[one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS],
             slopes=slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None,
         )
-        return Case(facts, rails.without_canary)
+        return Case(facts, self._guardrails)
 
     def _permission(self, number: int, case: Case) -> Permission:
         if self._barred_by_name is None:

@@ -87,7 +87,7 @@ class Case:
         return (bundle for bundle, at in times.items() if at >= since)
 
 
-Barred = BoolArray | IntArray | Iterable[str] | Mapping[str, Reason] | None
+Barred = BoolArray | IntArray | Iterable[str] | dict[str, Reason] | None
 """Bundles that may not move: bool (N,), or their positions; or their names, or those of namespaces as a whole, each
 with its reason where that is not the rule's. None: none."""
 
@@ -154,7 +154,7 @@ class Rule:
             codes = np.zeros(len(snapshot.bundles), dtype=np.int8)
             codes[barred] = self.reason.code
             return codes
-        reasons = barred if isinstance(barred, Mapping) else dict.fromkeys(barred or (), self.reason)
+        reasons = barred if isinstance(barred, dict) else dict.fromkeys(barred or (), self.reason)
         return eligibility.codes_of(snapshot, reasons)
 
     def keeps(self, bundle: str, guardrails: Guardrails, leader_topic: str) -> bool:

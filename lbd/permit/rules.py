@@ -301,7 +301,7 @@ def barred(case: Case, passes: frozenset[Reason] = frozenset(), by_name: CodeArr
     Rules with a reason among ``passes`` are not asked, nor those about names where their codes are known, ``by_name``.
     """
     codes = np.zeros(len(case.facts.snapshot.bundles), np.int8) if by_name is None else by_name.copy()
-    asked = (rule for rule in RULES if rule.bars_bundles and rule.reason not in passes)
+    asked = (rule for rule in RULES if rule.bars_bundles and not (passes and rule.reason in passes))
     return _first(asked if by_name is None else (rule for rule in asked if not rule.by_name), case, codes)
 
 

@@ -151,6 +151,8 @@ def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> di
 
     What is true of one bundle is true of all of its namespace on that source.
     """
+    if not decision.unloads:
+        return {}
     spread, misplaced = GroupSpread(snapshot, policies), dict[str, Reason]()
     for unload in decision.unloads:
         namespace = bundle_namespace(unload.bundle)
