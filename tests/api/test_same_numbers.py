@@ -100,7 +100,7 @@ def test_moves_of_the_last_hour(moment: Moment):
     status, scraped = command("status", "--format", "json"), metrics(api)
     number = len(command("history", "--format", "json"))
     assert number > 4
-    assert status["last_hour"] == {"moves": number, "bundles": number, "attempts": number}
+    assert status["last_hour"] == {"moves": number, "bundles": number, "attempts": number, "ordered": 0}
     assert api.get("/v1/status").json()["last_hour"] == status["last_hour"]
     assert line(command("status"), "last hour") == f"{number} moves of {number} bundles, {number} attempts"
     assert [scraped[f"lbd_{name}_last_hour",] for name in ("moves", "bundles", "attempts")] == [number] * 3
