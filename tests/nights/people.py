@@ -286,11 +286,16 @@ def _bundle(stage: Stage, chance: float) -> str:
 
 
 def approve(stage: Stage) -> None:
-    """Where plans wait for it: approve the one that waits now."""
+    """Where plans wait for it: approve the one that waits now, by the clock of the machine that leads."""
     machine = stage.leader
-    lbd = stage.lbds.get(machine or "")
+    if machine is not None:
+        _spawn(stage, machine, partial(_approves, stage, machine), "a person looks at the plan")
+
+
+def _approves(stage: Stage, machine: str) -> None:
+    lbd = stage.lbds.get(machine)
     proposal = lbd.engine.proposal if lbd is not None else None
-    if machine is None or proposal is None or not proposal.unloads:
+    if proposal is None or not proposal.unloads:
         return
 
     def make(name: str, now: float) -> PlanRequest:

@@ -231,7 +231,7 @@ class Stage:
                 "guardrails": {
                     "max_unloads_per_hour": UNLOADS_PER_HOUR,
                     "cool_down_minutes": COOL_DOWN_MINUTES,
-                    "max_traffic_per_hour": 1.0,
+                    "max_traffic_per_hour": 1000.0,
                     "stand_still_minutes": STANDS_STILL_MINUTES,
                 },
             }
