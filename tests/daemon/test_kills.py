@@ -170,17 +170,23 @@ def test_the_turn_itself(build: subprocess.Popen[str], tmp_path: Path):
         check(seen)
 
 
-@pytest.mark.security("SIGKILL at requests of a move: every intent gets its true outcome", cases=25)
+def _kills(number: int) -> pytest.MarkDecorator:
+    return pytest.mark.security("SIGKILL at requests of a move: every intent gets its true outcome", cases=number)
+
+
 @pytest.mark.parametrize(
-    ("thieves", "every"),
+    ("thieves", "every", "kills"),
     [
-        pytest.param((), 2, id="landing"),
-        pytest.param((0,), 6, id="coming back", marks=pytest.mark.soak),
-        pytest.param((1,), 2, id="pulled elsewhere", marks=pytest.mark.soak),
+        pytest.param((), 7, 7, id="landing", marks=_kills(7)),
+        pytest.param((), 2, 25, id="landing, each", marks=(pytest.mark.soak, _kills(25))),
+        pytest.param((0,), 6, 25, id="coming back", marks=(pytest.mark.soak, _kills(25))),
+        pytest.param((1,), 2, 25, id="pulled elsewhere", marks=(pytest.mark.soak, _kills(25))),
     ],
 )
-def test_killed_at_every_request(thieves: tuple[int, ...], every: int, build: subprocess.Popen[str], tmp_path: Path):
-    """Before or after each request of the moves takes effect at a broker; of the retries, every third one."""
+def test_killed_at_requests(
+    thieves: tuple[int, ...], every: int, kills: int, build: subprocess.Popen[str], tmp_path: Path
+):
+    """Before or after requests of the moves take effect at a broker; nights (``tests/nights``) kill at any step."""
     with scene(tmp_path / "whole", build, thieves) as seen:
         assert seen.turn() == 0
         steps = seen.steps
@@ -193,7 +199,7 @@ def test_killed_at_every_request(thieves: tuple[int, ...], every: int, build: su
             seen.die_at = None
             seen.recover()
             check(seen)
-    assert killed >= 25
+    assert killed >= kills
 
 
 @pytest.mark.security("SIGKILL around each line of the journal: every intent gets its true outcome", cases=6)
