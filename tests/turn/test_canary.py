@@ -128,7 +128,7 @@ class TestMoves:
                 later = balancer.turn()
             assert balancer.proposal is None
             other = next(name for name in SHOP if name != move.bundle)
-            again = applied(balancer, replace(shown, unloads=[replace(move, bundle=other)]))
+            again = applied(balancer, replace(shown, unloads=[replace(move, bundle=other)]), name="p1")
         assert verdict(later).reason == "canary-per-hour"
         assert (again.exit_code, again.placed[0].detail.partition(",")[0]) == (4, "canary-per-hour: 1 of 1 used")
         assert move.bundle in SHOP
