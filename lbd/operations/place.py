@@ -485,9 +485,10 @@ def _coolest(unload: Unload, parts: Parts, now: Situation) -> tuple[str, str]:
     later = unshown(facts.scores, facts.sent, facts.snapshot, facts.evidence.settled, facts.sample_interval_seconds)
     score = dict(zip(ids, (facts.scores + later).tolist(), strict=True))
     ledger = _ledger(unload, parts, now)
-    others = sorted((one for one in now.observation.active if one != unload.source), key=lambda one: (score[one], one))
+    others = (broker for broker in now.observation.active if broker != unload.source)
+    ranked = sorted(others, key=lambda broker: (score[broker], broker))
     refusals = list[Skip]()
-    for broker in others:
+    for broker in ranked:
         refusal = ledger.refusal(replace(unload, destination=broker))
         if refusal is None:
             cooler = f"; of {counted(len(refusals), 'cooler broker')} {_first(refusals)}" if refusals else ""
