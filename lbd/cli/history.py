@@ -266,22 +266,20 @@ def _line(row: _Row, widths: list[int], columns: int) -> Text:
 def _refuse_unknown(state_dir: Path, bundle: str | None, broker: str | None) -> None:
     """Raise :class:`UsageError` for a name that neither a kept move or split nor the last reports have.
 
-    Where nothing is known at all, no name is unknown.
+    Where no reports are kept, no name is unknown: lbd may not have seen it yet.
     """
-    if bundle is None and broker is None:
+    if (bundle is None and broker is None) or (reported := load_bundles(state_dir)) is None:
         return
-    reported = load_bundles(state_dir)
-    brokers = set(reported.brokers if reported is not None else ())
-    bundles = set(reported.bundles if reported is not None else ())
+    brokers, bundles = set(reported.brokers), set(reported.bundles)
     for move in moves_of(state_dir):
         brokers.update(filter(None, (move.source, move.destination, move.owner)))
         bundles.add(move.bundle)
     for split in read_splits(state_dir):
         brokers.add(split.cut.owner)
         bundles.add(split.cut.bundle)
-    if broker is not None and brokers and not _of_broker(tuple(brokers), broker):
+    if broker is not None and not _of_broker(tuple(brokers), broker):
         raise UsageError(f"--broker {broker}: no such broker is known{nearest(broker, sorted(brokers))}")
-    if bundle is not None and bundles and not any(_of_bundle(name, bundle) for name in bundles):
+    if bundle is not None and not any(_of_bundle(name, bundle) for name in bundles):
         near = nearest(bundle, sorted(bundles))
         raise UsageError(f"--bundle {bundle}: no such bundle, namespace or tenant is known{near}")
 

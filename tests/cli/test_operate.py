@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -42,6 +43,7 @@ from lbd.store.shared import SharedOrders
 from lbd.store.state import StateDir
 from lbd.store.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
 from lbd.store.turn_record import Verdict
+from lbd.store.turns import ReportedBundles, save_bundles
 from lbd.text import duration_text, local, zoned
 from tests.builders import put_value
 from tests.cli.conftest import lbd
@@ -733,8 +735,13 @@ class TestHistory:
 
     @pytest.mark.parametrize("options", [["--bundle", "shop/ord"], ["--broker", "broker"], ["--broker", B1 + "1"]])
     @pytest.mark.usefixtures("moved")
-    def test_an_unknown_name_is_no_empty_history(self, options: list[str]) -> None:
-        """Exit 2 with the nearest known one."""
+    def test_an_unknown_name_is_no_empty_history(self, options: list[str], tmp_path: Path) -> None:
+        """Exit 2 once reports are kept; a reported bundle that never moved has an empty history."""
+        assert lbd("history", *options).exit_code == 0
+        other, none = "shop/other/0x00000000_0xffffffff", np.zeros(1, dtype=np.int8)
+        reported = ReportedBundles(time.time(), (B1,), [other], none.astype(np.int32), none, np.zeros((1, 2)))
+        save_bundles(tmp_path, reported)
+        assert lbd("history", "--bundle", other).exit_code == 0
         found = lbd("history", *options)
         assert (found.exit_code, found.stdout) == (2, "")
         assert f"Error: {' '.join(options)}: no such " in found.stderr
