@@ -342,12 +342,21 @@ class Executor:
             outcome = unproven(
                 Outcome(unload, Result.UNKNOWN, None, str(as_lbd_error(error)), noted=unload.destination)
             )
+        if move not in dict(self._journal.open):  # another lbd has closed it meanwhile, as the leader topic says
+            self._leave(unload)
+            return True
         if outcome is None:
             return False
         self._conclude(move, outcome)
         self._doubt(move, outcome, unloader)
         self._end(unload, outcome, self._foreign)
         return True
+
+    def _leave(self, unload: Unload) -> None:
+        """Nothing more is done for an open move, nor reported."""
+        with self._changed:
+            self._foreign.remove(unload)
+            self._changed.notify_all()
 
     def _work(self, run: _PlanRun, lane: Sequence[Unload]) -> None:
         """Execute the moves of one lane, one after the other."""

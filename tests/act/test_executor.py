@@ -704,6 +704,24 @@ class TestAHeir:
         ended_within(executor, 10)
         assert values(executor.collect()) == ["landed"]
 
+    def test_what_another_lbd_has_closed_is_judged_no_more(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It was leader for a moment; what the bundle does later belongs to later moves."""
+        monkeypatch.setattr(executing, "HEIR_WAITS_SECONDS", 0.1)
+        moves = plan(pulsar, 0)
+        journal = Journal(tmp_path / STORE_NAME, time.time)
+        move = journal.intend(moves[0], 1)
+        executor = Executor(journal, time.time)
+        executor.inherit(dict(journal.open))
+        executor.recover(lambda: unloader(pulsar), 0.3)
+        assert executor.unfinished == tuple(moves)
+        journal.conclude(move, Outcome(moves[0], Result.LANDED, pulsar.ids[2]))
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
+        ended_within(executor, 5)
+        assert [entry["result"] for entry in entries(tmp_path) if entry["event"] == "outcome"] == ["landed"]
+        assert executor.collect().outcomes == ()
+
     def test_its_source_may_still_be_at_it(
         self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
