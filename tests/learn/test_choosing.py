@@ -270,7 +270,8 @@ class TestChoosing:
 
         assert claim(found) == (
             "next week 6.0 to 6.0 fewer moves a day, 10 to 10 more minutes a day above the low threshold, 0 to 0 fewer "
-            "minutes a day above the high threshold (nine weeks of ten like those of 6 independent days)"
+            "minutes a day above the high threshold (from 6 independent days; 17 of 24 such intervals held in trials "
+            "on unseen weeks)"
         )
 
     def test_where_the_cheapest_does_not_hold_up_the_next_one_may(self):
