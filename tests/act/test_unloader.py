@@ -148,8 +148,9 @@ class TestLanding:
         ready = mover.check(move(pulsar))
         assert not isinstance(ready, Skip)
         pulsar.leader = pulsar.ids[2]
-        assert told(mover.send(ready)) == (Result.LANDED, pulsar.ids[2], None)
-        assert pulsar.affinity == {}
+        outcome = mover.send(ready)
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)
+        assert (pulsar.affinity, outcome.leader) == ({}, pulsar.ids[1])
 
     def test_the_leader_dies_between_the_check_and_the_request(self, pulsar: FakePulsar) -> None:
         """Whether the request reached anybody cannot be known; the bundle is where it was in the end."""
@@ -750,7 +751,7 @@ class TestAPolicyThatComesLate:
 
     @pytest.mark.parametrize("leads", ["the destination", "another broker by now"])
     def test_a_note_that_may_be_left_is_told(self, leads: str, pulsar: FakePulsar) -> None:
-        """A leader that is the destination would take the bundle; one that leads no more proves nothing."""
+        """With who leads by now: one that is the destination would take the bundle, one of before proves nothing."""
         forbidden: list[str] = []
         now = [boot_seconds()]
         destination = 1 if leads == "the destination" else 2
@@ -766,6 +767,7 @@ class TestAPolicyThatComesLate:
         pulsar.fault("/unload", Reply(204), broker=pulsar.ids[0], after_acting=True, then=come, times=1)
         outcome = mover.send(ready)
         assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[destination])
+        assert outcome.leader == pulsar.leader
 
 
 class TestTheExtensibleManager:

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+import requests
 import yaml
 from click.testing import CliRunner, Result
 
@@ -97,6 +98,16 @@ def test_what_goes_wrong_is_told_in_one_line(api: Api, tmp_path: Path):
     runner = CliRunner().invoke(main, ["status", "--api", "http://127.0.0.1:9"], prog_name="lbd")
     assert (runner.exit_code, "no lbd answers there" in runner.output) == (3, True), runner.output
     assert CliRunner().invoke(main, ["status", "--api", "ftp://x"], prog_name="lbd").exit_code == 2
+
+
+def test_a_stopped_lbd_is_not_there(api: Api):
+    """Its port is free at once: whoever asks is told so, and not answered by what has ended."""
+    url = api.serving.url
+    assert url is not None
+    assert requests.get(url + "/healthz", timeout=5).ok
+    api.serving.stop()
+    with pytest.raises(requests.ConnectionError):
+        requests.get(url + "/healthz", timeout=5)
 
 
 @pytest.mark.parametrize(
