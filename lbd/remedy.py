@@ -29,21 +29,24 @@ class Remedy:
 
 
 _READ_SETTING = "lbd config show"
+_FOR_GOOD = "(add --apply; it cannot be undone)"
+_MOVED_MUCH = "Find what moved so much; if that was right, raise {} and reload the settings"
 
 REMEDIES: Mapping[Reason, Remedy] = {
     # normal
     Reason.NOT_ASKED: Remedy(by_itself="its broker gives bundles once it is too far above another"),
-    Reason.MOVES: Remedy(by_itself="the move is made, or shown to be made"),
+    Reason.MOVES: Remedy(by_itself="lbd makes the move"),
     Reason.BALANCED: Remedy(by_itself="lbd goes on comparing the brokers in every turn"),
     Reason.WAITING: Remedy(by_itself="lbd moves bundles if the brokers are still too far apart then"),
     Reason.BELOW_MINIMUM: Remedy(
-        "If the gap matters at this traffic, lower avg_shedder.min_unload_message and min_unload_message_throughput",
+        "If the gap matters at this traffic, lower avg_shedder.min_unload_message and min_unload_message_throughput, "
+        "and reload the settings",
         _READ_SETTING,
         "it ends when there is more traffic to move",
     ),
-    Reason.TOO_LARGE: Remedy("Split the bundle that is too large to move", "lbd split {bundle}"),
+    Reason.TOO_LARGE: Remedy(f"Split the bundle that is too large to move {_FOR_GOOD}", "lbd split {bundle}"),
     Reason.NO_TRAFFIC: Remedy(by_itself="it ends when the bundle has traffic"),
-    Reason.SOLE_BUNDLE: Remedy("Split the only bundle of the broker", "lbd split {bundle}"),
+    Reason.SOLE_BUNDLE: Remedy(f"Split the only bundle of the broker {_FOR_GOOD}", "lbd split {bundle}"),
     Reason.BACKGROUND_LOAD: Remedy(
         "Find what uses {broker} beside its traffic: another process, compaction, a weaker machine", "lbd doctor"
     ),
@@ -59,28 +62,28 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.TURN_UNLOADS: Remedy(by_itself="the next turn moves more"),
     Reason.TURN_TRAFFIC: Remedy(by_itself="the next turn moves more"),
     Reason.HOUR_UNLOADS: Remedy(
-        "Find what moved so much; raise guardrails.max_unloads_per_hour if that was right",
-        "lbd history --since 1h",
+        _MOVED_MUCH.format("guardrails.max_unloads_per_hour"),
+        "lbd history --since 1h --last 200",
         "it ends when the oldest of these moves is an hour old",
     ),
     Reason.DAY_UNLOADS: Remedy(
-        "Find what moved so much; raise guardrails.max_unloads_per_day if that was right",
-        "lbd history --since 1d",
+        _MOVED_MUCH.format("guardrails.max_unloads_per_day"),
+        "lbd history --since 1d --last 200",
         "it ends when the oldest of these moves is a day old",
     ),
     Reason.SOURCE_UNLOADS: Remedy(
-        "Find what moved so much; raise guardrails.max_unloads_per_broker_per_hour if that was right",
-        "lbd history --since 1h --broker {broker}",
+        _MOVED_MUCH.format("guardrails.max_unloads_per_broker_per_hour"),
+        "lbd history --since 1h --last 200 --broker {broker}",
         "it ends when the oldest of these moves is an hour old",
     ),
     Reason.DESTINATION_UNLOADS: Remedy(
-        "Find what moved so much; raise guardrails.max_unloads_per_broker_per_hour if that was right",
-        "lbd history --since 1h",
+        _MOVED_MUCH.format("guardrails.max_unloads_per_broker_per_hour"),
+        "lbd history --since 1h --last 200",
         "it ends when the oldest of these moves is an hour old",
     ),
     Reason.HOUR_TRAFFIC: Remedy(
-        "Find what moved so much; raise guardrails.max_traffic_per_hour if that was right",
-        "lbd history --since 1h",
+        _MOVED_MUCH.format("guardrails.max_traffic_per_hour"),
+        "lbd history --since 1h --last 200",
         "it ends when the oldest of these moves is an hour old",
     ),
     Reason.PING_PONG: Remedy(
@@ -89,19 +92,23 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "bundles may move again guardrails.ping_pong_window_hours after their last move",
     ),
     Reason.CHANGED_HANDS: Remedy(
-        "If you know who moved the bundles, let lbd go on",
+        "End old pauses, drains or a rollout that are back in `lbd status`; if you know who moved the bundles, "
+        "let lbd go on",
         "lbd resume",
         "bundles may move again guardrails.cool_down_minutes after they were moved",
     ),
-    Reason.CANARY: Remedy("Widen guardrails.canary or remove it, then reload the settings", _READ_SETTING),
+    Reason.CANARY: Remedy(
+        "If lbd is to move more than the canary, widen or remove guardrails.canary and reload the settings",
+        _READ_SETTING,
+    ),
     Reason.CANARY_UNLOADS: Remedy(
-        "Raise guardrails.canary.max_moves_per_hour or remove the canary, then reload the settings",
+        "If the canary is too slow, raise its max_moves_per_hour or remove it, and reload the settings",
         _READ_SETTING,
         "it ends when the oldest of these moves is an hour old",
     ),
     # policies
     Reason.ISOLATION_POLICY: Remedy(
-        "Let the isolation policy of the namespace include a broker that has room",
+        "With the owner of {namespace}, let its isolation policy include a broker that has room",
         "pulsar-admin ns-isolation-policy list CLUSTER",
     ),
     Reason.ANTI_AFFINITY: Remedy(
@@ -110,7 +117,8 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "it ends when another namespace of the group leaves a broker",
     ),
     Reason.EXCLUDED_NAMESPACE: Remedy(
-        "If its bundles may move, take {namespace} out of guardrails.excluded_namespaces", _READ_SETTING
+        "If its bundles may move, take {namespace} out of guardrails.excluded_namespaces and reload the settings",
+        _READ_SETTING,
     ),
     Reason.BROKER_BUNDLE: Remedy(by_itself="the bundle belongs to its broker and never moves"),
     Reason.POLICY_UNKNOWN: Remedy(
@@ -126,11 +134,12 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "it ends with the drain's time, or when the broker restarts",
     ),
     Reason.NOT_INCLUDED: Remedy(
-        "If its bundles may move, name {namespace} in guardrails.include_namespaces", _READ_SETTING
+        "If its bundles may move, name {namespace} in guardrails.include_namespaces and reload the settings",
+        _READ_SETTING,
     ),
     Reason.BALANCE_OFF: Remedy(
         "Ask the owner of the namespace to remove its property lbd.balance",
-        "pulsar-admin namespaces remove-property -k lbd.balance {namespace}",
+        "pulsar-admin namespaces get-properties {namespace}",
     ),
     Reason.BALANCE_LOW: Remedy(by_itself="its bundles move after those of other namespaces"),
     Reason.NAMESPACE_QUIET: Remedy(by_itself="it ends with the quiet hours of the namespace"),
@@ -139,7 +148,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "pulsar-admin namespaces get-properties {namespace}",
     ),
     Reason.TOPIC_COST: Remedy(
-        "If its topics may close for a moment, change guardrails.topic_costs or move it by hand",
+        "Leave it: on old brokers readers of its topics may hang (docs/guardrails.md); if it must move, do it by hand",
         "lbd unload {bundle}",
     ),
     Reason.NAME_WITH_CLUSTER: Remedy(
@@ -151,25 +160,32 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false",
     ),
     Reason.DESTINATION_OVERLOADED: Remedy(
-        "Add a broker: those that are there would be too full",
+        "Bring back a broker that is down, or add one: those that are there would be too full",
         "lbd capacity",
         "it ends when the load falls",
     ),
     Reason.DESTINATION_ABOVE_SOURCE: Remedy(
-        "Split the bundle: its destination would be fuller than its source is now", "lbd split {bundle}"
+        f"Split the bundle, as its destination would be fuller than its source is now {_FOR_GOOD}",
+        "lbd split {bundle}",
     ),
-    Reason.DESTINATION_FORBIDDEN: Remedy("Choose a destination that is active and allowed", "lbd place {bundle}"),
+    Reason.DESTINATION_FORBIDDEN: Remedy(
+        "If it stays so, find why the destination may not have the bundle, or has no usable report",
+        "lbd doctor",
+        "the next turn takes another destination",
+    ),
     Reason.TOPIC_LIMIT: Remedy(
-        "Add a broker, or raise loadBalancerBrokerMaxTopics: the destinations are at their limit of topics",
+        "Add a broker, or raise guardrails.max_topics_per_broker: the destinations have as many topics as it allows",
         "lbd capacity",
     ),
     Reason.TOO_FEW_BROKERS: Remedy(
-        "Look at the brokers without a usable report", "lbd doctor", "it ends when two brokers can be compared"
+        "Look at the brokers without a usable report",
+        "lbd doctor",
+        "it ends when half of the brokers, and two at least, have a usable report",
     ),
     Reason.SETTLING: Remedy(by_itself="lbd compares a broker again after two samples that follow a move or restart"),
     Reason.MEMBERSHIP_CHANGED: Remedy(by_itself="lbd goes on when no broker has come or gone for a while"),
     Reason.LEADER_UNREACHABLE: Remedy(
-        "Restart the broker that the sentence names, or check the metadata store",
+        "If it lasts, check the metadata store, then restart the broker that the sentence names",
         "lbd doctor",
         "it ends when a broker leads again, usually within one session timeout (30 s)",
     ),
@@ -181,7 +197,8 @@ REMEDIES: Mapping[Reason, Remedy] = {
     ),
     Reason.PAUSED: Remedy("When the work is done, let lbd go on", "lbd resume", "lbd goes on when the pause ends"),
     Reason.OBSERVE_ONLY: Remedy(
-        "Set mode: approve or mode: auto and reload the settings, if `lbd plan` shows what you want"
+        "To let lbd move bundles, set mode: approve or mode: auto and restart it, if this shows what you want",
+        "lbd dry-run",
     ),
     Reason.QUIET_HOURS: Remedy(by_itself="lbd goes on when guardrails.quiet_hours are over"),
     Reason.NO_IMPROVEMENT: Remedy(
@@ -189,20 +206,26 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "lbd doctor",
         "lbd tries again after guardrails.stand_still_minutes",
     ),
-    Reason.NOT_LEADER: Remedy(by_itself="the lbd that leads moves the bundles; this one takes over if it stops"),
+    Reason.NOT_LEADER: Remedy(
+        "If no lbd leads, find why",
+        "lbd doctor",
+        "the lbd that leads moves the bundles, and this one takes over if it stops",
+    ),
     Reason.STATE_LOST: Remedy(
-        "Put the removed files of the state directory back, or stop lbd and start it again",
+        "Put the removed files of the state directory back; if they are lost, restart lbd once with --new-journal, "
+        "which forgets cool-downs and budgets",
         "lbd doctor",
         "it ends when the files are back",
     ),
     Reason.APPROVAL_REQUIRED: Remedy("Approve plan {plan}, if `lbd plan` shows what you want", "lbd apply {plan}"),
     Reason.NOT_SERVED: Remedy(
-        "Look for the topic that the sentence names in the broker's log; to go on without its clients, resume",
-        "lbd resume",
-        "it ends when the clients are back, or after guardrails.stand_still_minutes",
+        "Look for the topic that the sentence names in its broker's log; if it does not load, restart that broker",
+        "lbd history --last 20",
+        "it ends when the clients are back, after guardrails.stand_still_minutes, or with lbd resume",
     ),
     Reason.SLOW_BROKER: Remedy(
-        "Look at garbage collection, network and disk of {broker}, drain it and restart it",
+        "Look at garbage collection, network and disk of {broker} and at the bookies; if it is sick, drain it "
+        "(add --apply) and restart it",
         "lbd drain {broker}",
         "it ends when its health checks are as fast as those of the others",
     ),
@@ -215,14 +238,18 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.REPORT_EMPTY: Remedy(by_itself="the broker's next report has its bundles again"),
     Reason.FIRST_SAMPLE: Remedy(by_itself="the broker counts after two samples that follow its start"),
     Reason.NO_NEW_SAMPLE: Remedy(
-        "Check {broker}: the numbers of its report stand still",
+        "Check {broker} with pulsar-admin brokers healthcheck: the numbers of its report stand still",
         "lbd explain {broker}",
         "it ends when the numbers change",
     ),
     Reason.IMPOSSIBLE_NUMBER: Remedy(
         "Find the number of {broker} that cannot be true", "lbd doctor", "it ends when the report is right"
     ),
-    Reason.REPORTED_TWICE: Remedy(by_itself="one of the two brokers leaves the bundle out of its next report"),
+    Reason.REPORTED_TWICE: Remedy(
+        "If it lasts for more than two minutes, find the broker whose report stands still",
+        "lbd doctor",
+        "one of the two brokers leaves the bundle out of its next report",
+    ),
     Reason.NO_STATISTICS: Remedy(by_itself="it ends with the first report that has statistics of the bundle"),
     Reason.ON_NO_REPORT: Remedy(by_itself="it ends with the first report of the new owner, within a minute or two"),
     Reason.UNKNOWN_RESOURCES: Remedy(

@@ -206,7 +206,7 @@ SITUATIONS = [
               changes={"avg_shedder": {"hit_count_low": 1, "hit_count_high": 1, "min_unload_message": 1_000_000,
                                        "min_unload_message_throughput": 10**12}}),
     Situation("report-missing", lambda stand, _: stand.pulsar.faults.off(), silent),
-    Situation("empty-broker", run(), nobody),
+    Situation("empty-broker", run("--apply"), nobody),
     Situation("balanced", arrange=calm),
     Situation("observe-only", changes={"mode": "observe"}),
     Situation("drained and empty", arrange=drained),

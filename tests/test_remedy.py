@@ -58,8 +58,18 @@ def test_no_remedy_counts_samples(reason: Reason):
             {"plan": "1fa0"},
             "Approve plan 1fa0, if `lbd plan` shows what you want: `lbd apply 1fa0`",
         ),
-        (Reason.SOLE_BUNDLE, None, {"bundle": "t/n/0x"}, "Split the only bundle of the broker: `lbd split t/n/0x`"),
-        (Reason.SOLE_BUNDLE, None, {}, "Split the only bundle of the broker: `lbd split BUNDLE`"),
+        (
+            Reason.SOLE_BUNDLE,
+            None,
+            {"bundle": "t/n/0x"},
+            "Split the only bundle of the broker (add --apply; it cannot be undone): `lbd split t/n/0x`",
+        ),
+        (
+            Reason.SOLE_BUNDLE,
+            None,
+            {},
+            "Split the only bundle of the broker (add --apply; it cannot be undone): `lbd split BUNDLE`",
+        ),
         (
             Reason.PAUSED,
             NOW + 1200,

@@ -190,6 +190,9 @@ NOT_RUNNING, LATE, EMPTIED = "not-running", "late", "emptied"
 """Reasons of steps that come of the process and its orders, whatever its last turn said."""
 
 
+_LATE = "Find what lbd waits for, as it ends no turn; if nothing is found, restart its service"
+
+
 def steps_now(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
 ) -> list[NextStep]:
@@ -197,10 +200,10 @@ def steps_now(
     steps, then drained brokers that are empty. ``pid`` is None where no lbd runs.
     """
     if pid is None:
-        text = "Start lbd: while it does not run, it moves nothing"
-        return [NextStep(reason=NOT_RUNNING, do=text, command="lbd run")]
+        text = "Read why lbd ended, then start its service: it moves nothing while it does not run"
+        return [NextStep(reason=NOT_RUNNING, do=text, command="journalctl -u lbd -n 50")]
     if status.late(now):
-        return [NextStep(reason=LATE, do="Find what lbd waits for: it ends no turn", command="lbd doctor")]
+        return [NextStep(reason=LATE, do=_LATE, command="lbd doctor")]
     steps = [step for step in status.steps if step.reason != Reason.PAUSED.label]
     if pause is not None:
         steps = [_end_of(pause), *(step for step in steps if step.do)]
@@ -208,7 +211,7 @@ def steps_now(
         steps = [next_step(Reason.ROUND_STOPPED)]
     for drain, work in drains:
         if work is not None and work.ended_at is not None and work.owned == 0:
-            text = f"{drain.broker} is empty: restart it, or release it"
+            text = f"{drain.broker} is empty: do your work on it; its restart ends the drain, and so does this"
             steps.append(NextStep(reason=EMPTIED, what=drain.broker, do=text, command=_release(drain)))
     return steps
 

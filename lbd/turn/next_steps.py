@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 FAILED_TURN, EMPTY_BROKER = "failed-turn", "empty-broker"
 """Reasons of steps that are no reason not to move something."""
 
+OF_DESTINATIONS = frozenset({Reason.SLOW_BROKER, Reason.DRAINED})
+"""Reasons of a pair that are about the broker that would be given bundles."""
+
 FOR_OTHERS = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
 """Holds that want nothing of a person while the brokers are balanced."""
 
@@ -69,7 +72,10 @@ def _of_verdict(record: TurnResult, judged: Verdict) -> NextStep:
         return next_step(reason, ends_at=ends_at)
     skip = pair_skip(record, pair)
     ends_at = skip.until if skip.reason is reason and skip.until is not None else ends_at
-    return next_step(reason, pair.ends, ends_at, broker=pair.source, **_bundle_names(record, pair, reason))
+    names = {"broker": pair.source, **_bundle_names(record, pair, reason)}
+    if reason in OF_DESTINATIONS and pair.destination is not None:
+        names["broker"] = pair.destination
+    return next_step(reason, pair.ends, ends_at, **names)
 
 
 def _pair_of(record: TurnResult, reason: Reason) -> Pair | None:
@@ -139,5 +145,5 @@ def _empty_brokers(record: TurnResult, snapshot: Snapshot, left: dict[str, Reaso
     listed = zip(snapshot.brokers.ids, numbers.tolist(), strict=True)
     empty = [broker for broker, number in listed if not number and broker not in taking and broker not in left]
     if empty and numbers.any():
-        do = f"If {empty[0]} should carry load, fill it: it has no bundle"
-        yield NextStep(reason=EMPTY_BROKER, what=empty[0], do=do, command=f"lbd fill {empty[0]} --apply")
+        do = f"{empty[0]} has no bundle; if it should carry load, see what it would be given, and add --apply"
+        yield NextStep(reason=EMPTY_BROKER, what=empty[0], do=do, command=f"lbd fill {empty[0]}")

@@ -37,7 +37,13 @@ def text_of(found: TurnResult, **more: Any) -> list[str]:
 
 BY_HAND = "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false"
 LOOK = "Look at the brokers without a usable report: `lbd doctor`"
-HISTORY = "Find what moved so much; raise guardrails.max_unloads_per_hour if that was right: `lbd history --since 1h`"
+FOR_GOOD = "(add --apply; it cannot be undone)"
+TO_MOVE = "To let lbd move bundles, set mode: approve or mode: auto and restart it, if this shows what you want"
+FILL = "idle:8080 has no bundle; if it should carry load, see what it would be given, and add --apply"
+HISTORY = (
+    "Find what moved so much; if that was right, raise guardrails.max_unloads_per_hour and reload the settings: "
+    "`lbd history --since 1h --last 200`"
+)
 
 
 @pytest.mark.parametrize(
@@ -52,19 +58,20 @@ HISTORY = "Find what moved so much; raise guardrails.max_unloads_per_hour if tha
          "When the work is done, let lbd go on: `lbd resume`; or wait: lbd goes on when the pause ends"),
         (two(30, 20), {"hold": (Reason.OBSERVE_ONLY, "")}, CALM),
         (two(), {"settings": AT_ONCE, "acts": False},
-         "Set mode: approve or mode: auto and reload the settings, if `lbd plan` shows what you want"),
+         f"{TO_MOVE}: `lbd dry-run`"),
         (two(30, 20), {"hold": (Reason.IN_BROKER_SHEDDING, "")},
          f"Turn the brokers' own shedding off, or set in_broker_shedding to take-over: `{BY_HAND}`"),
-        (two(rates=(5000.0,)), {"settings": AT_ONCE}, f"Split the only bundle of the broker: `lbd split {bundle(0)}`"),
+        (two(rates=(5000.0,)), {"settings": AT_ONCE},
+         f"Split the only bundle of the broker {FOR_GOOD}: `lbd split {bundle(0)}`"),
         (two(rates=(5000.0, 1.0)),
          {"settings": AT_ONCE, "permitted": {"barred": {bundle(1): Reason.COOL_DOWN}}},
-         f"Split the bundle that is too large to move: `lbd split {bundle(0)}`"),
+         f"Split the bundle that is too large to move {FOR_GOOD}: `lbd split {bundle(0)}`"),
         (two(), {"blocked": {ENDS: FULL}},
          f"{HISTORY}; or wait about 50 min: it ends when the oldest of these moves is an hour old"),
         (two(rates=(10.0,) * 8), {},
          f"Find what uses {HOT} beside its traffic: another process, compaction, a weaker machine: `lbd doctor`"),
         ({HOT: report(80.0)}, {},
-         f"{LOOK}; or wait: it ends when two brokers can be compared"),
+         f"{LOOK}; or wait: it ends when half of the brokers, and two at least, have a usable report"),
     ],
 )  # fmt: skip
 def test_the_answer_to_each_situation(seen: dict[str, LoadReport], changes: dict[str, Any], first: str):
@@ -100,9 +107,7 @@ def test_an_empty_broker_is_named_beside_the_verdict():
     """Not while a pair is to fill it, and not for its own heartbeat bundle."""
     own = {"pulsar/c/idle:8080/0x00000000_0xffffffff": stats(1.0)}
     calm = {**two(12, 10), "idle:8080": report(1.0, own)}
-    assert text_of(record(calm))[1:] == [
-        "If idle:8080 should carry load, fill it: it has no bundle: `lbd fill idle:8080 --apply`"
-    ]
+    assert text_of(record(calm))[1:] == [f"{FILL}: `lbd fill idle:8080`"]
     apart = {**two(60, 30), "idle:8080": report(1.0, own)}
     assert len(text_of(record(apart))) == 1
     moved = (Unload(bundle(0), HOT, "idle:8080", 1.0, 1.0),)
