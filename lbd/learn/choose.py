@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.learn.incidents import Harms
-    from lbd.learn.prediction import Effect
+    from lbd.learn.prediction import PredictedEffect
     from lbd.learn.replay import Figures
 
 
@@ -272,7 +272,7 @@ class Choice:
     refused: Mapping[str, str] = field(default_factory=dict)
     fewer_moves: Judged | None = None
     closer: Judged | None = None
-    effects: Mapping[str, Effect] = field(default_factory=dict)
+    effects: Mapping[str, PredictedEffect] = field(default_factory=dict)
 
 
 def moves_per_day(figures: Figures) -> float:
@@ -320,7 +320,7 @@ HARMLESS_MINUTES = 1.0
 """Nor may brokers be above the high threshold for so much longer a day, however wide the interval is: that is harm."""
 
 
-def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, Effect]:
+def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, PredictedEffect]:
     """What settings make more of than the present ones, with intervals for the next week."""
     return {
         measure: effect(
@@ -330,7 +330,7 @@ def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, Ef
     }
 
 
-def _unsure(found: Mapping[str, Effect], present: Figures, windows: int) -> str:
+def _unsure(found: Mapping[str, PredictedEffect], present: Figures, windows: int) -> str:
     """Why these effects are no reason for a change; empty where they are. ``present`` are the figures of the present
     settings in all of so many windows.
     """
@@ -350,7 +350,7 @@ def _unsure(found: Mapping[str, Effect], present: Figures, windows: int) -> str:
     return ""
 
 
-def effect_text(found: Effect, measure: str) -> str:
+def effect_text(found: PredictedEffect, measure: str) -> str:
     """``4.2 to 1.1 fewer moves a day``, the ends of the interval in words."""
     low, high = found.low, found.high
     digits = 0 if measure in {OVER_LOW, OVER_HIGH} else 1

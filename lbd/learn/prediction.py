@@ -33,7 +33,7 @@ FEWEST_DAYS = 4
 
 
 @dataclass(frozen=True)
-class Effect:
+class PredictedEffect:
     """What settings make more of than the present ones, a day: ``mean`` over the days that were seen, and the ends of
     the interval for the mean of the next week. ``days``: how many independent days that is from.
     """
@@ -44,17 +44,17 @@ class Effect:
     days: float
 
 
-def effect(differences: FloatArray) -> Effect:
+def effect(differences: FloatArray) -> PredictedEffect:
     """The effect out of the differences of days, float64 (n,), in the order of time."""
     size = differences.size
     if size < 2:
-        return Effect(float(differences.mean()) if size else 0.0, -np.inf, np.inf, float(size))
+        return PredictedEffect(float(differences.mean()) if size else 0.0, -np.inf, np.inf, float(size))
     random, days = np.random.default_rng(size), independent_days(differences)
     ahead, seen = (_means(differences, number, random) for number in (DAYS_AHEAD, size))
     widen = (size / (size - 1) * size / days) ** 0.5 * _student(size - 1)
     low, high = np.quantile((ahead - seen) * widen, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
     mean = float(differences.mean())
-    return Effect(mean, mean + float(low), mean + float(high), days)
+    return PredictedEffect(mean, mean + float(low), mean + float(high), days)
 
 
 def independent_days(differences: FloatArray) -> float:

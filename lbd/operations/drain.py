@@ -242,6 +242,12 @@ class Job:
         return [bundle for bundle in bundles if bundle not in ended or not _left(ended[bundle])]
 
     @property
+    def attempted(self) -> frozenset[str]:
+        """The bundles of moves that were sent and have ended."""
+        with self._lock:
+            return frozenset(self._ended)
+
+    @property
     def tried(self) -> int:
         """Moves that were sent and have ended."""
         with self._lock:
@@ -780,7 +786,8 @@ class Draining:
         passes = job.override is not None, job.respect_rest, job.ordered_at
         guide = self._guide(drain.rollout)
         known = None if job.known is None else job.without_gone(job.known)
-        drain_pass = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide, known)
+        begun = job.broker, job.begun_at, drain.since
+        drain_pass = Pass(*begun, *passes, job.carried, job.scores, guide, known, job.attempted)
         look = plan_drain_now(tools.parts, tools.admin, drain_pass)
         job.untold_since, job.known = None, look.owned
         if self._waits(job, look.hold or look.unshown):

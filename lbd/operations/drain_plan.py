@@ -21,6 +21,7 @@ from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
 from lbd.permit.rules import CAPS, barred, current_holds, exempt_reason
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.reason import Reason
+from lbd.text import first_names
 from lbd.turn.assess import with_members
 
 if TYPE_CHECKING:
@@ -59,16 +60,16 @@ def resting(
     """Why a bundle stays; None where it may move.
 
     One that the drain moved off before (``gone_at``), and that Pulsar has placed there again, rests for ten minutes,
-    unless a person has ordered the drain again since. What an earlier pass tried and could not move does not rest: the
-    leader may have been killed in its midst. Before a restart the rest after other moves protects nobody: a drain keeps
-    it only where it was ordered to.
+    unless a person has ordered the drain again since. What another pass tried and could not move does not rest: the
+    leader may have been killed in its midst, while this lbd stood by and had begun its pass already. Before a restart
+    the rest after other moves protects nobody: a drain keeps it only where it was ordered to.
     """
     alone = exempt_reason(bundle, parts.guardrails, parts.leader_topic)
     if alone is not None:
         return Skip(bundle, alone, WITH_CLUSTER if alone is Reason.NAME_WITH_CLUSTER else "")
-    at = parts.attempted_at().get(bundle, 0.0)
-    if at >= drain_pass.begun_at:
+    if bundle in drain_pass.attempted:
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
+    at = parts.attempted_at().get(bundle, 0.0)
     ago = observation.snapshot.taken_at - at
     if at >= drain_pass.since:
         if bundle not in gone_at:
@@ -243,9 +244,9 @@ class Pass:
     """What one pass over a broker's bundles goes by. Times are epoch seconds.
 
     ``since`` is when the drain began, ``ordered_at`` when a person asked for it last, and ``begun_at`` when this pass
-    began. ``known`` is what the broker owned when it was last asked, less what has gone since; None: it is asked now.
-    ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
-    None in the first look.
+    began. ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
+    None in the first look. ``known`` is what the broker owned when it was last asked, less what has gone since; None:
+    it is asked now. ``attempted`` are the bundles whose moves this pass has sent and seen end.
     """
 
     broker: str
@@ -258,6 +259,7 @@ class Pass:
     scores: Mapping[str, float] | None = None
     guide: Guide = ALONE
     known: Collection[str] | None = None
+    attempted: Collection[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,12 +419,14 @@ def _owned(admin: Admin, broker: str, now: Situation) -> Collection[str]:
     (docs/decisions/0018-landings-are-proven.md). So this is asked once before a drain and once after it, and not while
     bundles are placed anew because a broker has left or this one has just started.
     """
-    facts = now.facts
-    started = float(facts.snapshot.brokers.started_at[facts.snapshot.brokers.index()[broker]])
-    latest = max((0.0, started if np.isfinite(started) else 0.0, *facts.members.departures))
-    calm_in = latest + CALM_SECONDS - facts.now
+    brokers, members = now.facts.snapshot.brokers, now.facts.members
+    started, left_at = float(brokers.started_at[brokers.index()[broker]]), max(members.departures, default=0.0)
+    has_started = np.isfinite(started) and started > left_at
+    calm_in = (started if has_started else left_at) + CALM_SECONDS - now.facts.now
     if not admin.transfers and calm_in > 0:
-        why = f"{broker} is asked what it owns in {calm_in:.0f} s; while it takes over bundles it can hang by that"
+        who = f"{broker} has just started" if has_started else f"{first_names(members.left) or 'a broker'} left"
+        asked = f"{broker} is asked what it owns in {calm_in:.0f} s"
+        why = f"{who}; {asked}, as it can hang by that while it takes bundles over"
         raise HeldError((Reason.MEMBERSHIP_CHANGED, why))
     try:
         return admin.owned(broker)

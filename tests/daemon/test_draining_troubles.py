@@ -80,6 +80,21 @@ def test_a_pause_in_the_middle_is_waited_for(
     assert (work.exit_code, work.owned, work.landed) == (0, 0, 14), work
 
 
+def test_what_another_lbd_could_not_move_meanwhile_does_not_rest(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """The leader was killed amid a move while this lbd, which stood by, had begun its pass already."""
+    target = cluster.brokers[0]
+    begun(lbd, asked(target), monkeypatch)
+    other = Unload(owned(cluster, target)[-1], target, cluster.brokers[1], 1.0, 1.0)
+    journal = lbd.engine.journal
+    journal.conclude(journal.intend(other, 1), Outcome(other, Result.FAILED, target))
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.owned, work.left) == (0, 0, []), work
+
+
 def test_while_it_waits_for_people_or_another_lbd_the_brokers_are_not_asked(
     lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

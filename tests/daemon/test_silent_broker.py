@@ -250,7 +250,7 @@ class TestDrainOfIt:
         lbd.engine.go_on()
         hold = lbd.engine.draining.hold()
         assert hold is not None
-        assert f"{target} is being drained, 4 bundles so far; it waits: {target}: what it owns" in hold[1]
+        assert f"{target} is being drained, 4 bundles so far; it waits: {target}: what it carries" in hold[1]
         assert "left off in 60 s" in hold[1]
         for _ in range(12):
             cluster.forward(6)

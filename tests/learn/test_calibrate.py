@@ -21,7 +21,7 @@ from lbd.learn.calibrate import in_incidents
 from lbd.learn.choose import MEASURES, SettingsCandidate, moves_per_day
 from lbd.learn.history import window_length
 from lbd.learn.incidents import TIMES
-from lbd.learn.prediction import Effect
+from lbd.learn.prediction import PredictedEffect
 from lbd.load.estimate import CPU, Source
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import fake_pulsar
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lbd.learn.calibrate import Calibration
 
 
-FEWER = {measure: Effect(-2.0, -3.0, -1.0, 5.0) for measure in MEASURES}
+FEWER = {measure: PredictedEffect(-2.0, -3.0, -1.0, 5.0) for measure in MEASURES}
 """What is claimed of settings that are proposed for a test."""
 
 
