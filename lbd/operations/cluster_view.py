@@ -66,16 +66,21 @@ class OwnerMap:
 OWNER_PATIENCE_SECONDS = 2.0
 """Brokers answer with errors while a bundle changes hands, which takes a fraction of that."""
 
+OWNERS_SECONDS = 20.0
+"""Thousands of bundles take a few; where a broker hangs, whoever waits is to be answered all the same."""
+
 
 def owners(admin: Admin, clock: ActClock, bundles: Iterable[str]) -> OwnerMap:
-    """Owners of these bundles, by two requests for each that assign nothing.
+    """Owners of these bundles, by three requests for each that assign nothing.
 
     No broker is asked for all that it owns (``ownedNamespaces``): it can hang for good by that while it takes bundles
     over (docs/decisions/0018-landings-are-proven.md).
     """
-    ownership, names = Ownership(admin, clock), list(bundles)
+    ownership, names, until = Ownership(admin, clock), list(bundles), clock.monotonic() + OWNERS_SECONDS
 
     def ask(bundle: str) -> str | AdminError | None:
+        if clock.monotonic() > until:
+            return AdminError(f"not asked: the owners of others took {OWNERS_SECONDS:.0f} s")
         try:
             return ownership.owner_within(bundle, 0.0, OWNER_PATIENCE_SECONDS)
         except AdminError as error:

@@ -159,6 +159,7 @@ class Job:
         self._handed: set[str] = set()
         self._ended: dict[str, Outcome] = {}
         self._skipped: dict[str, Skip] = {}
+        self._taken = set[str]()
         self._left: list[str] = []
         self._pacing: Pacing | None = None
         self._barren = self._seen = 0
@@ -173,8 +174,8 @@ class Job:
         """A look has shown what is left to move, and nothing holds it."""
         self.scores = self.scores or look.before
         self._left, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
-        self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
-        self._seen = self.tried
+        self._barren = 0 if self.settled > self._seen or not self._handed else self._barren + 1
+        self._seen = self.settled
         self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._left), held="")
 
     @property
@@ -218,6 +219,8 @@ class Job:
         with self._lock:
             if isinstance(end, Skip):
                 self._skipped[end.what] = end
+                if end.reason is Reason.OWNER_CHANGED:
+                    self._taken.add(end.what)
                 if end.reason in ORDERED:
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
@@ -236,10 +239,16 @@ class Job:
             return [self._skipped.get(bundle, Skip(bundle, Reason.ROUND_STOPPED)) for bundle in sorted(unsent)]
 
     def without_gone(self, bundles: Iterable[str]) -> list[str]:
-        """Those of the bundles that are not proven to have another owner by now, or to be gone."""
+        """Those of the bundles that are not proven to be gone, or to have another owner, whoever moved them."""
         with self._lock:
-            ended = dict(self._ended)
-        return [bundle for bundle in bundles if bundle not in ended or not _left(ended[bundle])]
+            gone = {bundle for bundle, outcome in self._ended.items() if _left(outcome)} | self._taken
+        return [bundle for bundle in bundles if bundle not in gone]
+
+    @property
+    def settled(self) -> int:
+        """Bundles of which more is known than at the beginning: their moves have ended, or they had left before."""
+        with self._lock:
+            return len(self._ended.keys() | self._taken)
 
     @property
     def attempted(self) -> frozenset[str]:
@@ -696,6 +705,11 @@ class Draining:
                     if self._job is not None:
                         self._step(self._job, current)
             self._trouble["going on"] = ""
+        except HeldError as error:
+            self._trouble["going on"] = ""
+            if self._job is not None:
+                self._job.untold_since = None
+                self._waits(self._job, error.hold)
         except LbdError as error:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
             if self._job is not None:
@@ -779,6 +793,7 @@ class Draining:
             self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, _GONE),))
             return
         if self._waits(job, self._ordered(job)):
+            job.known = None  # whoever leads or moves by hand meanwhile changes what it owns
             return
         drain = self.in_force().get(job.broker)
         if drain is None:  # released since this step began: the next one ends it

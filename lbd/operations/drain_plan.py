@@ -417,14 +417,14 @@ def _owned(admin: Admin, broker: str, now: Situation) -> Collection[str]:
 
     Under the modular manager a broker that is asked while it takes over two bundles or more can hang for good
     (docs/decisions/0018-landings-are-proven.md). So this is asked once before a drain and once after it, and not while
-    bundles are placed anew because a broker has left or this one has just started.
+    bundles are placed anew because a broker has left or this one has just joined, by this machine's clock.
     """
-    brokers, members = now.facts.snapshot.brokers, now.facts.members
-    started, left_at = float(brokers.started_at[brokers.index()[broker]]), max(members.departures, default=0.0)
-    has_started = np.isfinite(started) and started > left_at
-    calm_in = (started if has_started else left_at) + CALM_SECONDS - now.facts.now
+    members = now.facts.members
+    left_at = max(members.departures, default=0.0)
+    joined_at = members.since if broker in members.joined else 0.0
+    calm_in = max(left_at, joined_at) + CALM_SECONDS - now.facts.now
     if not admin.transfers and calm_in > 0:
-        who = f"{broker} has just started" if has_started else f"{first_names(members.left) or 'a broker'} left"
+        who = f"{broker} has joined" if joined_at > left_at else f"{first_names(members.left) or 'a broker'} left"
         asked = f"{broker} is asked what it owns in {calm_in:.0f} s"
         why = f"{who}; {asked}, as it can hang by that while it takes bundles over"
         raise HeldError((Reason.MEMBERSHIP_CHANGED, why))

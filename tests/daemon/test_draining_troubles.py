@@ -80,6 +80,19 @@ def test_a_pause_in_the_middle_is_waited_for(
     assert (work.exit_code, work.owned, work.landed) == (0, 0, 14), work
 
 
+def test_what_others_move_off_meanwhile_ends_no_drain(lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch):
+    """Part after part is of bundles that another lbd or a person has moved: the rest is moved all the same."""
+    target = cluster.brokers[0]
+    begun(lbd, asked(target), monkeypatch, part=2)
+    moved = lbd.engine.journal.attempted_at
+    for bundle in [bundle for bundle in owned(cluster, target) if bundle not in moved][:-2]:
+        give(cluster, bundle, cluster.brokers[1])
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.owned, work.left) == (0, 0, []), work
+
+
 def test_what_another_lbd_could_not_move_meanwhile_does_not_rest(
     lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
 ):
