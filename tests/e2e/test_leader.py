@@ -37,6 +37,9 @@ BY_HAND: dict[str, Any] = {
 }
 """Daemons that move nothing of their own will, and what they are asked for as often as one likes."""
 
+OF_A_DRAIN = {**BY_HAND, "guardrails": {**BY_HAND["guardrails"], "max_destination_score": 100}}
+"""The others may still report the heat of the test before; what stays because of that goes ten minutes later."""
+
 TAKEN_OVER_SECONDS = 30.0
 """After a kill -9; a leader that stands still is missed by its broker after one or two keep-alives of 30 s each."""
 
@@ -48,7 +51,7 @@ DRAINED_SECONDS = 200.0
 """The heir leaves a move that was open alone for 20 s, and judges one that did not move its bundle after 95 s."""
 
 
-@pytest.mark.cluster(landing=True, versions=["4.2.4", "4.0.8"], late=3)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], late=3)
 def test_a_drain_outlives_its_leader(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """kill -9 of the leader in the midst of a drain's moves: the other one leads, closes them, and goes on."""
     placing.remove_all(cluster)
@@ -58,7 +61,7 @@ def test_a_drain_outlives_its_leader(cluster: Cluster, tmp_path: Path, tell: Cal
         hung.named(cluster),
         Traffic(cluster, rates) as traffic,
         Witness(cluster) as witness,
-        Pair.of(cluster, tmp_path, BY_HAND) as pair,
+        Pair.of(cluster, tmp_path, OF_A_DRAIN) as pair,
     ):
         leader = pair.leader()
         target = next(broker for index, broker in enumerate(cluster.brokers) if index != topic_broker(cluster))
