@@ -30,6 +30,13 @@ class Situation:
     observation: Observation
     facts: Facts
 
+    def with_groups(self, parts: Parts, namespaces: Iterable[str]) -> Situation:
+        """The situation with the anti-affinity groups of these namespaces."""
+        names, facts = tuple(namespaces), self.facts
+        tenants = frozenset(name.partition("/")[0] for name in (*facts.snapshot.namespaces.names, *names))
+        policies = replace(facts.policies, groups=parts.groups(names, tenants))
+        return replace(self, facts=replace(facts, policies=policies))
+
     def loads(self, parts: Parts, to_place: int, bundles: tuple[str, ...]) -> BrokerLoads:
         """Loads for placements, with ``to_place`` of these bundles."""
         averages = self.facts.averages
@@ -44,15 +51,13 @@ class Situation:
         return RunningLoads(self.facts.snapshot, self.facts.policies, self.facts.evidence.paired, limit)
 
 
-def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
+def observed(parts: Parts) -> Situation:
     """Observe one round, judged by the stored earlier ones. Raises :class:`~lbd.errors.ObserveError` as observing does.
 
     Properties of namespaces bind no order.
     """
     now = look(replace(parts, consents=None))
-    tenants = frozenset(name.partition("/")[0] for name in (*now.facts.snapshot.namespaces.names, *namespaces))
-    policies = replace(now.facts.policies, groups=parts.groups(namespaces, tenants))
-    return Situation(now.observation, replace(now.facts, policies=policies))
+    return Situation(now.observation, now.facts)
 
 
 @dataclass(frozen=True)

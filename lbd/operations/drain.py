@@ -259,8 +259,7 @@ class Job:
     @property
     def tried(self) -> int:
         """Moves that were sent and have ended."""
-        with self._lock:
-            return len(self._ended)
+        return len(self.attempted)
 
     def work(self, now: float) -> Work:
         """How far it has come."""

@@ -14,7 +14,7 @@ from lbd.decide import drain as filling
 from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
 from lbd.load.estimate import Carried, as_it_was, carried_by
 from lbd.model import Skip, Unload, bundle_namespace
-from lbd.operations.cluster_view import Situation, situation
+from lbd.operations.cluster_view import Situation, observed
 from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
 from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, marked, slow_brokers
 from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
@@ -310,7 +310,7 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     if (known := drain_pass.known) is None:
         known = _owned(admin, drain_pass.broker, now)
     owned = tuple(bundle for bundle in known if not BROKER_BUNDLE.match(bundle))
-    now = _with_groups(now, parts, dict.fromkeys(map(bundle_namespace, owned)))
+    now = now.with_groups(parts, dict.fromkeys(map(bundle_namespace, owned)))
     drained = parts.drained() | {drain_pass.broker}
     held, passes = {"override": drain_pass.override, "respect_rest": drain_pass.respect_rest}, drain_pass.guide.passes
     judge = Judge(parts, now, drained, **held, passes=passes, owned=True)
@@ -364,7 +364,7 @@ def plan_fill_now(
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
     _check_active(admin, broker)
     now = _situation(parts, broker)
-    now = _with_groups(now, parts, _movable(now.facts.snapshot.namespaces.names))
+    now = now.with_groups(parts, _movable(now.facts.snapshot.namespaces.names))
     judge = Judge(parts, now, parts.drained(), override=override, respect_rest=respect_rest, passes=guide.passes)
     judge.barred = bar_more(judge.barred, judge.snapshot, guide.worn)
     unshown = Unshown.of(now.facts)
@@ -398,13 +398,6 @@ def hold_of_fill(parts: Parts, broker: str, *, override: bool, guide: Guide = AL
 def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:
     """Without those in which brokers keep a bundle of their own: they have no policies to ask for."""
     return tuple(name for name in namespaces if not BROKER_BUNDLE.match(f"{name}/0x"))
-
-
-def _with_groups(now: Situation, parts: Parts, namespaces: Iterable[str]) -> Situation:
-    """The situation with the anti-affinity groups of these namespaces."""
-    names, policies = tuple(namespaces), now.facts.policies
-    tenants = frozenset(name.partition("/")[0] for name in (*now.facts.snapshot.namespaces.names, *names))
-    return replace(now, facts=replace(now.facts, policies=replace(policies, groups=parts.groups(names, tenants))))
 
 
 CALM_SECONDS = 30.0
@@ -445,7 +438,7 @@ def _situation(parts: Parts, broker: str) -> Situation:
 
     That brokers came or went is kept, where no turn has seen it yet.
     """
-    now = situation(replace(parts, drained=frozenset), ())
+    now = observed(replace(parts, drained=frozenset))
     parts.store.save(with_members(parts.store.load(), now.facts.members))
     if broker not in now.facts.snapshot.brokers.ids:
         why = now.observation.missing.get(broker, "it gives no load report")

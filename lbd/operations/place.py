@@ -35,7 +35,7 @@ from lbd.bundles import (
 from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace
-from lbd.operations.cluster_view import OwnerMap, Situation, owners, situation
+from lbd.operations.cluster_view import OwnerMap, Situation, observed, owners
 from lbd.operations.dry import Fixed, last_round, order_parts, recorded_parts
 from lbd.operations.parts import PolicyReader, observing, preview_observer
 from lbd.operations.requests import overriding, request_reason, wanting
@@ -362,7 +362,7 @@ def _answered(
     clock: Callable[[], float] | None,
 ) -> Report:
     strategy, place = chosen
-    now = situation(parts, resolved.namespaces)
+    now = observed(parts).with_groups(parts, resolved.namespaces)
     observation = now.observation
     of = {bundle: owned.of.get(bundle) for bundle in resolved.topics if bundle not in owned.unknown}
     unowned = sum(owner is None for owner in of.values())
@@ -467,7 +467,7 @@ def destination(request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Pa
     """
     if request.destination is not None:
         return request, parts, ""
-    now = situation(parts, (bundle_namespace(request.bundle),))
+    now = observed(parts).with_groups(parts, (bundle_namespace(request.bundle),))
     fixed = replace(parts, observer=Fixed(now.observation))
     unload = wanted_unload(request.bundle, now.facts.snapshot, now.facts.averages)
     if isinstance(unload, Skip):

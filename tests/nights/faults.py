@@ -123,26 +123,23 @@ def disk_is_slow(stage: Stage, random: Random) -> Happening:
 
 def broker_dies(stage: Stage, random: Random) -> Happening:
     """Kill -9, and a start later."""
-    broker, seconds = random.choice(stage.cluster.brokers), random.uniform(5.0, 300.0)
-
-    def happen() -> None:
-        stage.tell(f"{broker} is killed")
-        stage.cluster.kill(broker)
-        stage.later(seconds, lambda: stage.cluster.start(broker), f"{broker} starts")
-
-    return f"{broker} dies", happen
+    return _broker_ends(stage, random, stage.cluster.kill, "is killed", "dies")
 
 
 def broker_leaves(stage: Stage, random: Random) -> Happening:
     """An orderly stop; later it joins again."""
+    return _broker_ends(stage, random, stage.cluster.leave, "is stopped", "leaves")
+
+
+def _broker_ends(stage: Stage, random: Random, end: Callable[[str], object], how: str, name: str) -> Happening:
     broker, seconds = random.choice(stage.cluster.brokers), random.uniform(5.0, 300.0)
 
     def happen() -> None:
-        stage.tell(f"{broker} is stopped")
-        stage.cluster.leave(broker)
+        stage.tell(f"{broker} {how}")
+        end(broker)
         stage.later(seconds, lambda: stage.cluster.start(broker), f"{broker} starts")
 
-    return f"{broker} leaves", happen
+    return f"{broker} {name}", happen
 
 
 def broker_hangs(stage: Stage, random: Random) -> Happening:
