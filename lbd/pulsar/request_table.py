@@ -109,7 +109,7 @@ REQUESTS = (
         f"{OBSERVE} (extensible manager), {MOVE} (drain)",
         more="2.11 to 5.0.0-M1, modular manager: a broker that is taking bundles over when it comes can hang for good",
         guard="sent to a broker before its drain and after it only; not while lbd moves bundles to it, nor within 30 s "
-        "of its start or of any broker's departure; who owns one bundle is asked with `topicHashPositions` instead",
+        "of its joining or of any broker's departure; who owns one bundle is asked with `topicHashPositions` instead",
     ),
     BrokerRequest("GET", "broker-stats/load-report", "superuser", OBSERVE),
     BrokerRequest("GET", "broker-stats/topics", "superuser", SPLIT),
