@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -194,24 +195,34 @@ class AdminClient:
         return base
 
     def _find_base(self, broker: str) -> str:
-        """The broker's base URL: from its load report if one of ``admin_urls`` is the broker itself, else by redirect.
+        """The broker's base URL: the first of these that its load report confirms, else where another broker redirects.
 
-        Each of ``admin_urls`` is identified first, because the request that other brokers redirect must never reach the
-        broker itself: it can hang it (see :meth:`~lbd.pulsar.admin.Admin.owned`).
+        1. Its own host with the port of one of ``admin_urls``: also where that is an address of several brokers.
+        2. One of ``admin_urls`` themselves.
+
+        The request that is redirected must never reach the broker itself: it can hang it (see
+        :meth:`~lbd.pulsar.admin.Admin.owned`). So each of ``admin_urls`` is identified before.
         """
         others, failures = [], list[AdminError]()
-        for url in self._urls:
+        for url in dict.fromkeys([*self._likely_bases(broker), *self._urls]):
+            self._trust(broker, url)
             addresses = self._who_answers(url)
             if isinstance(addresses, AdminError):
                 failures.append(addresses)
             elif broker in _ids(addresses):
                 return self._preferred_base(addresses, url)
-            else:
+            elif url in self._urls:
                 others.append(url)
         if not others:
             why = f"where {broker} is reached over https cannot be found out: {failures[0]}"
             raise AdminError(why, status=failures[0].status, sent=False)
         return self._redirected(broker, others)
+
+    def _likely_bases(self, broker: str) -> list[str]:
+        """URLs on the broker's own host, as brokers usually share a port."""
+        ports = (urlsplit(url).port for url in self._urls)
+        host = broker.rpartition(":")[0]
+        return [f"https://{host}:{port}" if port else f"https://{host}" for port in ports]
 
     def _who_answers(self, url: str) -> _Addresses | AdminError:
         """Addresses of the broker behind one of ``admin_urls``, requested once per list of active brokers."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+import requests
 import responses
 
 from lbd.errors import AdminError, ObserveError
@@ -507,6 +508,7 @@ class TestTls:
     SECURE = "https://b1:8443"
     REPORT = f"{SECURE}/admin/v2/broker-stats/load-report"
     FIRST: ClassVar = {"webServiceUrl": "http://b1:8080", "webServiceUrlTls": "https://b1:8443"}
+    SECOND: ClassVar = {"webServiceUrl": "http://b2:8080", "webServiceUrlTls": "https://b2:8443"}
 
     def known(self, *urls: str) -> Admin:
         """Its brokers b1 and b2 are listed."""
@@ -516,30 +518,42 @@ class TestTls:
         found.http.trust(found._active, found._learn)
         return found
 
-    def test_the_secure_address_of_a_broker_is_asked_for_once(self) -> None:
-        """Its id has the plain port; where another broker redirects a request about it tells the address."""
+    def test_a_broker_is_found_on_its_own_host_with_a_port_of_the_settings(self) -> None:
+        """Its id has the plain port. Also behind an address of several brokers it is not asked what it owns."""
+        asked = self.known("https://all-brokers.example:8443")
+        with responses.RequestsMock() as mock:
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", json=self.SECOND)
+            assert [asked.base("b2:8080"), asked.base("b2:8080")] == ["https://b2:8443"] * 2
+            assert len(requested(mock)) == 1
+
+    def test_on_another_port_it_is_found_by_a_redirect(self) -> None:
+        """Another broker redirects a request about it, once."""
         asked = self.known()
         with responses.RequestsMock() as mock:
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", body=requests.ConnectionError("refused"))
             mock.get(self.REPORT, json=self.FIRST)
             owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
-            mock.get(owned, status=307, headers={"Location": "https://b2:8443/admin/v2/x"})
-            assert [asked.base("b2:8080"), asked.base("b2:8080")] == ["https://b2:8443"] * 2
-            assert len(requested(mock)) == 2
+            mock.get(owned, status=307, headers={"Location": "https://b2:9443/admin/v2/x"})
+            assert [asked.base("b2:8080"), asked.base("b2:8080")] == ["https://b2:9443"] * 2
+            assert len(requested(mock)) == 3
 
     def test_a_broker_without_tls_is_not_spoken_to(self) -> None:
         """A token is not sent in the clear."""
         with responses.RequestsMock() as mock:
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", body=requests.ConnectionError("refused"))
             mock.get(self.REPORT, json=self.FIRST)
             owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
             mock.get(owned, status=307, headers={"Location": "http://b2:8080/admin/v2/x"})
             with pytest.raises(ObserveError, match="wanted https"):
                 self.known().base("b2:8080")
 
-    @pytest.mark.parametrize("url", [SECURE, "https://pulsar.example", "https://10.0.0.1:8443"])
+    @pytest.mark.parametrize("url", ["https://pulsar.example", "https://10.0.0.1:8443"])
     def test_a_broker_that_is_an_admin_url_is_not_asked_what_it_owns(self, url: str) -> None:
         """By whatever name: while it takes bundles over that can hang it, and its load report tells as well."""
-        with responses.RequestsMock() as mock:
-            mock.get("https://dead:8443/admin/v2/broker-stats/load-report", status=503)
+        port = ":8443" if url.endswith(":8443") else ""
+        with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+            for nobody in ("https://dead:8443", "https://b1:8443", f"https://b1{port}"):
+                mock.get(f"{nobody}/admin/v2/broker-stats/load-report", status=503)
             mock.get(f"{url}/admin/v2/broker-stats/load-report", json=self.FIRST)
             assert self.known("https://dead:8443", url).base("b1:8080") == self.SECURE
 
@@ -547,8 +561,7 @@ class TestTls:
         """It may be that very broker: the other one redirects, and where there is none that is an error."""
         with responses.RequestsMock() as mock:
             mock.get(self.REPORT, status=503)
-            other = {"webServiceUrl": "http://b2:8080", "webServiceUrlTls": "https://b2:8443"}
-            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", json=other)
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", json=self.SECOND)
             owned = "https://b2:8443/admin/v2/brokers/c/b1:8080/ownedNamespaces"
             mock.get(owned, status=307, headers={"Location": "https://b1:8443/admin/v2/x"})
             assert self.known(self.SECURE, "https://b2:8443").base("b1:8080") == self.SECURE
@@ -566,20 +579,18 @@ class TestTls:
         with responses.RequestsMock() as mock:
             mock.get(self.REPORT, json=self.FIRST)
             for broker in ("b2", "b3"):
+                mock.get(f"https://{broker}:8443/admin/v2/broker-stats/load-report", status=503)
                 owned = f"{self.SECURE}/admin/v2/brokers/c/{broker}:8080/ownedNamespaces"
-                mock.get(owned, status=307, headers={"Location": f"https://{broker}:8443/admin/v2/x"})
-            assert [asked.base(f"{one}:8080") for one in ("b1", "b2", "b3")] == [
-                f"https://{one}:8443" for one in ("b1", "b2", "b3")
-            ]
-            assert len(requested(mock)) == 3
+                mock.get(owned, status=307, headers={"Location": f"https://{broker}:9443/admin/v2/x"})
+            bases = [asked.base(f"{broker}:8080") for broker in ("b1", "b2", "b3")]
+            assert bases == [self.SECURE, "https://b2:9443", "https://b3:9443"]
+            assert len(requested(mock)) == 5
 
     def test_a_redirect_to_a_broker_whose_address_was_not_needed_yet(self) -> None:
         """An unload goes from the leader to an owner that nobody has asked: its address is found out first."""
         with responses.RequestsMock() as mock:
-            mock.get(self.REPORT, json=self.FIRST)
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", json=self.SECOND)
             mock.put(f"{self.SECURE}/x", status=307, headers={"Location": "https://b2:8443/x"})
-            owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
-            mock.get(owned, status=307, headers={"Location": "https://b2:8443/admin/v2/x"})
             mock.put("https://b2:8443/x", status=204)
             assert self.known().http.send("PUT", f"{self.SECURE}/x").status == 204
 
@@ -587,10 +598,8 @@ class TestTls:
     def test_a_redirect_to_another_address_than_the_broker_has(self, other: str) -> None:
         """Another port of its host is somebody else; so is a host that is not listed."""
         with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
-            mock.get(self.REPORT, json=self.FIRST)
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", json=self.SECOND)
             mock.put(f"{self.SECURE}/x", status=307, headers={"Location": f"{other}/x"})
-            owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
-            mock.get(owned, status=307, headers={"Location": "https://b2:8443/admin/v2/x"})
             with pytest.raises(AdminError, match=r"b\d:\d443 is no broker of this cluster"):
                 self.known().http.send("PUT", f"{self.SECURE}/x")
             assert not [call for call in mock.calls if str(call.request.url).startswith(other)]
@@ -599,6 +608,7 @@ class TestTls:
         """Whoever tells it."""
         asked = self.known()
         with responses.RequestsMock() as mock:
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", status=503)
             mock.get(self.REPORT, json=self.FIRST)
             owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
             mock.get(owned, status=307, headers={"Location": "https://evil.example:8443/admin/v2/x"})
