@@ -164,6 +164,22 @@ class TestChangedHands:
             assert (record.counts["changed-hands"], record.counts["cool-down"]) == (1, 1)
         assert list(StateDir(chosen.state_dir).load().changed_at) == [other]
 
+    def test_a_second_lbd_sees_what_the_first_one_moves_and_not_the_other_way_round(
+        self, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """Each has a journal of its own, as two have that do not elect a leader."""
+        with (
+            engine(settings(pulsar, tmp_path / "first", max_unloads_per_turn=2)) as first,
+            engine(settings(pulsar, tmp_path / "second", max_unloads_per_turn=1, quiet_hours=ALWAYS)) as second,
+        ):
+            second.once()
+            moved = landed(first.once())
+            others, own = second.once().facts, first.once().facts
+        assert others is not None
+        assert own is not None
+        assert others.taken_by_others == {bundle: (pulsar.ids[0], pulsar.owner(bundle)) for bundle in moved}
+        assert (len(moved), own.taken_by_others) == (2, {})
+
     def test_a_request_by_hand_takes_no_change_from_the_turns(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It looks at a round of its own; the next turn still learns of it."""
         with engine(settings(pulsar, tmp_path, cool_down_minutes=30, max_unloads_per_turn=1)) as balancer:

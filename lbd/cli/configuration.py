@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,16 +17,20 @@ from lbd.cli.render import change_table, plain, yaml_text
 from lbd.cli.status_text import console
 from lbd.config import load
 from lbd.documents import content_of, flat, read_yaml, text_of
-from lbd.errors import UsageError
+from lbd.errors import LbdError, UsageError
+from lbd.model import bundle_namespace
 from lbd.operations.from_broker import from_broker_conf
-from lbd.operations.parts import broker_addresses, broker_configuration
+from lbd.operations.parts import broker_addresses, broker_configuration, observing
 from lbd.pulsar.broker_conf import read_broker_conf
+from lbd.store.turns import load_bundles
 from lbd.text import counted
+from lbd.turn.unmatched import names_anything, unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lbd.cli.options import Read
+    from lbd.config import Settings
 
 
 @click.group()
@@ -35,10 +41,43 @@ def config() -> None:
 @config.command()
 @settings_options
 def check(read: Read) -> None:
-    """Report every problem at once. Exit code 2 if there is one."""
+    """Report every problem at once. Exit code 2 if there is one.
+
+    Names of namespaces and brokers are compared with the cluster, as the lbd of state_dir reported it within the last
+    hour, or else as its brokers report it now. Names that match nothing are warnings: they may come later.
+    """
     loaded = read()
     set_values = f"{counted(len(loaded.origins), 'value')} set" if loaded.origins else "all defaults"
     click.echo(f"ok: {set_values}", err=True)
+    if names_anything(loaded.settings):
+        for line in _names_without_match(loaded.settings):
+            click.echo(plain(line), err=True)
+
+
+KEPT_SECONDS = 3600.0
+"""What lbd stored of the cluster's names counts for so long."""
+
+
+def _names_without_match(settings: Settings) -> Iterator[str]:
+    """Lines on names in the settings that match nothing, or on why that is not known."""
+    try:
+        namespaces, brokers = _present(settings)
+    except LbdError as error:
+        yield f"warning: names of namespaces and brokers are not compared with the cluster: {error}"
+        return
+    for setting in unmatched(settings, namespaces, brokers):
+        yield f"warning: {setting.text}; {setting.todo}"
+
+
+def _present(settings: Settings) -> tuple[Collection[str], Collection[str]]:
+    """The namespaces with loaded bundles, and the brokers. Raises :class:`LbdError` where neither source has them."""
+    with suppress(UsageError):  # a state directory of another user, or a damaged one: the cluster knows better
+        kept = load_bundles(settings.state_dir)
+        if kept is not None and 0 <= time() - kept.at < KEPT_SECONDS:
+            return {bundle_namespace(bundle) for bundle in kept.bundles}, kept.brokers
+    with observing(settings) as observer:
+        observation = observer.observe()
+    return observation.snapshot.namespaces.names, observation.active
 
 
 @config.command()

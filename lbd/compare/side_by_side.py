@@ -21,7 +21,7 @@ from lbd.load.model_error import ModelError, measure
 from lbd.load.samples import FIRST_CPU, SAMPLED, gather, row_totals
 from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows, Skip
 from lbd.observe.observer import Observation
-from lbd.permit.evidence import IMPOSSIBLE_SHARE, ReportedOwners, compare_owners
+from lbd.permit.evidence import IMPOSSIBLE_SHARE, ReportedOwners, compare_owners, former
 from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
@@ -273,15 +273,6 @@ def _differ(first: FloatArray, second: FloatArray) -> BoolArray:
     """Rows in which two tables differ, bool (B,); two missing values are equal."""
     different: BoolArray = np.logical_or.reduce((first != second) & ~(np.isnan(first) & np.isnan(second)), axis=1)
     return different
-
-
-def former(before: ReportedOwners, changed: frozenset[str]) -> Mapping[str, str]:
-    """The previous owners of the bundles that changed hands."""
-    owners = {bundle: last_report[0] for bundle, last_report in before.away.items() if bundle in changed}
-    for row, bundle in enumerate(before.bundles):
-        if bundle in changed:
-            owners[bundle] = before.brokers[before.owner[row]]
-    return owners
 
 
 def bundle_rates(snapshot: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]:

@@ -26,6 +26,7 @@ from lbd.reason import Group, Reason
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.turns import Turns, save_bundles
 from lbd.turn.record import history_round, reported_bundles, turn_record
+from lbd.turn.unmatched import unmatched
 from lbd.turn.watchdog import OwnShedder, WatchdogMemory, watch
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class Keeper:
     """Keeps each turn, and follows what the watchdog says of them. Nothing here raises."""
 
     def __init__(self, settings: Settings) -> None:
-        self._state_dir = settings.state_dir
+        self._state_dir, self._settings = settings.state_dir, settings
         self._turns = Turns(settings.state_dir)
         self._historian = Historian(settings)
         self._watch = WatchdogMemory()
@@ -210,7 +211,7 @@ class Keeper:
     def keep(self, record: TurnResult, now: float) -> TurnResult:
         """Keep a turn that ended at ``now`` (epoch seconds); returns it with its number."""
         try:
-            self._watch, self.alarms = watch(self._watch, record, own_shedder(record))
+            self._watch, self.alarms = watch(self._watch, record, own_shedder(record), self._unmatched(record))
             number = self._turns.keep(turn_record(record, now))
             self._keep_bundles(record)
         except Exception as error:  # noqa: BLE001 - the turn has acted: what is only told of it must not end the daemon
@@ -222,7 +223,14 @@ class Keeper:
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings."""
+        self._settings = settings
         self._historian.take(settings)
+
+    def _unmatched(self, record: TurnResult) -> dict[str, str]:
+        if record.observation is None:
+            return {}
+        namespaces, brokers = record.observation.snapshot.namespaces.names, record.observation.active
+        return {setting.key: setting.text for setting in unmatched(self._settings, namespaces, brokers)}
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ class UnknownMovesWatch:
 
     def _compare(self, before: ReportedOwners, snapshot: Snapshot) -> None:
         now = snapshot.taken_at
-        hands = unexplained(before, snapshot)
+        hands = unexplained(before, *compare_owners(before, snapshot), snapshot)
         if hands and not 0 <= now - before.seen_at <= self._gap_seconds():
             noticed = self._noticed = UnknownMoves(now, before.seen_at, hands)
             self._write(lambda: self._kept.notice(noticed))

@@ -620,9 +620,21 @@ def check_policies(survey: Survey) -> Iterator[Finding]:
         )
         for message in nowhere:
             yield POLICIES.problem(message, todo)
+        idle = _without_namespace(survey)
+        if idle:
+            what = f"{named(idle)} covers no namespace with loaded bundles"
+            yield POLICIES.warning(what, "see the spelling of its namespaces (pulsar-admin ns-isolation-policy list)")
         number = len(survey.isolation.policies)
-        if not nowhere:
+        if not nowhere and not idle:
             yield POLICIES.ok(f"{number} known, each with an active broker" if number else "none")
+
+
+def _without_namespace(survey: Survey) -> list[str]:
+    """Policies that cover no namespace of the round."""
+    if survey.observation is None:
+        return []
+    namespaces = survey.observation.snapshot.namespaces.names
+    return [policy.name for policy in survey.isolation.policies if not policy.covers(namespaces).any()]
 
 
 def _homeless(survey: Survey) -> list[str]:
@@ -663,7 +675,9 @@ def check_properties(survey: Survey) -> Iterator[Finding]:
         balances = Counter(consent.balance for consent in survey.consents.values())
         quiet = sum(bool(consent.quiet_hours) for consent in survey.consents.values())
         read = counted(len(survey.consents), "namespace")
-        yield PROPERTIES.ok(f"{read} read: {balances['off']} off, {balances['low']} low, {quiet} with quiet hours")
+        bound = f"{balances['off']} off, {balances['low']} low, {quiet} with quiet hours"
+        binding = balances["off"] or balances["low"] or quiet
+        yield PROPERTIES.ok(f"{read} read: {bound if binding else 'none has a property that binds lbd'}")
 
 
 def notes(survey: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from lbd.load.summary import known_text
 from lbd.notify.sender import Receiver
 from lbd.operations.parts import broker_loads, stored_learning
 from lbd.permit.quiet_hours import quiet_until
-from lbd.permit.settings import canary_text, covers
+from lbd.permit.settings import canary_text
 from lbd.pulsar.broker_configuration import sheds
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.reason import Reason
@@ -33,6 +33,7 @@ from lbd.store.status import read_status, running
 from lbd.store.turns import KeptTurns
 from lbd.text import counted, utc
 from lbd.turn.strategy_config import configured
+from lbd.turn.unmatched import unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -72,20 +73,11 @@ def check_own_settings(survey: Survey) -> Iterator[Finding]:
 
 
 def _matching_nothing(survey: Survey) -> Iterator[Finding]:
-    """Names in the guardrails that cover no namespace with loaded bundles: a misspelt one protects nothing."""
-    if survey.observation is None:
-        return
-    guardrails, loaded = survey.settings.guardrails, survey.observation.snapshot.namespaces.names
-    settings = {
-        "excluded_namespaces": guardrails.excluded_namespaces,
-        "include_namespaces": guardrails.include_namespaces,
-        "canary.namespaces": guardrails.canary.namespaces if guardrails.canary is not None else (),
-        "move_costs": tuple(guardrails.move_costs),
-    }
-    for setting, names in settings.items():
-        if idle := [name for name in names if not any(covers((name,), namespace) for namespace in loaded)]:
-            message = f"guardrails.{setting}: {named(idle)} names no namespace with loaded bundles"
-            yield SETTINGS.warning(message, f"see its spelling, or take it out of guardrails.{setting}")
+    """Settings with names that match nothing."""
+    if survey.observation is not None:
+        snapshot = survey.observation.snapshot
+        for setting in unmatched(survey.settings, snapshot.namespaces.names, survey.observation.active):
+            yield SETTINGS.warning(setting.text, setting.todo)
 
 
 def _never(settings: Settings) -> Iterator[Finding]:
@@ -218,7 +210,7 @@ def check_state_dir(survey: Survey) -> Iterator[Finding]:
         yield DIRECTORY.unknown(message, f"run lbd doctor as {owner(directory)} or root")
         return
     yield _directory(directory)
-    yield from _guarded(RUNNING, _running(directory, survey.taken_at))
+    yield from _guarded(RUNNING, _running(survey))
     yield from _guarded(DRAINED, drains(directory, survey.taken_at, survey.active))
     taken = of_all(_taken_over(directory, survey.runtime), survey.runtime, survey.active, "the configuration")
     yield from _guarded(TAKE_OVER, taken)
@@ -284,18 +276,21 @@ def _directory(path: Path) -> Finding:
     return DIRECTORY.ok(message)
 
 
-def _running(directory: Path, now: float) -> Iterator[Finding]:
+def _running(survey: Survey) -> Iterator[Finding]:
+    directory, now = survey.settings.state_dir, survey.taken_at
     pid = running(directory)
     if not (directory / "status.json").exists() and pid is None:
         yield RUNNING.unknown("none runs on this state_dir, and none has ended a turn", START)
         return
     status = read_status(directory)
     yield _life(status, pid, now)
+    own = {finding.seen for finding in _matching_nothing(survey)}
     for warning in status.warnings if pid is not None else ():
-        yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")
+        if warning not in own:
+            yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")
     if pid is not None and status.verdict is not None and status.verdict.kind == "blocked":
-        own = status.hold is not None or status.verdict.reason in OF_CANARY  # they have findings of their own
-        level = BLOCKED.warning if own else BLOCKED.problem
+        has_finding = status.hold is not None or status.verdict.reason in OF_CANARY  # they have findings of their own
+        level = BLOCKED.warning if has_finding else BLOCKED.problem
         paused = status.hold == Reason.PAUSED.label
         todo = "lbd resume" if paused else "wait, or change the setting it names; lbd explain lists the bundles"
         yield level(status.verdict.words.removeprefix("blocked "), todo)
@@ -580,13 +575,11 @@ MODEL = Check(
 )
 BACKGROUND = Check("background", "load that no bundle makes cannot be moved away, and looks like a hot broker's")
 UNLIKE = Check("unlike-brokers", "the same bundle is more points on a weaker machine")
-LOAD_SETTINGS = Check("load-settings", "an entry of load.brokers that names nobody does nothing")
 
 
 def check_learned(survey: Survey, snapshot: Snapshot) -> Iterator[Finding]:
     """Check the learned load of the brokers of this round in the state directory."""
     settings = survey.settings
-    yield from _nobody(settings, snapshot)
     directory = settings.state_dir
     if directory.is_dir() and not os.access(directory, os.R_OK | os.X_OK):
         yield MODEL.unknown(f"{directory} may not be read", "run lbd doctor as its user or root")
@@ -597,13 +590,6 @@ def check_learned(survey: Survey, snapshot: Snapshot) -> Iterator[Finding]:
     yield _model(loads)
     yield from _background(loads)
     yield from _unlike(loads, settings)
-
-
-def _nobody(settings: Settings, snapshot: Snapshot) -> Iterator[Finding]:
-    idle = [entry.broker for entry in settings.load.brokers if not any(map(entry.means, snapshot.brokers.ids))]
-    if idle:
-        todo = "write host:port as lbd doctor shows it, or a regular expression for all of the host"
-        yield LOAD_SETTINGS.warning(f"no broker is named by {named(idle)}", todo)
 
 
 def _model(loads: Sequence[BrokerLoad]) -> Finding:

@@ -21,7 +21,7 @@ from lbd.permit.slow import UNCHECKED, Health
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, IntArray, Memory, Snapshot
     from lbd.permit.budget import Sent
@@ -336,19 +336,34 @@ def compare_owners(before: ReportedOwners | None, snapshot: Snapshot) -> tuple[R
     return ReportedOwners(snapshot.bundles, snapshot.brokers.ids, owner, away, snapshot.taken_at), changed
 
 
-def unexplained(before: ReportedOwners, snapshot: Snapshot) -> dict[str, tuple[str, str]]:
-    """The former owner and the present one of bundles that changed hands though their former owner has run on.
+def former(before: ReportedOwners, changed: Collection[str]) -> Mapping[str, str]:
+    """The previous owners of the bundles that changed hands."""
+    owners = {bundle: last_report[0] for bundle, last_report in before.away.items() if bundle in changed}
+    for row, bundle in enumerate(before.bundles):
+        if bundle in changed:
+            owners[bundle] = before.brokers[before.owner[row]]
+    return owners
 
-    A broker that is gone, or has started since, has lost what it had. Of one that does not tell when it started (2.11)
-    it is assumed that it has run on.
+
+def unexplained(
+    before: ReportedOwners, now: ReportedOwners, changed: Collection[str], snapshot: Snapshot
+) -> dict[str, tuple[str, str]]:
+    """The former owner and the present one of those ``changed`` bundles whose former owner has run on since ``before``.
+
+    ``now`` are the owners of ``snapshot``.
     """
-    owners, changed = compare_owners(before, snapshot)
+    was, kept = former(before, changed), ran_on(snapshot, before.seen_at)
+    present = {name: now.brokers[now.owner[row]] for name, row in snapshot.positions_of(changed).items()}
+    return {name: (was[name], owner) for name, owner in present.items() if was[name] in kept}
+
+
+def ran_on(snapshot: Snapshot, since: float) -> frozenset[str]:
+    """The brokers that have run on ``since`` then (epoch seconds).
+
+    One that is gone, or has started later, has lost what it had. One that does not say when it started (2.11) counts.
+    """
     started = zip(snapshot.brokers.ids, snapshot.brokers.started_at.tolist(), strict=True)
-    ran_on = {broker for broker, time in started if not time > before.seen_at}
-    former = dict(zip(before.bundles, before.owner.tolist(), strict=True))
-    present = dict(zip(owners.bundles, owners.owner.tolist(), strict=True))
-    hands = {name: (before.brokers[former[name]], owners.brokers[present[name]]) for name in changed}
-    return {name: pair for name, pair in hands.items() if pair[0] in ran_on}
+    return frozenset(broker for broker, time in started if not time > since)
 
 
 def _first(snapshot: Snapshot) -> IntArray:

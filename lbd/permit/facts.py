@@ -28,10 +28,12 @@ class Facts:
     """What one turn knows. Every step after it reads these values, and no step establishes one of them again.
 
     ``changed_at`` is when the owner of a bundle changed without lbd, ``attempted_at`` when lbd last tried to move one
-    (epoch seconds), ``sent`` what was sent within the last day, ``unfinished`` the moves under way. ``memory`` is the
-    strategy's, ``progress`` what came of earlier rounds of moves. ``ordered_hold`` is a hold that a person ordered.
-    ``leaderless`` says why no broker leads, ``shedding`` which brokers shed by themselves; both are empty where nothing
-    is wrong. ``slopes`` are what was learned of the brokers' load.
+    (epoch seconds), ``taken_by_others`` the former owner and the present one of bundles that changed hands since the
+    last round without lbd and without a restart of the former one, ``sent`` what was sent within the last day,
+    ``unfinished`` the moves under way. ``memory`` is the strategy's, ``progress`` what came of earlier rounds of moves.
+    ``ordered_hold`` is a hold that a person ordered. ``leaderless`` says why no broker leads, ``shedding`` which
+    brokers shed by themselves; both are empty where nothing is wrong. ``slopes`` are what was learned of the brokers'
+    load.
     """
 
     snapshot: Snapshot
@@ -42,6 +44,7 @@ class Facts:
     memory: Memory = field(default_factory=Memory)
     progress: Progress = field(default_factory=Progress)
     changed_at: Mapping[str, float] = field(default_factory=dict)
+    taken_by_others: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     attempted_at: Mapping[str, float] = field(default_factory=dict)
     sent: Collection[Sent] = ()
     unfinished: tuple[Unload, ...] = ()

@@ -186,7 +186,7 @@ def document(
     )
 
 
-NOT_RUNNING, LATE, EMPTIED = "not-running", "late", "emptied"
+NOT_RUNNING, LATE, EMPTIED, AWAY = "not-running", "late", "emptied", "away"
 """Reasons of steps that come of the process and its orders, whatever its last turn said."""
 
 
@@ -197,7 +197,7 @@ def steps_now(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
 ) -> list[NextStep]:
     """What a person should do at ``now``: a process that is gone or late comes first, then a pause, then the turn's
-    steps, then drained brokers that are empty. ``pid`` is None where no lbd runs.
+    steps, then drained brokers that are empty or away. ``pid`` is None where no lbd runs.
     """
     if pid is None:
         text = "Read why lbd ended, then start its service: it moves nothing while it does not run"
@@ -213,6 +213,9 @@ def steps_now(
         if work is not None and work.ended_at is not None and work.owned == 0:
             text = f"{drain.broker} is empty: do your work on it; its restart ends the drain, and so does this"
             steps.append(NextStep(reason=EMPTIED, what=drain.broker, do=text, command=_release(drain)))
+        elif status.brokers and drain.broker not in {row.id for row in status.brokers}:
+            text = f"{drain.broker} is drained and gives no report; end its drain if it will not come back"
+            steps.append(NextStep(reason=AWAY, what=drain.broker, do=text, command=_release(drain)))
     return steps
 
 

@@ -153,9 +153,11 @@ def assess(parts: Parts, finished: FinishedMoves) -> Assessment:
     """The look of a turn. Raises as :func:`look` does."""
     now = look(parts, finished.touched)
     facts = replace(now.facts, unfinished=finished.unfinished)
+    changed_at, taken_by_others = _changes(parts, facts)
     facts = replace(
         facts,
-        changed_at=_changed_at(parts, facts),
+        changed_at=changed_at,
+        taken_by_others=taken_by_others,
         progress=_progress(parts, facts),
         slopes=parts.learn(facts.snapshot.as_reported()),
     )
@@ -166,13 +168,15 @@ UNREPORTED_SECONDS = 300.0
 """A moved bundle shows up within two stats intervals, which are a minute by default."""
 
 
-def _changed_at(parts: Parts, facts: Facts) -> dict[str, float]:
+def _changes(parts: Parts, facts: Facts) -> tuple[dict[str, float], dict[str, tuple[str, str]]]:
+    """When owners of bundles changed without lbd, and the changes of this round that no restart explains."""
     since = facts.now - parts.guardrails.cool_down_minutes * 60
     known = {bundle: min(at, facts.now) for bundle, at in facts.changed_at.items() if at > since}
     own_since = min(parts.watch.seen_at, facts.now) - UNREPORTED_SECONDS
     changes = parts.watch.changes(facts.snapshot)
-    foreign = (bundle for bundle in changes if facts.attempted_at.get(bundle, float("-inf")) < own_since)
-    return {**known, **dict.fromkeys(foreign, facts.now)} if facts.now > since else {}
+    foreign = [bundle for bundle in changes.changed if facts.attempted_at.get(bundle, float("-inf")) < own_since]
+    changed_at = {**known, **dict.fromkeys(foreign, facts.now)} if facts.now > since else {}
+    return changed_at, changes.unexplained(foreign, facts.snapshot)
 
 
 def _progress(parts: Parts, facts: Facts) -> progress.Progress:

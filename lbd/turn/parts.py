@@ -137,6 +137,21 @@ class Store(Protocol):
     def save_averages(self, averages: Averages, now: float) -> None: ...
 
 
+@dataclass(frozen=True, eq=False)
+class OwnerChanges:
+    """The bundles whose owner is another one ``now`` than ``before``, which is None in the first round."""
+
+    before: ReportedOwners | None
+    now: ReportedOwners
+    changed: frozenset[str]
+
+    def unexplained(self, bundles: Collection[str], snapshot: Snapshot) -> dict[str, tuple[str, str]]:
+        """The former owner, which has run on, and the present one of those of ``bundles`` that changed."""
+        if self.before is None or not bundles:
+            return {}
+        return evidence.unexplained(self.before, self.now, self.changed.intersection(bundles), snapshot)
+
+
 class OwnershipWatch:
     """The owners of bundles in the last round; ``before``: those that were kept, so that a restart hides no change."""
 
@@ -148,10 +163,11 @@ class OwnershipWatch:
         """The time of that round, epoch seconds; 0 before the first one."""
         return self._owners.seen_at if self._owners is not None else 0.0
 
-    def changes(self, snapshot: Snapshot) -> frozenset[str]:
-        """The bundles whose owner changed since the last call."""
-        self._owners, changed = evidence.compare_owners(self._owners, snapshot)
-        return changed
+    def changes(self, snapshot: Snapshot) -> OwnerChanges:
+        """The changes since the last call."""
+        before = self._owners
+        self._owners, changed = evidence.compare_owners(before, snapshot)
+        return OwnerChanges(before, self._owners, changed)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Problems that last: gaps that no broker and no lbd closes, and reports that cannot be true. Pure.
+"""Problems that last: gaps that no broker and no lbd closes, reports that cannot be true, others that move bundles,
+and names in the settings that match nothing. Pure.
 
 lbd reports these also when it may not act: while brokers shed by themselves, when it only observes, is paused or held.
 Based on users' reports: shedding that stopped for good (apache/pulsar #23125, #13892), usage reported as 0 (#15313),
@@ -14,6 +15,7 @@ import numpy as np
 
 from lbd.model import RESOURCES
 from lbd.permit import evidence
+from lbd.turn.assess import UNREPORTED_SECONDS
 from lbd.turn.verdict import verdict
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from lbd.model import Snapshot
     from lbd.observe.observer import Observation
+    from lbd.permit.facts import Facts
     from lbd.turn.parts import TurnResult
 
 
@@ -39,8 +42,15 @@ SILENCE_SECONDS = 1800.0
 
 _USED = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
 
+OTHERS_SECONDS, OTHERS_BUNDLES = 1800.0, 2
+"""So many bundles that changed hands within so long are another balancer; a single one is a person's unload."""
+
+Taken = tuple[float, str, str]
+
 Key = tuple[str, str]
-"""The condition (``gap``, ``leader``, ``frozen``, ``zero``, ``nan``), and with which broker."""
+"""The condition (``gap``, ``leader``, ``frozen``, ``zero``, ``nan``, ``others``, ``names``), and with which broker, or
+for ``names`` in which setting.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,11 +70,16 @@ class Alarm:
 
 @dataclass(frozen=True)
 class WatchdogMemory:
-    """What the watchdog remembers: since when each condition holds, and each broker's number of bundles."""
+    """What the watchdog remembers: since when each condition holds, and each broker's number of bundles.
+
+    ``taken`` are the bundles that others moved lately: when that was seen (epoch seconds), and the former owner and the
+    new one.
+    """
 
     at: float = 0.0
     since: Mapping[Key, float] = field(default_factory=dict)
     bundles: Mapping[str, int] = field(default_factory=dict)
+    taken: Mapping[str, Taken] = field(default_factory=dict)
     alarms: tuple[Alarm, ...] = ()
 
 
@@ -82,9 +97,15 @@ class OwnShedder:
 
 
 def watch(
-    state: WatchdogMemory, record: TurnResult, shedder: OwnShedder | None = None
+    state: WatchdogMemory,
+    record: TurnResult,
+    shedder: OwnShedder | None = None,
+    unmatched: Mapping[str, str] | None = None,
 ) -> tuple[WatchdogMemory, tuple[Alarm, ...]]:
-    """The memory after one more turn, and everything that is wrong now. A turn without observation changes nothing."""
+    """The memory after one more turn, and everything that is wrong now. A turn without observation changes nothing.
+
+    ``unmatched`` has a text for each setting with a name that matches nothing in the cluster.
+    """
     if record.observation is None or record.decision is None or record.facts is None:
         return state, state.alarms
     snapshot = record.observation.snapshot
@@ -92,14 +113,16 @@ def watch(
     if not 0 <= now - state.at <= SILENCE_SECONDS:
         state = WatchdogMemory()
     bundles = _bundles(snapshot)
-    held = {**dict(_wrong(record, record.observation)), **dict(_overdue(record.observation, shedder))}
+    taken = _taken(state, record.facts)
+    held = {**dict(_wrong(record, record.observation)), **dict(_overdue(record.observation, shedder)), **_others(taken)}
+    held |= {("names", setting): text for setting, text in (unmatched or {}).items()}
     since = {key: _begin(state, record, key, bundles, now) for key in held}
     patience = _patience(record, record.observation.sample_interval_seconds, shedder)
     lasting = [
         Alarm(*key, started_at, held[key]) for key, started_at in since.items() if now - started_at >= patience[key[0]]
     ]
     alarms = tuple(_dated_alarm(alarm, now, record, shedder) for alarm in lasting)
-    return WatchdogMemory(now, since, bundles, alarms), alarms
+    return WatchdogMemory(now, since, bundles, taken, alarms), alarms
 
 
 def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder | None) -> dict[str, float]:
@@ -108,7 +131,15 @@ def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder |
     odd = ODD_SAMPLES * interval_seconds
     frozen = evidence.FROZEN_SAMPLES * interval_seconds
     leader = shedder.patience_seconds if shedder is not None and shedder.patience_seconds is not None else float("inf")
-    return {"gap": max(acting, LEAST_PATIENCE_SECONDS), "leader": leader, "frozen": frozen, "zero": odd, "nan": odd}
+    return {
+        "gap": max(acting, LEAST_PATIENCE_SECONDS),
+        "leader": leader,
+        "frozen": frozen,
+        "zero": odd,
+        "nan": odd,
+        "others": interval_seconds,  # a broker that is shut down gives its bundles away while it still reports
+        "names": odd,  # bundles of a broker that restarts are on no report for a while
+    }
 
 
 def _wrong(record: TurnResult, observation: Observation) -> Iterator[tuple[Key, str]]:
@@ -118,6 +149,34 @@ def _wrong(record: TurnResult, observation: Observation) -> Iterator[tuple[Key, 
         above = f"is {pair.difference:.1f} points above {pair.destination}"
         yield ("gap", pair.source), f"{pair.source} {above if pair.destination is not None else f'has {pair.why}'}"
     yield from _odd_reports(observation.snapshot)
+
+
+def _taken(state: WatchdogMemory, facts: Facts) -> dict[str, Taken]:
+    """The bundles that others moved lately, without those that a restart or lbd's journal explains by now.
+
+    Where brokers shed by themselves, they are the others, and the turn's hold says so.
+    """
+    if facts.shedding:
+        return {}
+    new = {bundle: (facts.now, *ends) for bundle, ends in facts.taken_by_others.items()}
+    lately = {bundle: taken for bundle, taken in state.taken.items() if facts.now - taken[0] < OTHERS_SECONDS}
+    return {
+        bundle: (time, source, owner)
+        for bundle, (time, source, owner) in {**lately, **new}.items()
+        if source in evidence.ran_on(facts.snapshot, time)
+        and facts.attempted_at.get(bundle, float("-inf")) < time - UNREPORTED_SECONDS
+    }
+
+
+def _others(taken: Mapping[str, Taken]) -> dict[Key, str]:
+    """Whether somebody else moves bundles."""
+    if len(taken) < OTHERS_BUNDLES:
+        return {}
+    bundle = min(taken)
+    _, source, owner = taken[bundle]
+    what = f"{len(taken)} bundles changed their broker within {OTHERS_SECONDS / 60:.0f} min, not by this lbd"
+    who = "and without a restart: another lbd, another balancer or a person moves them; let only one of them move"
+    return {("others", ""): f"{what} {who}; the first: {bundle} from {source} to {owner}"}
 
 
 def _overdue(observation: Observation, shedder: OwnShedder | None) -> Iterator[tuple[Key, str]]:
@@ -172,6 +231,8 @@ def _bundles(snapshot: Snapshot) -> dict[str, int]:
 def _dated_alarm(alarm: Alarm, now: float, record: TurnResult, shedder: OwnShedder | None) -> Alarm:
     """The alarm with its duration, and for a gap why lbd does not act."""
     minutes = f"for {(now - alarm.since) / 60:.0f} min"
+    if alarm.kind == "names":
+        return alarm
     if alarm.kind != "gap":
         return replace(alarm, text=f"{alarm.text}, {minutes}")
     unknown = shedder is not None and shedder.patience_seconds is None

@@ -267,7 +267,7 @@ def test_the_text(pulsar: FakePulsar, tmp_path: Path):
 @pytest.mark.parametrize(
     ("properties", "reply", "level", "seen"),
     [
-        ({}, None, "ok", "1 namespace read: 0 off, 0 low, 0 with quiet hours"),
+        ({}, None, "ok", "1 namespace read: none has a property that binds lbd"),
         (
             {"lbd.balance": "low", "lbd.quiet-hours": "22:00-06:00"},
             None,
@@ -288,6 +288,19 @@ def test_properties_of_namespaces(
     told = findings(pulsar, tmp_path, guardrails={"namespace_properties": True})
     [found] = [one for one in told if one["check"] == "namespace-properties"]
     assert (found["level"], seen in found["seen"]) == (level, True), found
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "level", "seen"),
+    [("t/.*", "ok", "1 known, each with an active broker"), ("t/m", "warning", "p covers no namespace with loaded")],
+)
+def test_isolation_policies_without_a_namespace(
+    pulsar: FakePulsar, tmp_path: Path, namespaces: str, level: str, seen: str
+):
+    """A misspelt pattern isolates nothing."""
+    pulsar.policies.isolation = {"p": {"namespaces": [namespaces], "primary": [".*"], "secondary": []}}
+    found = [one for one in findings(pulsar, tmp_path) if one["check"] == "isolation-policies"]
+    assert [one["level"] for one in found if seen in one["seen"]] == [level], found
 
 
 def test_no_namespace_whose_properties_could_be_read(pulsar: FakePulsar, tmp_path: Path):

@@ -98,7 +98,9 @@ def test_what_no_restart_explains(started: dict[str, float], now: Owned, hands: 
     names = {number: bundle(number) for number in range(10)}
     before, _ = compare_owners(None, snapshot(reports_of({"a": [1], "b": [2]}, {}), TAKEN_AT))
     later = snapshot(reports_of(now, started), TAKEN_AT + 600)
-    assert unexplained(before, later) == {names[number]: pair for number, pair in hands.items()}
+    assert unexplained(before, *compare_owners(before, later), later) == {
+        names[number]: pair for number, pair in hands.items()
+    }
 
 
 def reports_of(owned: Owned, started: dict[str, float]) -> dict[str, LoadReport]:

@@ -14,7 +14,7 @@ from lbd.permit.evidence import Sample
 from lbd.reason import Reason
 from lbd.turn.parts import TurnResult
 from lbd.turn.watchdog import WatchdogMemory, watch
-from tests.builders import bundle, report, stats
+from tests.builders import TAKEN_AT, bundle, report, stats
 from tests.turn.records import COLD, HOT, record, two
 
 if TYPE_CHECKING:
@@ -167,3 +167,69 @@ class TestReports:
         """One new sample ends it."""
         found = alarms(lambda minute: still(cpu=30.0 if minute < 8 else 31.0)(minute), 8)
         assert (len(found[7]), found[8]) == (1, ())
+
+
+class TestOthers:
+    """Bundles that neither this lbd nor a restart moved."""
+
+    @staticmethod
+    def others(taken: Mapping[int, tuple[str, ...]], minutes: int, **facts: Any) -> list[int]:
+        """The minutes with the alarm; ``taken`` are the bundles that changed hands in each minute."""
+        state, found = WatchdogMemory(), []
+        for minute in range(minutes + 1):
+            seen = record(two(), after_seconds=minute * MINUTE)
+            assert seen.facts is not None
+            hands = dict.fromkeys(taken.get(minute, ()), (HOT, COLD))
+            state, told = watch(state, replace(seen, facts=replace(seen.facts, taken_by_others=hands, **facts)))
+            found += [minute for alarm in told if alarm.kind == "others"]
+        return found
+
+    @pytest.mark.parametrize(
+        ("taken", "facts", "wanted"),
+        [
+            ({1: (bundle(0),)}, {}, []),
+            ({1: (bundle(0), bundle(1))}, {}, list(range(2, 31))),
+            ({1: (bundle(0),), 5: (bundle(1),)}, {}, list(range(6, 31))),
+            ({1: (bundle(0),), 35: (bundle(1),)}, {}, []),
+            ({1: (bundle(0), bundle(1))}, {"attempted_at": {bundle(0): TAKEN_AT}}, []),
+            ({1: (bundle(0), bundle(1))}, {"shedding": "both shed by themselves"}, []),
+        ],
+        ids=[
+            "one bundle is a person's unload",
+            "two at once",
+            "two within half an hour",
+            "one, and one more later",
+            "one of them is this lbd's, as its journal says by now",
+            "the brokers' own shedder",
+        ],
+    )
+    def test_several_bundles_that_change_hands(
+        self, taken: Mapping[int, tuple[str, ...]], facts: Mapping[str, Any], wanted: list[int]
+    ) -> None:
+        """For half an hour after the first of the last two."""
+        assert self.others(taken, 40, **facts) == wanted
+
+    def test_a_broker_that_is_shut_down_gives_its_bundles_away_while_it_still_reports(self) -> None:
+        """After that it is gone."""
+        state = WatchdogMemory()
+        for minute, reports in enumerate((two(), two(), {COLD: two()[COLD]})):
+            seen = record(reports, after_seconds=minute * MINUTE)
+            assert seen.facts is not None
+            hands = {bundle(0): (HOT, COLD), bundle(1): (HOT, COLD)} if minute == 1 else {}
+            state, told = watch(state, replace(seen, facts=replace(seen.facts, taken_by_others=hands)))
+            assert "others" not in {alarm.kind for alarm in told}
+
+    def test_the_text_names_who_may_be_meant(self) -> None:
+        """And the first bundle."""
+        state = WatchdogMemory()
+        for minute in range(3):
+            seen = record(two(), after_seconds=minute * MINUTE)
+            assert seen.facts is not None
+            hands = {bundle(0): (HOT, COLD), bundle(1): (HOT, COLD)} if minute == 1 else {}
+            state, told = watch(state, replace(seen, facts=replace(seen.facts, taken_by_others=hands)))
+        (text,) = [alarm.text for alarm in told if alarm.kind == "others"]
+        assert text == (
+            "2 bundles changed their broker within 30 min, not by this lbd and without a restart: another lbd, another "
+            "balancer or a person moves them; let only one of them move; the first: "
+            f"{bundle(0)} from {HOT} to {COLD}, for 1 min"
+        )
