@@ -607,7 +607,7 @@ NOTES = Check("leader-notes", "Pulsar follows a destination that its leader stil
 
 def check_policies(survey: Survey) -> Iterator[Finding]:
     """Check that the isolation policies are readable, and leave each namespace an active broker."""
-    if not survey.isolation.known:
+    if not survey.isolation.is_known:
         todo = (
             "give lbd a superuser's token; see that the pattern is one that lbd can run (docs/decisions/0006-pools.md)"
         )

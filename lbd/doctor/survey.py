@@ -70,7 +70,7 @@ class Survey:
     versions: Mapping[str, str] = field(default_factory=dict)
     clocks: Mapping[str, ClockOffset] = field(default_factory=dict)
     dynamic: Mapping[str, str] | None = None
-    isolation: Isolation = field(default_factory=lambda: Isolation(known=False))
+    isolation: Isolation = field(default_factory=lambda: Isolation(is_known=False))
     consents: Mapping[str, Consent] | None = None
     live_cpu_seconds: Mapping[str, float] = field(default_factory=dict)
     failed: Mapping[str, ObserveError] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
             versions={broker: reply.version for broker, reply in zip(active or (), met, strict=True) if reply.version},
             clocks={broker: reply.clock for broker, reply in zip(active or (), met, strict=True) if reply.clock},
             dynamic=errors("configuration/values", admin.dynamic_configuration),
-            isolation=Isolation(known=False) if policies is None else parse_isolation(policies),
+            isolation=Isolation(is_known=False) if policies is None else parse_isolation(policies),
             consents=_consents(admin, observation) if settings.guardrails.namespace_properties else None,
             live_cpu_seconds=live,
             failed=errors.failed,

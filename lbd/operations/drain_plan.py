@@ -417,7 +417,7 @@ def _owned(admin: Admin, broker: str, now: Situation) -> Collection[str]:
     joined_at = members.since if broker in members.joined else 0.0
     calm_in = max(left_at, joined_at) + CALM_SECONDS - now.facts.now
     if not admin.transfers and calm_in > 0:
-        who = f"{broker} has joined" if joined_at > left_at else f"{first_names(members.left) or 'a broker'} left"
+        who = f"{broker} has joined" if joined_at > left_at else f"{first_names(members.departed) or 'a broker'} left"
         asked = f"{broker} is asked what it owns in {calm_in:.0f} s"
         why = f"{who}; {asked}, as it can hang by that while it takes bundles over"
         raise HeldError((Reason.MEMBERSHIP_CHANGED, why))

@@ -72,7 +72,7 @@ class PolicyReader:
         try:
             return parse_isolation(self._admin.isolation_policies())
         except AdminError:
-            return Isolation(known=False)
+            return Isolation(is_known=False)
 
     def groups(self, namespaces: tuple[str, ...], tenants: frozenset[str]) -> Groups:
         """Groups of the namespaces that a plan would touch, in that order; unreadable ones stay unknown.

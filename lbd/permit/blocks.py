@@ -42,7 +42,7 @@ def block(
     summary = f"{number} of {len(own)} bundles with traffic may not move"
     if reason is Reason.CANARY:
         return Skip(pair.ends, reason, f"{summary} until guardrails.canary is widened")
-    since = [resting_since[name] for name, one in bars.items() if one is reason and name in resting_since]
+    since = [resting_since[name] for name, bar in bars.items() if bar is reason and name in resting_since]
     if reason is Reason.PING_PONG or not since:
         return Skip(pair.ends, reason, f"{summary} (guardrails.max_moves_per_bundle)")
     until = min(since) + guardrails.cool_down_minutes * 60

@@ -53,7 +53,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class LastHour:
-    """What was unloaded within the last hour, drains and orders by hand included.
+    """Unloads of the last hour, drains and orders by hand included.
 
     ``attempts`` are the unload requests, retries included; budgets count these, without those of drains and fills.
     ``moves`` are the moves that began, whatever came of them, and ``bundles`` the different bundles among the attempts.
@@ -75,9 +75,9 @@ class LastHour:
 
 def last_hour(sent: Iterable[Sent], now: float) -> LastHour:
     """Counted from the requests of a journal; ``now`` is epoch seconds."""
-    recent = [one for one in sent if one.at > now - HOUR_SECONDS]
-    moves, bundles = sum(one.attempt == 1 for one in recent), len({one.bundle for one in recent})
-    return LastHour(moves, bundles, len(recent), sum(bool(one.order) for one in recent))
+    recent = [request for request in sent if request.at > now - HOUR_SECONDS]
+    moves, bundles = sum(request.attempt == 1 for request in recent), len({request.bundle for request in recent})
+    return LastHour(moves, bundles, len(recent), sum(bool(request.order) for request in recent))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Used:
 
     @property
     def left(self) -> int | None:
-        """What may still be sent; a limit that was lowered meanwhile may be overdrawn."""
+        """Number that may still be sent, 0 where a lowered limit is overdrawn; None where there is no limit."""
         return None if self.limit is None else max(self.limit - self.used, 0)
 
 
@@ -120,8 +120,8 @@ class _Cap:
         used = self.used(key)
         return used >= self.least and 0 < self.limit(key) <= used
 
-    def count(self, one: Unload | Sent, at: float) -> None:
-        self.times.setdefault(self.key(one), []).append(at)
+    def count(self, move: Unload | Sent, at: float) -> None:
+        self.times.setdefault(self.key(move), []).append(at)
 
     def frees_at(self, key: str) -> float:
         """When there will be more of a used-up limit (epoch seconds)."""
@@ -135,9 +135,9 @@ class _Cap:
         return f"{used} of {limit} used{whose}, the next one in {wait:.0f} min (guardrails.{self.setting})"
 
     def most_used(self) -> Iterator[Used]:
-        """The key with the most unloads; nothing of one for brokers that none was counted for."""
+        """The key with the most unloads; none of a limit for single brokers that has counted no unload."""
         if self.times or self.key is _everything:
-            key = max(self.times, key=lambda one: (self.used(one), one), default="")
+            key = max(self.times, key=lambda name: (self.used(name), name), default="")
             yield Used(self.reason.label, key, self.used(key), self.limit(key) or None)
 
 
@@ -171,7 +171,7 @@ class TrafficShare:
 
     @property
     def text(self) -> str:
-        """What is left."""
+        """The traffic that may still move."""
         return f"{max(self.msg_rate_left, 0):,.0f} msg/s and {max(self.throughput_left, 0) / 1e6:.1f} MB/s left"
 
 
@@ -193,13 +193,13 @@ class Budget:
         self._caps = _caps(_Sizes(snapshot), guardrails)
         self._traffic = TrafficShare(snapshot, guardrails.max_traffic_per_hour)
         self._traffic_frees_at = inf
-        for one in sent:
-            for cap in self._caps if not one.order else ():
-                if one.at > self._now - cap.window_seconds:
-                    cap.count(one, one.at)
-            if not one.order and one.at > self._now - HOUR_SECONDS:
-                self._traffic.take(one)
-                self._traffic_frees_at = min(self._traffic_frees_at, one.at + HOUR_SECONDS)
+        for request in sent:
+            for cap in self._caps if not request.order else ():
+                if request.at > self._now - cap.window_seconds:
+                    cap.count(request, request.at)
+            if not request.order and request.at > self._now - HOUR_SECONDS:
+                self._traffic.take(request)
+                self._traffic_frees_at = min(self._traffic_frees_at, request.at + HOUR_SECONDS)
 
     def refusal(self, unload: Unload) -> Skip | None:
         """The first budget that this unload would exceed; None when it is within all."""
@@ -215,8 +215,8 @@ class Budget:
 
     def _traffic_detail(self, unload: Unload, frees_at: float) -> str:
         wait = max(frees_at - self._now, 0) / 60
-        wanted = f"{unload.msg_rate:,.0f} msg/s and {unload.throughput / 1e6:.1f} MB/s"
-        return f"{wanted}, {self._traffic.text}, more in {wait:.0f} min (guardrails.max_traffic_per_hour)"
+        traffic = f"{unload.msg_rate:,.0f} msg/s and {unload.throughput / 1e6:.1f} MB/s"
+        return f"{traffic}, {self._traffic.text}, more in {wait:.0f} min (guardrails.max_traffic_per_hour)"
 
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""
@@ -230,7 +230,7 @@ class Budget:
 
 
 class _Sizes:
-    """What relative limits are relative to: numbers of bundles."""
+    """Numbers of bundles to which relative limits refer."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -285,9 +285,9 @@ def _everything(_: Unload | Sent) -> str:
     return ""
 
 
-def _source(one: Unload | Sent) -> str:
-    return one.source
+def _source(move: Unload | Sent) -> str:
+    return move.source
 
 
-def _destination(one: Unload | Sent) -> str:
-    return one.destination or ""
+def _destination(move: Unload | Sent) -> str:
+    return move.destination or ""

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 COLD_SECONDS = 900.0
-"""So long after its start a broker may be cold: longer than lbd waits after a rolling restart (ten minutes)."""
+"""Age up to which a broker may be cold: longer than lbd waits after a rolling restart (ten minutes)."""
 
 NEXT_TO_NOTHING = 0.1
-"""Of the bytes that a broker carries on average."""
+"""A cold broker carries less than this share of the average broker's bytes."""
 
 
 def cold_brokers(snapshot: Snapshot) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What application teams allow lbd by properties of their namespaces. Pure.
+"""Consent of application teams, which they give by properties of their namespaces. Pure.
 
 ``lbd.balance`` is ``off``, ``low`` or ``normal``; ``lbd.quiet-hours`` has windows as
 :func:`~lbd.permit.quiet_hours.parse_windows` reads them. A property that is meant for lbd and not understood counts as
@@ -29,10 +29,10 @@ LAST_READ = "those that were read last hold, and none where nothing was read"
 
 @dataclass(frozen=True)
 class Consent:
-    """What the properties of one namespace allow.
+    """The consent that the properties of one namespace give.
 
-    ``problem`` is which property is not understood, and what would be right. ``unread`` is why the properties could not
-    be read; the rest is then what was read last, or the default.
+    ``problem`` names the property that is not understood, and what would be right. ``unread`` says why the properties
+    could not be read; the other fields are then as read last, or the defaults.
     """
 
     balance: str = NORMAL
@@ -51,7 +51,7 @@ class Consent:
 
 
 def parse_consent(properties: Mapping[str, str]) -> Consent:
-    """From all properties of a namespace, of which most are not for lbd."""
+    """Read the consent from all properties of a namespace; most of them are not for lbd."""
     consent, problems = Consent(), list[str]()
     for name, value in sorted(properties.items()):
         if name == BALANCE:
@@ -70,35 +70,35 @@ def parse_consent(properties: Mapping[str, str]) -> Consent:
 
 @dataclass(frozen=True)
 class Consents:
-    """The consents that are ``known`` by namespace, and what they mean at the time of a turn (epoch seconds)."""
+    """The consents read so far, ``by_namespace``, and what they mean ``at`` the time of a turn (epoch seconds)."""
 
-    known: Mapping[str, Consent] = field(default_factory=dict)
+    by_namespace: Mapping[str, Consent] = field(default_factory=dict)
     at: float = 0.0
 
     def refusal(self, namespace: str) -> tuple[Reason, str] | None:
         """Why bundles of a namespace stay; None if they may move."""
-        if namespace not in self.known:
+        if namespace not in self.by_namespace:
             return Reason.POLICY_UNKNOWN, f"the properties of {namespace} were not read in this turn"
-        return self.known[namespace].refusal(self.at)
+        return self.by_namespace[namespace].refusal(self.at)
 
     @cached_property
     def bars(self) -> dict[str, Reason]:
         """The namespaces whose bundles stay, and why."""
-        refusals = ((name, consent.refusal(self.at)) for name, consent in self.known.items())
+        refusals = ((name, consent.refusal(self.at)) for name, consent in self.by_namespace.items())
         return {name: refusal[0] for name, refusal in refusals if refusal is not None}
 
     @cached_property
     def low(self) -> frozenset[str]:
         """The namespaces whose bundles move only for what all others leave."""
-        return frozenset(name for name, consent in self.known.items() if consent.balance == LOW)
+        return frozenset(name for name, consent in self.by_namespace.items() if consent.balance == LOW)
 
     def skips(self, present: Collection[str], moving: Collection[str]) -> Iterator[Skip]:
-        """What the properties of the ``present`` namespaces keep, and what could not be read of them.
+        """The ``present`` namespaces whose properties keep bundles where they are, or could not be read.
 
-        A namespace of low balance is named unless bundles of it are ``moving``.
+        A namespace of low balance is among them unless bundles of it are ``moving``.
         """
-        for name in sorted(self.known.keys() & set(present)):
-            consent, refusal = self.known[name], self.refusal(name)
+        for name in sorted(self.by_namespace.keys() & set(present)):
+            consent, refusal = self.by_namespace[name], self.refusal(name)
             if consent.unread:
                 why = f"its properties cannot be read: {consent.unread}; {LAST_READ}"
                 yield Skip(name, Reason.PROPERTY_UNREAD, why)

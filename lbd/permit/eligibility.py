@@ -66,12 +66,12 @@ def column(
     topics: TopicCosts | None = None,
 ) -> FloatArray | None:
     """The cost of each bundle, float64 (N,), those of ``low`` namespaces the dearest; None where all cost the same."""
-    known: FloatArray = np.zeros(len(snapshot.bundles))
+    points: FloatArray = np.zeros(len(snapshot.bundles))
     if costs:
-        known += np.array([move_cost(costs, name) for name in snapshot.namespaces.names])[snapshot.namespaces.of]
+        points += np.array([move_cost(costs, name) for name in snapshot.namespaces.names])[snapshot.namespaces.of]
     if topics is not None:
-        known[topics.bundle] += topics.points
-    return dearer(known if known.any() else None, snapshot, low)
+        points[topics.bundle] += topics.points
+    return dearer(points if points.any() else None, snapshot, low)
 
 
 def dearer(costs: FloatArray | None, snapshot: Snapshot, low: frozenset[str]) -> FloatArray | None:
@@ -127,14 +127,14 @@ def pools(isolation: Isolation, snapshot: Snapshot, active: Sequence[str], own: 
     )
 
 
-def homeless(known: Iterable[Pool], snapshot: Snapshot, own: CodeArray) -> dict[str, str]:
+def homeless(bound: Iterable[Pool], snapshot: Snapshot, own: CodeArray) -> dict[str, str]:
     """Namespaces whose bundles no active broker may have, and why; but brokers' ``own`` bundles."""
     spaces = snapshot.namespaces
     return {
-        spaces.names[at]: pool.nobody
-        for pool in known
+        spaces.names[namespace]: pool.nobody
+        for pool in bound
         if pool.nobody
-        for at in np.unique(spaces.of[pool.bundles & (own == 0)]).tolist()
+        for namespace in np.unique(spaces.of[pool.bundles & (own == 0)]).tolist()
     }
 
 
@@ -147,8 +147,8 @@ def codes_of(snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray | N
         return None
     verdict = np.array([reasons[name].code if name in reasons else 0 for name in snapshot.namespaces.names], np.int8)
     codes = verdict[snapshot.namespaces.of]
-    for name, at in snapshot.positions_of(reasons).items():
-        codes[at] = reasons[name].code
+    for name, index in snapshot.positions_of(reasons).items():
+        codes[index] = reasons[name].code
     return codes
 
 

@@ -36,12 +36,12 @@ LIVE_SETTLE_SECONDS = 18.0
 """Two times ten seconds of live CPU, less what turns are not to the second: shorter ones are too noisy to compare."""
 
 GOES_ON_SECONDS = 600.0
-"""So long after it gave bundles a broker may give more without hits, and is watched for that: an imbalance is no longer
-the one of which bundles were moved longer ago.
+"""Time after it gave bundles in which a broker may give more without hits, and is watched for that. Later, an imbalance
+is no longer the one for which those bundles were moved.
 """
 
 JOINED_SECONDS = 900.0
-"""So long after it joined a broker may take bundles without hits: that it came empty does not pass."""
+"""Time after it joined in which a broker may take bundles without hits: it came empty, and stays so until it does."""
 
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""
@@ -53,8 +53,8 @@ It takes one minute of a report until a broker's CPU of now is known: asked befo
 """
 
 ABOVE_EXPECTED_POINTS = 10.0
-"""So much above its prediction a broker is still as expected: ten seconds of CPU are within 1.4 points of the truth
-(docs/load-model.md), the rest is for predictions."""
+"""Points above its prediction at which a broker is still as expected: ten seconds of CPU are within 1.4 points of the
+truth (docs/load-model.md), the rest is for predictions."""
 
 BROKERS_WATCHED = 10
 """At each end. Which of a few brokers is the least loaded changes with every sample."""
@@ -74,9 +74,9 @@ _SAMPLED = (RESOURCES.index("cpu"), RESOURCES.index("bandwidth_in"), RESOURCES.i
 
 @dataclass(frozen=True)
 class Sample:
-    """What was last seen of one broker.
+    """The last sample of one broker, as one turn hands it to the next.
 
-    ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
+    ``usage`` is cpu, bandwidth in and out; ``distinct`` counts its samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics. All times
     are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, and ``touched_at`` when a move last touched the
     broker, or it joined (0: never, infinite: since the last round). ``expected`` is the score in points that it was
@@ -87,7 +87,7 @@ class Sample:
 
     usage: tuple[float, float, float]
     started_at: float
-    seen: int = 1
+    distinct: int = 1
     to_settle: int = 0
     bundles: int = 0
     fresh_at: float = 0.0
@@ -116,12 +116,12 @@ class Evidence:
     scores: FloatArray
     health: Health = UNCHECKED
 
-    def to_settle(self, at: int, broker: str) -> int:
+    def to_settle(self, row: int, broker: str) -> int:
         """How many fresh samples of the broker at this position must still come before it takes part again."""
-        return 0 if self.settled[at] else self.samples[broker].to_settle
+        return 0 if self.settled[row] else self.samples[broker].to_settle
 
     def permission(self, barred: CodeArray) -> Permission:
-        """Who may take part where ``barred``, int8 (N,), are the bundles that may not move."""
+        """The permission of this round, where ``barred``, int8 (N,), are the bundles that may not move."""
         return Permission(barred, counts=self.counts, paired=self.paired, settled=self.settled)
 
 
@@ -138,33 +138,33 @@ def judge(
     fresh, settled, counts = (np.zeros(size, dtype=np.bool_) for _ in range(3))
     paired = _impossible(brokers, weights)
     reported = snapshot.rows.count(snapshot.rows.reported)
-    shows_live, points = snapshot.brokers.shows_live, scores(snapshot.brokers, weights)
-    for at, broker in enumerate(brokers.ids):
+    shows_live, points, started_at = snapshot.brokers.shows_live, scores(snapshot.brokers, weights), brokers.started_at
+    for row, broker in enumerate(brokers.ids):
         old = previous.get(broker)
-        first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)
+        first = Sample(_usage(brokers, row), float(started_at[row]), 1, 0, int(reported[row]), snapshot.taken_at)
         new = _first_of(first, previous) if old is None else _next(old, first)
         new = replace(new, touched_at=min(new.touched_at, snapshot.taken_at))
-        fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
+        fresh[row] = old is None or new.distinct != old.distinct or not same(new.started_at, old.started_at)
         settles = not new.is_still and new.touched_at > 0 and new.to_settle > 0
-        came_to_rest = settles and is_still(snapshot.brokers, at) and is_expected(float(points[at]), new.expected)
+        came_to_rest = settles and is_still(snapshot.brokers, row) and is_expected(float(points[row]), new.expected)
         new = replace(new, is_still=new.is_still or came_to_rest)
-        shows_still = new.is_still and bool(shows_live[at])
-        if paired[at] == 0:
+        shows_still = new.is_still and bool(shows_live[row])
+        if paired[row] == 0:
             # a restarted broker waits for its samples: drains and rollouts judge by reports alone
             warm = shows_still and new.joined_at > 0
             young = _is_young(new, snapshot.taken_at, sample_interval_seconds) and not warm
-            paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds, young=young)
-        fresh[at] &= paired[at] == 0
-        counts[at] = fresh[at] or (came_to_rest and paired[at] == 0)
-        settled[at] = new.to_settle == 0 or shows_still
+            paired[row] = _doubt(old, new, snapshot.taken_at, brokers.rates[row], sample_interval_seconds, young=young)
+        fresh[row] &= paired[row] == 0
+        counts[row] = fresh[row] or (came_to_rest and paired[row] == 0)
+        settled[row] = new.to_settle == 0 or shows_still
         samples[broker] = new
     return Evidence(samples, fresh, counts, paired, settled, points)
 
 
-def is_still(brokers: Brokers, at: int) -> bool:
+def is_still(brokers: Brokers, row: int) -> bool:
     """Whether the live CPU of the broker at this position stands still since a move touched it."""
     live = brokers.live
-    return live is not None and bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
+    return live is not None and bool(live.seconds[row] >= LIVE_SETTLE_SECONDS and live.apart[row] <= LIVE_STILL_POINTS)
 
 
 def is_expected(score: float, expected: float | None, above_points: float = ABOVE_EXPECTED_POINTS) -> bool:
@@ -230,12 +230,12 @@ def without(evidence: Evidence, snapshot: Snapshot, touched: Iterable[str]) -> E
 
 def touched_since(written_at: float, sent: Iterable[Sent]) -> frozenset[str]:
     """Both ends of moves sent since samples were written down (epoch seconds); none where no samples were (0)."""
-    lately = [one for one in sent if one.at >= written_at > 0]
-    return frozenset(end for one in lately for end in (one.source, one.destination) if end is not None)
+    lately = [request for request in sent if request.at >= written_at > 0]
+    return frozenset(end for request in lately for end in (request.source, request.destination) if end is not None)
 
 
-def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
-    cpu, bandwidth_in, bandwidth_out = (float(brokers.usage[at, column]) for column in _SAMPLED)
+def _usage(brokers: Brokers, row: int) -> tuple[float, float, float]:
+    cpu, bandwidth_in, bandwidth_out = (float(brokers.usage[row, column]) for column in _SAMPLED)
     return cpu, bandwidth_in, bandwidth_out
 
 
@@ -249,7 +249,7 @@ def _next(old: Sample, new: Sample) -> Sample:
     touched = replace(
         new, touched_at=old.touched_at, is_still=old.is_still, expected=old.expected, joined_at=old.joined_at
     )
-    return replace(touched, seen=old.seen + 1, to_settle=to_settle)
+    return replace(touched, distinct=old.distinct + 1, to_settle=to_settle)
 
 
 def same(first: float, second: float) -> bool:
@@ -259,15 +259,15 @@ def same(first: float, second: float) -> bool:
 
 def _first_of(sample: Sample, previous: Mapping[str, Sample]) -> Sample:
     """The first sample of a broker. One that joined others has to settle, as if a move had touched it."""
-    at = sample.fresh_at
-    if not (previous and at - sample.started_at < JOINED_SECONDS):
+    joined_at = sample.fresh_at
+    if not (previous and joined_at - sample.started_at < JOINED_SECONDS):
         return sample
-    return replace(sample, to_settle=SAMPLES_TO_SETTLE, touched_at=at, joined_at=at)
+    return replace(sample, to_settle=SAMPLES_TO_SETTLE, touched_at=joined_at, joined_at=joined_at)
 
 
 def _is_young(sample: Sample, now: float, interval: float) -> bool:
     """Whether what a broker sampled holds start-up work."""
-    return now - sample.started_at < 2 * interval + 10 and sample.seen < 3
+    return now - sample.started_at < 2 * interval + 10 and sample.distinct < 3
 
 
 def _doubt(old: Sample | None, new: Sample, now: float, rates: FloatArray, interval: float, *, young: bool) -> int:
@@ -283,16 +283,16 @@ def _impossible(brokers: Brokers, weights: Weights) -> CodeArray:
     """Codes of brokers whose scored numbers are NaN, negative or absurd, or whose limits are all unknown."""
     columns = [at for at in SCORED if weights.row()[at] > 0]
     usage, limit = brokers.usage[:, columns], brokers.limit[:, columns]
-    known = limit > 0
+    limited = limit > 0
     with np.errstate(all="ignore"):
-        odd = known & ~((usage >= 0) & (usage <= limit * IMPOSSIBLE_SHARE))
+        odd = limited & ~((usage >= 0) & (usage <= limit * IMPOSSIBLE_SHARE))
     wrong = (
         odd.any(axis=1)
         | ~(limit <= IMPOSSIBLE_NUMBER).all(axis=1)
         | ~((brokers.rates >= 0) & (brokers.rates <= IMPOSSIBLE_NUMBER)).all(axis=1)
     )
     codes = np.zeros(len(brokers), dtype=np.int8)
-    codes[~known.any(axis=1)] = Reason.UNKNOWN_RESOURCES.code
+    codes[~limited.any(axis=1)] = Reason.UNKNOWN_RESOURCES.code
     codes[wrong] = Reason.IMPOSSIBLE_NUMBER.code
     return codes
 
@@ -309,7 +309,7 @@ UNSEEN, GONE = -1, -2
 
 @dataclass(frozen=True, eq=False)
 class ReportedOwners:
-    """Who reported each bundle: ``owner`` is int32 (N,) into ``brokers``, aligned with ``bundles``.
+    """The broker that reported each bundle: ``owner`` is int32 (N,) into ``brokers``, aligned with ``bundles``.
 
     ``away`` are bundles on no report now: the broker that had them, and when it last reported them (epoch seconds).
     ``seen_at`` is the time of the round.
@@ -352,9 +352,9 @@ def unexplained(
 
     ``now`` are the owners of ``snapshot``.
     """
-    was, kept = former(before, changed), ran_on(snapshot, before.seen_at)
+    was, running = former(before, changed), ran_on(snapshot, before.seen_at)
     present = {name: now.brokers[now.owner[row]] for name, row in snapshot.positions_of(changed).items()}
-    return {name: (was[name], owner) for name, owner in present.items() if was[name] in kept}
+    return {name: (was[name], owner) for name, owner in present.items() if was[name] in running}
 
 
 def ran_on(snapshot: Snapshot, since: float) -> frozenset[str]:
@@ -380,9 +380,9 @@ def _before(before: ReportedOwners, snapshot: Snapshot) -> tuple[IntArray, dict[
     old = snapshot.positions_in(before.bundles)
     was = code[np.append(before.owner, UNSEEN)[old]]
     away = _still(before.away, snapshot.taken_at)
-    for at in np.flatnonzero(old < 0).tolist():
-        if (last := away.pop(snapshot.bundles[at], None)) is not None:
-            was[at] = index.get(last[0], GONE)
+    for bundle in np.flatnonzero(old < 0).tolist():
+        if (last := away.pop(snapshot.bundles[bundle], None)) is not None:
+            was[bundle] = index.get(last[0], GONE)
     missing = np.delete(np.arange(before.owner.size), old[old >= 0]).tolist()
     gone = {before.bundles[at]: (before.brokers[before.owner[at]], snapshot.taken_at) for at in missing}
     return was, {**away, **gone}
@@ -393,7 +393,7 @@ def _still(away: Mapping[str, tuple[str, float]], now: float) -> dict[str, tuple
 
 
 def _keep_where_it_was(owner: IntArray, was: IntArray, snapshot: Snapshot) -> None:
-    """Of a bundle on two reports, the former owner is still one."""
+    """Keep the former owner of a bundle that is on two reports, if its report is one of them."""
     bundle = snapshot.rows.bundle
     if bundle.size > owner.size:
         rows = np.flatnonzero(was[bundle] == snapshot.rows.owner())

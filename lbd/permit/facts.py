@@ -1,4 +1,4 @@
-"""What one turn knows: established once, before anything is decided. Pure."""
+"""The facts of one turn, established once, before anything is decided. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Hold = tuple["Reason", str]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What one turn knows. Every step after it reads these values, and no step establishes one of them again.
+    """The facts of one turn. Every later step reads these values, and no step establishes one of them again.
 
     ``changed_at`` is when the owner of a bundle changed without lbd, ``attempted_at`` when lbd last tried to move one
     (epoch seconds), ``taken_by_others`` the former owner and the present one of bundles that changed hands since the

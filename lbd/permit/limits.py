@@ -39,9 +39,9 @@ class Permitted:
 
 
 KEPT_PART = 0.6
-"""Of what a source is expected to lose. Estimates take its idle load for its traffic's, and near its limit CPU hides
-how much there is to do: on real brokers of 0.3 core 84 points fell to 67, where 52 were predicted. With a neighbour,
-whose load does not leave with bundles, nine tenths may stay, and that has to show (tests/scenarios/test_neighbour.py).
+"""Share of a source's predicted fall that may fail to appear. Estimates take its idle load for its traffic's, and near
+its limit CPU hides how much there is to do: on real brokers of 0.3 core 84 points fell to 67, where 52 were predicted.
+A neighbour's load does not leave with bundles: nine tenths may stay, and must show (tests/scenarios/test_neighbour.py).
 """
 
 
@@ -79,8 +79,8 @@ class Ledger:
         slopes = permission.slopes if permission is not None else None
         self._predictor = Predictor(snapshot, scores, slopes, weights)
         self._topics = snapshot.brokers.topics.copy()
-        self._at = snapshot.positions_of({unload.bundle for unload in plan})
-        self._bundle_topics = _topic_counts(snapshot, self._at)
+        self._bundle_position = snapshot.positions_of({unload.bundle for unload in plan})
+        self._bundle_topics = _topic_counts(snapshot, self._bundle_position)
         self._permission, self._ignored = permission, ignored
         self._snapshot = snapshot
         self._planned, self._sent = TurnCaps(snapshot, guardrails), TurnCaps(snapshot, guardrails)
@@ -163,15 +163,15 @@ class Ledger:
         return scores
 
     def expected_at_most(self, taken: Iterable[Unload], above_points: float) -> dict[str, float]:
-        """The same, where scores may be so far above. A source may keep that, or :data:`KEPT_PART` of its loss.
+        """Scores that may be exceeded by ``above_points``; a source may keep :data:`KEPT_PART` of its fall.
 
-        One at the end of its CPU may have any score, infinite: what it has now hides how much there is to do.
+        A source at the end of its CPU may have any score, infinite: its score hides how much there is to do.
         """
         expected = self.expected(taken)
         for source in {unload.source for unload in taken}:
             before = float(self._predicted[self._position[source]])
-            kept = max(KEPT_PART * (before - expected[source]) - above_points, 0.0)
-            expected[source] = math.inf if before >= AT_LIMIT_POINTS else expected[source] + kept
+            allowance = max(KEPT_PART * (before - expected[source]) - above_points, 0.0)
+            expected[source] = math.inf if before >= AT_LIMIT_POINTS else expected[source] + allowance
         return expected
 
     def explained(self, unload: Unload) -> Unload:
@@ -185,16 +185,16 @@ class Ledger:
         return self._rise(unload).points
 
     def _rise(self, unload: Unload) -> Rise:
-        at = self._position.get(unload.destination or "")
-        return self._predictor.rise(unload, float(self._predicted[at]) if at is not None else None)
+        destination = self._position.get(unload.destination or "")
+        return self._predictor.rise(unload, float(self._predicted[destination]) if destination is not None else None)
 
     def _not_permitted(self, unload: Unload) -> Skip | None:
-        """What was known before the strategy decided; a strategy that respects its permission is never refused here."""
-        at, known = self._at.get(unload.bundle), self._permission
-        if known is not None and known.hold is not None:
-            return Skip(unload.bundle, known.hold)
-        if known is not None and at is not None and known.barred[at]:
-            return Skip(unload.bundle, Reason.of(int(known.barred[at])))
+        """Why the permission, which each strategy should respect, or the moves before this one forbid it."""
+        bundle, permission = self._bundle_position.get(unload.bundle), self._permission
+        if permission is not None and permission.hold is not None:
+            return Skip(unload.bundle, permission.hold)
+        if permission is not None and bundle is not None and permission.barred[bundle]:
+            return Skip(unload.bundle, Reason.of(int(permission.barred[bundle])))
         if unload.bundle in self._taken:
             return Skip(unload.bundle, Reason.COOL_DOWN, "planned twice in one turn")
         if unload.source not in self._position:
@@ -226,8 +226,8 @@ class Ledger:
 
     def doubted(self, unload: Unload) -> Skip | None:
         """Why the destination is left out of a turn."""
-        at = self._position[unload.destination or ""]
-        doubt = int(self._permission.paired[at]) if self._permission is not None else 0
+        destination = self._position[unload.destination or ""]
+        doubt = int(self._permission.paired[destination]) if self._permission is not None else 0
         return _skip(unload, _left_out(unload.destination or "", Reason.of(doubt))) if doubt else None
 
     def outside_policies(self, unload: Unload) -> Skip | None:
@@ -236,8 +236,8 @@ class Ledger:
 
     def outside_group(self, unload: Unload) -> Skip | None:
         """Why its anti-affinity group, which counts it where it was planned to be, forbids the destination."""
-        at = self._counted_at(unload)
-        return _skip(unload, self._spread.refusal(unload if at == unload.source else replace(unload, source=at)))
+        source = self._counted_at(unload)
+        return _skip(unload, self._spread.refusal(replace(unload, source=source)))
 
     def too_many_topics(self, unload: Unload) -> Skip | None:
         """How many topics the destination would have, if too many."""
@@ -256,7 +256,7 @@ class Ledger:
         return self.budget.refusal(unload)
 
     def too_much_load(self, unload: Unload) -> Skip | None:
-        """What the destination would reach, if too much."""
+        """The score that the destination would reach, if that is too much."""
         destination, source = self._position[unload.destination or ""], self._position[unload.source]
         rise = self._rise(unload)
         words = rise.words + self._lately(destination)
@@ -288,7 +288,7 @@ class Ledger:
 
 
 class TurnCaps:
-    """What one turn may move: a number of unloads, and a share of the cluster's traffic."""
+    """The caps of one turn: a number of unloads, and a share of the cluster's traffic."""
 
     def __init__(self, snapshot: Snapshot, guardrails: Guardrails) -> None:
         self._most = guardrails.max_unloads_per_turn or max(10, len(snapshot.bundles) // 100)
@@ -339,12 +339,12 @@ def _left_out(broker: str, reason: Reason) -> tuple[Reason, str]:
     return Reason.DESTINATION_FORBIDDEN, f"the report of {broker} is not to be trusted: {reason.label}"
 
 
-def _topic_counts(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:
-    """Topics of the bundles wanted; of one on two reports, the larger number."""
+def _topic_counts(snapshot: Snapshot, positions: dict[str, int]) -> dict[str, int]:
+    """Topics of the bundles at these ``positions``, by name; for a bundle on two reports the larger number."""
     most = np.zeros(len(snapshot.bundles), dtype=np.int64)
-    rows = np.flatnonzero(np.isin(snapshot.rows.bundle, list(wanted.values())))
+    rows = np.flatnonzero(np.isin(snapshot.rows.bundle, list(positions.values())))
     np.maximum.at(most, snapshot.rows.bundle[rows], _topics(snapshot)[rows])
-    return {name: int(most[at]) for name, at in wanted.items()}
+    return {name: int(most[at]) for name, at in positions.items()}
 
 
 def _topics(snapshot: Snapshot) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ broker has to settle, and that is judged by its own CPU.
 
 @dataclass(frozen=True)
 class Membership:
-    """The active brokers, when some last came or went (``since``, epoch seconds; 0: not known), and which.
+    """The active brokers, and which ``joined`` and ``departed`` last, ``since`` when (epoch seconds; 0: not known).
 
     ``departures`` are the times at which brokers went within the last hour.
     """
@@ -30,32 +30,32 @@ class Membership:
     active: tuple[str, ...] = ()
     since: float = 0.0
     joined: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    departed: tuple[str, ...] = ()
     departures: tuple[float, ...] = ()
 
     def after(self, active: tuple[str, ...], now: float) -> Membership:
         """The membership when these brokers are active ``now``; the first round counts as no change."""
-        left = tuple(sorted(set(self.active) - set(active)))
-        gone = departures(self.departures, now, went=bool(left))
+        departed = tuple(sorted(set(self.active) - set(active)))
+        gone = departures(self.departures, now, went=bool(departed))
         if self.active == active:
             return replace(self, departures=gone)
         if not self.active:
             return Membership(active, 0.0, (), (), gone)
-        return Membership(active, now, tuple(sorted(set(active) - set(self.active))), left, gone)
+        return Membership(active, now, tuple(sorted(set(active) - set(self.active))), departed, gone)
 
     def unsettled(self, now: float, settle_seconds: float) -> str:
-        """Who came or went, and how long lbd waits for it; empty once the membership has settled."""
+        """The brokers that came or went, and how long lbd still waits; empty once the membership has settled."""
         remaining = settled_at(self.since, self.departures, settle_seconds) - now
         if remaining <= 0:
             return ""
-        changes = (self.left, "left"), (self.joined, "joined")
+        changes = (self.departed, "left"), (self.joined, "joined")
         who = ", ".join(f"{first_names(brokers)} {what}" for brokers, what in changes if brokers)
         often = f" (some went {len(self.departures)} times within the hour)" if len(self.departures) > 1 else ""
         return f"{who or 'brokers came or went'}{often}, {remaining:.0f} s to wait"
 
 
 def departures(before: Iterable[float], now: float, *, went: bool) -> tuple[float, ...]:
-    """When brokers went within the last hour (epoch seconds); ``went``: one is away that was there a round ago."""
+    """When brokers went within the last hour (epoch seconds); ``went``: a broker of the last round is away."""
     lately = tuple(at for at in before if now - REMEMBERED_SECONDS < at <= now)
     return (*lately, now) if went else lately
 

@@ -36,9 +36,9 @@ class Trips:
         self._now, self._guardrails = now, guardrails
         self._window_seconds = guardrails.ping_pong_window_hours * 3600
         since = now - self._window_seconds
-        moves = [one for one in sent if one.attempt == 1 and not (one.failed or one.order) and one.at > since]
-        self._number = Counter(one.bundle for one in moves)
-        self._last = {one.bundle: one for one in moves}
+        moves = [move for move in sent if move.attempt == 1 and not (move.failed or move.order) and move.at > since]
+        self._number = Counter(move.bundle for move in moves)
+        self._last = {move.bundle: move for move in moves}
 
     @property
     def tired(self) -> frozenset[str]:
@@ -70,7 +70,7 @@ class Trips:
 
     def came_from(self, broker: str) -> frozenset[str]:
         """Bundles whose last move began at this broker: they may not go back there."""
-        return frozenset(bundle for bundle, one in self._last.items() if one.source == broker)
+        return frozenset(bundle for bundle, move in self._last.items() if move.source == broker)
 
     def refusal(self, unload: Unload) -> tuple[Reason, str] | None:
         """Why this move would be ping-pong; None when it is not."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MAX_GROUPS = 1000
 MAX_REPETITIONS, MAX_BRANCHES = 2, 3
-"""Of a pattern that is left to ``re``: for a name of n characters at most 4 n² paths are tried."""
+"""Limits of a pattern that is left to ``re``: it tries at most 4 n² paths for a name of n characters."""
 
 _ESCAPED = re.compile(r"\\(?:[pPx]\{\w*\}|.)", re.DOTALL)
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
@@ -138,7 +138,7 @@ class Policy:
     min_limit: int = 0
 
     def covers(self, namespaces: tuple[str, ...]) -> BoolArray:
-        """Of which namespaces it says where they may be, bool (N,)."""
+        """Whether the policy says where each namespace may be, bool (N,)."""
         return _matching(self.namespaces, namespaces)
 
     def reserves(self, brokers: tuple[str, ...]) -> BoolArray:
@@ -155,10 +155,10 @@ class Policy:
 
 @dataclass(frozen=True)
 class Isolation:
-    """The isolation policies of a cluster. ``known`` is False when they are not, and ``problem`` why: nothing moves."""
+    """The isolation policies of a cluster. Nothing moves unless ``is_known``; ``problem`` is why they are not known."""
 
     policies: tuple[Policy, ...] = ()
-    known: bool = True
+    is_known: bool = True
     problem: str = "isolation policies cannot be read"
 
     def of(self, namespace: str) -> tuple[Policy, ...]:
@@ -167,11 +167,11 @@ class Isolation:
 
     def brokers(self, namespace: str, active: Sequence[str]) -> frozenset[str]:
         """Those of the active brokers on which a namespace may be."""
-        return self._allowed(self.of(namespace), tuple(active)) if self.known else frozenset()
+        return self._allowed(self.of(namespace), tuple(active)) if self.is_known else frozenset()
 
     def nobody(self, namespace: str, active: Sequence[str]) -> str:
         """Why no active broker may have the bundles of a namespace; empty where one may, or that is not known."""
-        if not self.known:
+        if not self.is_known:
             return ""
         policies = self.of(namespace)
         return "" if self._allowed(policies, tuple(active)) else _nobody(policies, tuple(active))
@@ -205,16 +205,16 @@ class Isolation:
         for binding, allowed in brokers.items():
             label[allowed] = _joined(label.get(allowed), binding)
         ordered = sorted(label, key=label.__getitem__)
-        number = {allowed: at for at, allowed in enumerate(ordered)}
+        number = {allowed: index for index, allowed in enumerate(ordered)}
         own = np.array([number[brokers[binding]] for binding in policies], dtype=np.int32)[snapshot.namespaces.of]
         return tuple(
             Pool(
                 label[allowed],
                 np.array([broker in allowed for broker in snapshot.brokers.ids], dtype=np.bool_),
-                own == at,
-                "" if allowed else _nobody(next(one for one in brokers if not brokers[one]), tuple(active)),
+                own == index,
+                "" if allowed else _nobody(next(binding for binding in brokers if not brokers[binding]), tuple(active)),
             )
-            for at, allowed in enumerate(ordered)
+            for index, allowed in enumerate(ordered)
         )
 
 
@@ -222,7 +222,7 @@ PATTERNS_SHOWN = 3
 
 
 def _nobody(policies: Sequence[Policy], active: tuple[str, ...]) -> str:
-    """What to say of namespaces that no active broker may have: these policies bind them."""
+    """Why no active broker may have the namespaces that these policies bind."""
     empty = next((policy for policy in policies if not policy.allows(active).any()), None)
     if empty is not None:
         patterns = [shown(pattern.text) for pattern in (*empty.primaries, *empty.secondaries)]
@@ -260,7 +260,7 @@ def parse_isolation(policies: Mapping[str, Any]) -> Isolation:
             parsed.append(_policy(name, data))
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-            return Isolation(known=False, problem=f"isolation policy {name!r} is not understood: {why}")
+            return Isolation(is_known=False, problem=f"isolation policy {name!r} is not understood: {why}")
     return Isolation(tuple(parsed))
 
 
@@ -297,7 +297,7 @@ class Groups:
         return len(self.free) + len(self.grouped) + len(self.unread)
 
     def and_those(self, others: Groups) -> Groups:
-        """What is known of both."""
+        """The groups of both; where both know a namespace, ``others`` count."""
         return Groups(
             self.free | others.free,
             {**self.grouped, **others.grouped},
@@ -321,8 +321,8 @@ class Policies:
     """Everything that says on which of the ``active`` brokers a bundle may be: on none that is ``drained``.
 
     Slow brokers are among the ``drained``; callers name those first. Isolation policies count them as active, as Pulsar
-    does, which knows nothing of a drain. ``known`` are answers of :meth:`brokers` to the same isolation, ``active`` and
-    ``drained``, which it adds to. ``consents`` are what properties of namespaces allow; None where they do not bind.
+    does, which knows nothing of a drain. :meth:`brokers` keeps its ``answers``, which hold for the same isolation,
+    ``active`` and ``drained``. ``consents`` are what properties of namespaces allow; None where they do not bind.
     ``unserved`` are namespaces that stay because clients of a moved bundle are not back, each with why.
     """
 
@@ -330,15 +330,15 @@ class Policies:
     groups: Groups = field(default_factory=Groups)
     active: tuple[str, ...] = ()
     drained: frozenset[str] = frozenset()
-    known: dict[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
+    answers: dict[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
     consents: Consents | None = None
     unserved: Mapping[str, str] = field(default_factory=dict)
 
     def brokers(self, namespace: str) -> frozenset[str]:
         """The brokers on which isolation policies allow a namespace; worked out once for each."""
-        if namespace not in self.known:
-            self.known[namespace] = self.isolation.brokers(namespace, self.active) - self.drained
-        return self.known[namespace]
+        if namespace not in self.answers:
+            self.answers[namespace] = self.isolation.brokers(namespace, self.active) - self.drained
+        return self.answers[namespace]
 
     def unmovable(self, namespace: str) -> tuple[Reason, str] | None:
         """Why bundles of a namespace stay, whatever their destination; None when they may move."""
@@ -347,7 +347,7 @@ class Policies:
         return self.groups.unknown(namespace) or (self.consents.refusal(namespace) if self.consents else None)
 
     def kept(self, present: Collection[str], moving: Collection[str]) -> Iterator[Skip]:
-        """The ``present`` namespaces of which bundles stay, or move last, and why; ``moving`` are those that move."""
+        """The ``present`` namespaces whose bundles stay, or move last, and why; ``moving`` are those that move."""
         for namespace in sorted(self.unserved.keys() & set(present)):
             yield Skip(namespace, Reason.NOT_SERVED, self.unserved[namespace])
         if self.consents is not None:
@@ -360,7 +360,7 @@ class Policies:
 
     def forbids(self, namespace: str, broker: str) -> tuple[Reason, str] | None:
         """Why isolation policies forbid a namespace on a broker; None if they allow it."""
-        if not self.isolation.known:
+        if not self.isolation.is_known:
             return Reason.POLICY_UNKNOWN, self.isolation.problem
         if broker in self.brokers(namespace):
             return None
@@ -449,8 +449,8 @@ def _counted(snapshot: Snapshot, groups: Groups) -> dict[str, dict[str, Counter[
     group_of = {namespace: group for group, names in groups.members.items() for namespace in names}
     names, of = snapshot.namespaces.names, snapshot.namespaces.of[snapshot.rows.bundle]
     grouped = np.flatnonzero(np.array([name in group_of for name in names], dtype=np.bool_)[of])
-    for owner, at in zip(snapshot.rows.owner()[grouped].tolist(), of[grouped].tolist(), strict=True):
-        counts[group_of[names[at]]][snapshot.brokers.ids[owner]][names[at]] += 1
+    for owner, namespace in zip(snapshot.rows.owner()[grouped].tolist(), of[grouped].tolist(), strict=True):
+        counts[group_of[names[namespace]]][snapshot.brokers.ids[owner]][names[namespace]] += 1
     return counts
 
 

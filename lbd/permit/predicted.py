@@ -45,8 +45,8 @@ ten seconds and 8 after that, where its own usage over its traffic said 9.5, and
 (docs/decisions/results/0004-real-clusters.md)."""
 
 LEAST_OF_SHARE = 0.25
-"""Of its source's share a destination gets so much at least: machines are seldom four times as strong as others. Usage
-that is less may be from before its traffic came."""
+"""Least part of the source's share that a destination gains: few machines are four times as strong as others. A usage
+that says less may be from before its traffic came."""
 
 DIFFER_POINTS = 0.5
 """Two predictions that are closer than this say the same."""
@@ -97,16 +97,16 @@ class Predictor:
         self._used = np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), 0.0)
 
     def rise(self, unload: Unload, predicted: float | None) -> Rise:
-        """What the unload adds to its destination, which all before it have brought to ``predicted`` points.
+        """Points that the unload adds to its destination, which all before it have brought to ``predicted`` points.
 
-        None: it has no destination yet, and the source's share counts.
+        Where ``predicted`` is None it has no destination yet, and the source's share counts.
         """
         share = estimate.points(unload, self._brokers, self._scores, self._position)
-        known = self._slopes
-        if predicted is None or known is None or known.sources is None or not np.isfinite(share):
+        slopes = self._slopes
+        if predicted is None or slopes is None or slopes.sources is None or not np.isfinite(share):
             return Rise(share, share)
         slope = self._by_slope(unload)
-        if slope is not None and known.sources[self._position[unload.destination or ""]] in OWN:
+        if slope is not None and slopes.sources[self._position[unload.destination or ""]] in OWN:
             return _near(predicted, Rise(max(slope, share), share, slope))
         own_usage = float(np.clip(self._by_own_usage(unload, predicted), LEAST_OF_SHARE * share, share))
         usual = Rise(share, share, slope)
@@ -119,45 +119,45 @@ class Predictor:
     def fall(self, unload: Unload) -> float:
         """Points that the unload takes from its source: by the source's own slope where it has one, else its share."""
         share = estimate.points(unload, self._brokers, self._scores, self._position)
-        source, known = self._position[unload.source], self._slopes
-        if known is None or known.sources is None or known.sources[source] not in OWN or not np.isfinite(share):
+        source, slopes = self._position[unload.source], self._slopes
+        if slopes is None or slopes.sources is None or slopes.sources[source] not in OWN or not np.isfinite(share):
             return share
-        return float(known.slope[source, CPU] * self._cpu(unload) * self._weights[CPU])
+        return float(slopes.slope[source, CPU] * self._cpu(unload) * self._weights[CPU])
 
     def _by_own_usage(self, unload: Unload, predicted: float) -> float:
         """In proportion to the traffic that the destination has, as if all of its points were for that.
 
-        A destination with little traffic gets many points; one of which the points are not known, infinitely many.
+        A destination with little traffic gets many points; one whose points are not known, infinitely many.
         """
         added = estimate.share(unload, self._brokers, self._position[unload.destination or ""])
         return OWN_USAGE_MARGIN * predicted * added if predicted > 0 else math.inf
 
     def _by_slope(self, unload: Unload) -> float | None:
         """The most by the upper ends of the destination's slopes; None where that of its CPU is not known."""
-        known, at = self._slopes, self._position[unload.destination or ""]
-        if known is None or known.half_width is None:
+        slopes, destination = self._slopes, self._position[unload.destination or ""]
+        if slopes is None or slopes.half_width is None:
             return None
-        steep = known.slope[at] + known.half_width[at]
+        steep = slopes.slope[destination] + slopes.half_width[destination]
         return self._most(unload, steep) if np.isfinite(steep[CPU]) else None
 
     def _by_moves(self, unload: Unload, otherwise: float) -> float | None:
         """``otherwise``, limited to the 95 % interval of what moves added to the destination; None if not limited."""
-        known, at = self._slopes, self._position[unload.destination or ""]
-        if known is None or known.effect is None or not np.isfinite(known.effect[at]).all():
+        slopes, destination = self._slopes, self._position[unload.destination or ""]
+        if slopes is None or slopes.effect is None or not np.isfinite(slopes.effect[destination]).all():
             return None
         low, high = (
             self._most(unload, np.where(ONLY_CPU, max(cpu, 0.0), np.nan))
-            for cpu in Effect(*known.effect[at].tolist()).interval
+            for cpu in Effect(*slopes.effect[destination].tolist()).interval
         )
         bounded = float(np.clip(otherwise, low, high))
         return bounded if bounded != otherwise else None
 
     def _most(self, unload: Unload, steep: FloatArray) -> float:
         """The most that any weighted resource of the destination rises by slopes, float64 (5,); NaN: by the share."""
-        source, at = self._position[unload.source], self._position[unload.destination or ""]
-        by_share = self._used[source] * self._share(unload) * self._larger(source, at)
+        source, destination = self._position[unload.source], self._position[unload.destination or ""]
+        by_share = self._used[source] * self._share(unload) * self._larger(source, destination)
         by_slope = np.array([self._cpu(unload), 0.0, 0.0, unload.throughput, unload.throughput]) * steep
-        by_own_slope = np.isfinite(steep) & TRAFFIC & (self._brokers.limit[at] > 0)
+        by_own_slope = np.isfinite(steep) & TRAFFIC & (self._brokers.limit[destination] > 0)
         return float((np.where(by_own_slope, by_slope, by_share) * self._weights)[list(SCORED)].max())
 
     def _cpu(self, unload: Unload) -> float:
@@ -185,19 +185,19 @@ def with_moved_traffic(snapshot: Snapshot, sent: Iterable[Sent]) -> Snapshot:
     what its destination counts first is of a part of that interval. So the source's total loses what its report still
     has of the bundle, and the destination's gets what its report lacks of what the bundle carried when it was moved.
     """
-    known = snapshot.brokers.shows_live
-    landed = {one.bundle: one for one in sent if one.owner is not None and one.owner == one.destination}
-    if not known.any() or not landed:
+    live = snapshot.brokers.shows_live
+    landed = {move.bundle: move for move in sent if move.owner is not None and move.owner == move.destination}
+    if not live.any() or not landed:
         return snapshot
     position, owner = snapshot.brokers.index(), snapshot.rows.owner()
-    at, rates = snapshot.positions_of(landed), snapshot.brokers.rates.copy()
+    positions, rates = snapshot.positions_of(landed), snapshot.brokers.rates.copy()
     for bundle, move in landed.items():
-        rows = np.flatnonzero((snapshot.rows.bundle == at.get(bundle, -1)) & snapshot.rows.reported)
+        rows = np.flatnonzero((snapshot.rows.bundle == positions.get(bundle, -1)) & snapshot.rows.reported)
         shown = {int(owner[row]): snapshot.rows.rates[row] for row in rows.tolist()}
         source, destination = position.get(move.source), position.get(move.owner or "")
-        if source is not None and known[source] and source in shown:
+        if source is not None and live[source] and source in shown:
             rates[source] = np.maximum(rates[source] - shown[source], 0.0)
-        if destination is not None and known[destination]:
+        if destination is not None and live[destination]:
             counted = shown.get(destination, np.zeros(4))
             rates[destination, MSG_IN] += max(move.msg_rate - float(counted[:2].sum()), 0.0)
             rates[destination, BYTES_IN] += max(move.throughput - float(counted[2:].sum()), 0.0)
@@ -221,7 +221,7 @@ def borne(sent: Iterable[Sent], since: float, snapshot: Snapshot, scores: FloatA
     reports no traffic counts nothing.
     """
     position = snapshot.brokers.index()
-    moves = _carried((one for one in sent if one.at >= since), position)
+    moves = _carried((request for request in sent if request.at >= since), position)
     brokers = _before(moves, snapshot.brokers, position)
     points_by_broker = np.zeros(len(position))
     for move in moves:
@@ -233,20 +233,20 @@ def borne(sent: Iterable[Sent], since: float, snapshot: Snapshot, scores: FloatA
 def _carried(sent: Iterable[Sent], position: Mapping[str, int]) -> list[Unload]:
     """From the broker where each bundle was at first, of those in ``position``, to each that may have it now."""
     by_bundle: dict[str, list[Unload]] = {}
-    for one in sent:
-        before = by_bundle.get(one.bundle, [])
-        if not one.failed and one.owner is None:
-            if one.destination not in {move.destination for move in before}:
-                by_bundle[one.bundle] = [*before, _between(one, one.source, one.destination)]
-        elif not one.failed:
-            first = next((move.source for move in before if move.source in position), one.source)
-            by_bundle[one.bundle] = [_between(one, first, one.owner)]
+    for request in sent:
+        before = by_bundle.get(request.bundle, [])
+        if not request.failed and request.owner is None:
+            if request.destination not in {move.destination for move in before}:
+                by_bundle[request.bundle] = [*before, _between(request, request.source, request.destination)]
+        elif not request.failed:
+            first = next((move.source for move in before if move.source in position), request.source)
+            by_bundle[request.bundle] = [_between(request, first, request.owner)]
     moves = [move for several in by_bundle.values() for move in several if move.source != move.destination]
     return [move for move in moves if move.source in position and move.destination in position]
 
 
-def _between(one: Sent, source: str, destination: str | None) -> Unload:
-    return Unload(one.bundle, source, destination, one.msg_rate, one.throughput)
+def _between(request: Sent, source: str, destination: str | None) -> Unload:
+    return Unload(request.bundle, source, destination, request.msg_rate, request.throughput)
 
 
 def _before(moves: Iterable[Unload], brokers: Brokers, position: Mapping[str, int]) -> Brokers:
@@ -286,16 +286,16 @@ def last_ended_at(sent: Iterable[Sent], since: float) -> dict[str, float]:
     All in epoch seconds.
     """
     ended_at: dict[str, float] = {}
-    for one in sent:
-        end = math.inf if one.ended_at is None else one.ended_at
-        for broker in {one.source, one.destination, one.owner} if one.at >= since else ():
+    for request in sent:
+        end = math.inf if request.ended_at is None else request.ended_at
+        for broker in {request.source, request.destination, request.owner} if request.at >= since else ():
             if broker is not None:
                 ended_at[broker] = max(ended_at.get(broker, 0.0), end)
     return ended_at
 
 
 LANDED_PART = 0.2
-"""Of the time since a wave began: CPU of all that time shows it, if it had landed by then. That takes 0.3 to 4 s."""
+"""Share of the time since a wave began: CPU of all that time shows a wave that landed within it, in 0.3 to 4 s."""
 
 
 def shown_since(began_at: float, ended_at: float, taken_at: float) -> float:
@@ -318,6 +318,6 @@ def unshown(
     CPU of now shows them once all have ended, as it is of the time after that (:func:`shown_since`).
     """
     ended_at, ids = last_ended_at(sent, hidden_since(snapshot, sample_interval_seconds)), snapshot.brokers.ids
-    ended = np.fromiter((ended_at.get(broker, 0.0) <= snapshot.taken_at for broker in ids), np.bool_, len(ids))
-    shown = settled | (snapshot.brokers.shows_live & ended)
+    has_ended = np.fromiter((ended_at.get(broker, 0.0) <= snapshot.taken_at for broker in ids), np.bool_, len(ids))
+    shown = settled | (snapshot.brokers.shows_live & has_ended)
     return np.where(shown, 0.0, borne_lately(sent, snapshot, scores, sample_interval_seconds))

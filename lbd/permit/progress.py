@@ -45,7 +45,7 @@ class Tried:
         return self.before - self.after
 
     def came_closer(self, least_points: float) -> bool:
-        """Whether by so much, or, where caps let through only little, by a good part of what that was to bring."""
+        """Whether by ``least_points``, or, where caps let through little, by a good part of what that was to bring."""
         return self.gained >= min(least_points, max(self.predicted, 0.0) * PART_OF_PREDICTED or least_points)
 
 
@@ -71,17 +71,17 @@ def planned(
 
     ``expected`` are the scores of the brokers that it touches, once all of it has landed.
     """
-    pairs = dict.fromkeys((one.source, one.destination) for one in plan if one.destination is not None)
+    pairs = dict.fromkeys((move.source, move.destination) for move in plan if move.destination is not None)
     if not pairs:
         return progress
-    known = {(one.source, one.destination): one for one in progress.tried}
+    by_pair = {(trial.source, trial.destination): trial for trial in progress.tried}
     for pair in pairs:
         gap = _pair_gap(scores, pair)
         gain = gap - _pair_gap(expected, pair)
         if math.isfinite(gap):
-            one = known.get(pair) or Tried(*pair, gap, gap)
-            known[pair] = replace(one, predicted=one.predicted + (gain if math.isfinite(gain) else 0.0))
-    return replace(progress, tried=tuple(known.values()), planned_at=now, moving_at=now)
+            trial = by_pair.get(pair) or Tried(*pair, gap, gap)
+            by_pair[pair] = replace(trial, predicted=trial.predicted + (gain if math.isfinite(gain) else 0.0))
+    return replace(progress, tried=tuple(by_pair.values()), planned_at=now, moving_at=now)
 
 
 def _pair_gap(scores: Mapping[str, float], pair: tuple[str, str]) -> float:
@@ -100,11 +100,11 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
         return progress
     if not sent:
         return replace(progress, planned_at=0.0) if progress.rounds else Progress()
-    gaps = [apart(one.source, one.destination) for one in progress.tried]
+    gaps = [apart(trial.source, trial.destination) for trial in progress.tried]
     if None in gaps:
         return progress if now - max(progress.planned_at, progress.moving_at) < JUDGED_WITHIN_SECONDS else Progress()
-    tried = tuple(replace(one, after=gap) for one, gap in zip(progress.tried, gaps, strict=True) if gap is not None)
-    if any(one.came_closer(CLOSER_POINTS) for one in tried):
+    tried = tuple(replace(trial, after=gap) for trial, gap in zip(progress.tried, gaps, strict=True) if gap is not None)
+    if any(trial.came_closer(CLOSER_POINTS) for trial in tried):
         return Progress()
     rounds = progress.rounds + 1
     stands = 0 < guardrails.stand_still_after_rounds <= rounds
@@ -113,7 +113,7 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
 
 def without(progress: Progress, brokers: Collection[str]) -> Progress:
     """The progress without pairs of these brokers, whose load changed by itself; standing still lasts as it was."""
-    tried = tuple(one for one in progress.tried if not {one.source, one.destination} & {*brokers})
+    tried = tuple(trial for trial in progress.tried if not {trial.source, trial.destination} & {*brokers})
     if progress.until or tried == progress.tried:
         return progress
     return replace(progress, tried=tried) if tried else Progress()
@@ -126,10 +126,10 @@ def _is_standing(progress: Progress, now: float, guardrails: Guardrails) -> bool
 
 
 def standing_still(progress: Progress, now: float, guardrails: Guardrails) -> str | None:
-    """What was tried, what it did, and when it goes on; None while nothing forbids further moves."""
+    """A sentence on the rounds that were tried, and when moves go on; None while nothing forbids further moves."""
     if not progress.tried or not _is_standing(progress, now, guardrails):
         return None
-    best = max(progress.tried, key=lambda one: one.gained)
+    best = max(progress.tried, key=lambda trial: trial.gained)
     return (
         f"{progress.rounds} rounds of moves in a row brought no brokers closer, at best {best.source} -> "
         f"{best.destination}: {best.after:.1f} points apart, {best.before:.1f} before; goes on in "

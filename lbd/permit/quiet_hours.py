@@ -149,5 +149,5 @@ def quiet_until(windows: Iterable[QuietHours], at: float) -> tuple[float, str] |
     current = [(end, window) for window in windows if (end := window.end(at)) is not None]
     if not current:
         return None
-    end, window = max(current, key=lambda one: one[0])
+    end, window = max(current, key=lambda ending: ending[0])
     return end, f"{window}, until {datetime.fromtimestamp(end, window.zone).isoformat(timespec='minutes')}"

@@ -1,4 +1,4 @@
-"""What a rule is, and the case that it judges. Pure.
+"""The rule, and the case that it judges. Pure.
 
 The model is the scheduling framework of Kubernetes: turns, drains, splits and replays go over one list of rules
 (``permit/rules.py``) and name none of them. A rule answers at the points for which it has a function.
@@ -53,7 +53,7 @@ class Case:
 
     @cached_property
     def topic_costs(self) -> TopicCosts | None:
-        """What moves cost because of such topics; None where no bundle has any."""
+        """The costs of moves because of such topics; None where no bundle has any."""
         return topic_costs(self.facts.snapshot, self.dear_kinds)
 
     @cached_property
@@ -77,9 +77,9 @@ class Case:
     @property
     def costs(self) -> FloatArray | None:
         """The cost of moving each bundle, float64 (N,); None where all cost the same."""
-        known, dear = self.facts, self.topic_costs
+        facts, dear = self.facts, self.topic_costs
         movable = dear.movable if dear is not None else None
-        return eligibility.column(known.snapshot, self.guardrails.move_costs, known.policies.low, movable)
+        return eligibility.column(facts.snapshot, self.guardrails.move_costs, facts.policies.low, movable)
 
     def lately(self, times: Mapping[str, float]) -> Iterable[str]:
         """The bundles whose time (epoch seconds) is within the last ``cool_down_minutes``."""

@@ -33,13 +33,13 @@ def _quiet(case: Case) -> str:
 def _too_few(case: Case) -> str:
     paired, active = case.facts.evidence.paired, case.facts.members.active
     there = len(active) - int(np.count_nonzero(paired == Reason.DRAINED.code))
-    usable, wanted = int(np.count_nonzero(paired == 0)), max(2, (there + 1) // 2)
-    return f"{usable} of {there} reports are usable, wanted {wanted}" if usable < wanted else ""
+    usable, least = int(np.count_nonzero(paired == 0)), max(2, (there + 1) // 2)
+    return f"{usable} of {there} reports are usable, wanted {least}" if usable < least else ""
 
 
 def _unknown_policies(case: Case) -> str:
     isolation = case.facts.policies.isolation
-    return "" if isolation.known else f"{isolation.problem}; a named destination bypasses them"
+    return "" if isolation.is_known else f"{isolation.problem}; a named destination bypasses them"
 
 
 def _excluded(names: Iterable[str], rails: Guardrails) -> Iterable[str]:
@@ -149,7 +149,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         {Reason.POLICY_UNKNOWN: UNREAD},
         hold=_unknown_policies,
-        bars=lambda case, codes: None if case.facts.policies.isolation.known else codes == 0,
+        bars=lambda case, codes: None if case.facts.policies.isolation.is_known else codes == 0,
     ),
     Rule(
         {Reason.NO_IMPROVEMENT: "rounds of moves brought no brokers closer"},
@@ -301,8 +301,8 @@ def barred(case: Case, passes: frozenset[Reason] = frozenset(), by_name: CodeArr
     Rules with a reason among ``passes`` are not asked, nor those about names where their codes are known, ``by_name``.
     """
     codes = np.zeros(len(case.facts.snapshot.bundles), np.int8) if by_name is None else by_name.copy()
-    asked = (rule for rule in RULES if rule.bars_bundles and not (passes and rule.reason in passes))
-    return _first(asked if by_name is None else (rule for rule in asked if not rule.by_name), case, codes)
+    rules = (rule for rule in RULES if rule.bars_bundles and not (passes and rule.reason in passes))
+    return _first(rules if by_name is None else (rule for rule in rules if not rule.by_name), case, codes)
 
 
 def _first(rules: Iterable[Rule], case: Case, codes: CodeArray) -> CodeArray:

@@ -56,7 +56,7 @@ class Landing:
 
     @property
     def bundle(self) -> str:
-        """What moved."""
+        """The bundle that moved."""
         return self.outcome.unload.bundle
 
 
@@ -117,19 +117,19 @@ class ReportedClients:
 
     def of(self, bundle: str, broker: str | None) -> BundleClients | None:
         """The clients of a bundle on a broker's report; None where it has no statistics of it."""
-        at = self._position.get(bundle)
-        if at is None or broker not in self._brokers:
+        position = self._position.get(bundle)
+        if position is None or broker not in self._brokers:
             return None
         own, rows = self._rows.of(self._brokers[broker]), self._rows
-        match = np.flatnonzero((rows.bundle[own] == at) & rows.reported[own])
+        match = np.flatnonzero((rows.bundle[own] == position) & rows.reported[own])
         return BundleClients(*rows.counts[own][match[0]].tolist()) if match.size else None
 
 
 def with_clients(plan: Iterable[Unload], snapshot: Snapshot) -> tuple[Unload, ...]:
     """A plan with what stands before its moves."""
     moves = tuple(plan)
-    reported = ReportedClients(snapshot, (one.bundle for one in moves)) if moves else None
-    return tuple(replace(one, clients_before=reported.of(one.bundle, one.source)) for one in moves if reported)
+    reported = ReportedClients(snapshot, (move.bundle for move in moves)) if moves else None
+    return tuple(replace(move, clients_before=reported.of(move.bundle, move.source)) for move in moves if reported)
 
 
 def judge(
@@ -179,9 +179,9 @@ def concluded(landing: Landing, look: Look, topics: BundleTopics) -> ServiceResu
 
     Any client that is back, and topics that load, are service: clients that are missing may have left by themselves.
     """
-    failed = next((one for one in topics.topics if one.error), None)
+    failed = next((topic for topic in topics.topics if topic.error), None)
     detail = f"{failed.topic}: {failed.error}" if failed is not None else ""
-    connected = any(one.clients for one in topics.topics)
+    connected = any(topic.clients for topic in topics.topics)
     if look.back or connected:
         return ServiceResult("yes", look.after, _reconnect_seconds(landing, topics.topics), detail)
     if topics.gone or topics.error:
@@ -197,38 +197,38 @@ def concluded(landing: Landing, look: Look, topics: BundleTopics) -> ServiceResu
     return ServiceResult("unknown", look.after, served_detail="its topics load, and no client has come back to them")
 
 
-def recovered(one: Unserved, reported: ReportedClients, topics: BundleTopics | None) -> ServiceResult | None:
+def recovered(unserved: Unserved, reported: ReportedClients, topics: BundleTopics | None) -> ServiceResult | None:
     """The result for a bundle that was not served; None while it still is not.
 
     Its clients are back. Or nothing keeps them away, by ``topics`` (None: nobody asked): they load by now and the
     source has no clients of the bundle, or another broker owns it.
     """
-    move, late = one.landing.unload, f"only after lbd had reported that they are not: {one.detail}"
+    move, late = unserved.landing.unload, f"only after lbd had reported that they are not: {unserved.detail}"
     after, behind = (reported.of(move.bundle, broker) for broker in (move.destination, move.source))
     if after is not None and after.topics and after.connected:
         return ServiceResult("yes", after, served_detail=late)
     if topics is None or topics.error:
         return None
     result = concluded(
-        one.landing, Look(False, after, behind if behind is not None and behind.connected else None), topics
+        unserved.landing, Look(False, after, behind if behind is not None and behind.connected else None), topics
     )
     if result.served == "yes":
         return replace(result, served_detail=late)
     if result.served == "no":
         return None
-    return ServiceResult("no", after, served_detail=f"{one.detail}; by now {result.served_detail}", lifted=True)
+    return ServiceResult("no", after, served_detail=f"{unserved.detail}; by now {result.served_detail}", lifted=True)
 
 
 def _reconnect_seconds(landing: Landing, topics: Iterable[TopicClients]) -> float | None:
-    """Of the sampled topic whose first client came last."""
-    since = [one.since for one in topics if one.since is not None]
+    """Seconds until the last sampled topic with clients had its first one; None where no topic has clients."""
+    since = [topic.since for topic in topics if topic.since is not None]
     return max(max(since) - landing.asked_at, 0.0) if since else None
 
 
 def sampled(topics: Iterable[str]) -> list[str]:
     """The topics of a bundle to be asked for, spread over its range: persistent ones, and none of Pulsar's own."""
     own = sorted(
-        one for one in topics if one.startswith("persistent://") and not one.rpartition("/")[2].startswith("__")
+        topic for topic in topics if topic.startswith("persistent://") and not topic.rpartition("/")[2].startswith("__")
     )
     most = min(SAMPLED, len(own))
     return [own[at * len(own) // most] for at in range(most)]
@@ -273,12 +273,12 @@ class ServiceHold:
 
 
 def service_hold(unserved: Iterable[Unserved]) -> ServiceHold:
-    """What landings hold whose clients are not back: their namespaces, and everything once two tenants are hit."""
+    """The hold of landings whose clients are not back: on their namespaces, on everything once two tenants are hit."""
     of: dict[str, list[Unserved]] = {}
-    for one in unserved:
-        of.setdefault(bundle_namespace(one.landing.bundle), []).append(one)
+    for entry in unserved:
+        of.setdefault(bundle_namespace(entry.landing.bundle), []).append(entry)
     tenants = {namespace.partition("/")[0] for namespace in of}
-    everything = unserved_text([one for several in of.values() for one in several]) if len(tenants) > 1 else ""
+    everything = unserved_text([entry for several in of.values() for entry in several]) if len(tenants) > 1 else ""
     return ServiceHold({namespace: unserved_text(several) for namespace, several in of.items()}, everything)
 
 

@@ -61,7 +61,7 @@ class Canary(BaseModel):
 
 
 def canary_text(namespaces: Iterable[str], max_moves_per_hour: int) -> str:
-    """What a canary lets move."""
+    """The limits of a canary as text."""
     return f"only bundles of {', '.join(namespaces)} move, at most {max_moves_per_hour} an hour"
 
 
@@ -265,12 +265,12 @@ class Guardrails(BaseModel):
         tenant, _, own = name.partition("/")
         if covers(self.excluded_namespaces, name):
             return "excluded_namespaces names it"
-        some = own == "*" and any(one.startswith(f"{tenant}/") for one in self.include_namespaces)
+        some = own == "*" and any(namespace.startswith(f"{tenant}/") for namespace in self.include_namespaces)
         if self.include_namespaces and not (some or covers(self.include_namespaces, name)):
             return "include_namespaces does not name it"
         return "move_costs says never" if own != "*" and isinf(move_cost(self.move_costs, name)) else None
 
     @property
     def without_canary(self) -> Guardrails:
-        """What holds for orders of people, and for the past: a canary limits what lbd does by itself now."""
+        """The guardrails for orders of people, and for the past: a canary limits what lbd does by itself now."""
         return self.model_copy(update={"canary": None})

@@ -113,19 +113,19 @@ UNCHECKED = Health()
 def with_checks(
     records: Mapping[str, HealthRecord], checks: Mapping[str, float], snapshot: Snapshot
 ) -> dict[str, HealthRecord]:
-    """What is remembered with the checks, in seconds, that ended since the last round; old and future ones are dropped.
+    """The records with the checks, in seconds, that ended since the last round; old and future records are dropped.
 
     The record of a broker that was restarted begins anew: it was of another process.
     """
     brokers, now = snapshot.brokers, snapshot.taken_at
-    known = {broker: record for broker, record in records.items() if 0 <= now - record.at <= FORGOTTEN_SECONDS}
+    recent = {broker: record for broker, record in records.items() if 0 <= now - record.at <= FORGOTTEN_SECONDS}
     for broker, started_at in zip(brokers.ids, brokers.started_at.tolist(), strict=True):
-        if broker in known and abs(known[broker].started_at - started_at) > 0:  # NaN: its report does not say
-            del known[broker]
+        if broker in recent and abs(recent[broker].started_at - started_at) > 0:  # NaN: its report does not say
+            del recent[broker]
         if broker in checks:
-            old = known.get(broker, HealthRecord((), now, started_at))
-            known[broker] = replace(old, seconds=(*old.seconds, checks[broker])[-KEPT_CHECKS:], at=now)
-    return known
+            old = recent.get(broker, HealthRecord((), now, started_at))
+            recent[broker] = replace(old, seconds=(*old.seconds, checks[broker])[-KEPT_CHECKS:], at=now)
+    return recent
 
 
 def judged_round(
@@ -136,8 +136,8 @@ def judged_round(
     ``scores`` are those of the brokers, float64 (B,), in points.
     """
     points = zip(snapshot.brokers.ids, scores.tolist(), strict=True)
-    known = {broker: score for broker, score in points if isfinite(score)}
-    return judged(with_checks(records, checks, snapshot), known, snapshot.taken_at)
+    finite = {broker: score for broker, score in points if isfinite(score)}
+    return judged(with_checks(records, checks, snapshot), finite, snapshot.taken_at)
 
 
 def judged(records: Mapping[str, HealthRecord], points: Mapping[str, float], now: float) -> Health:

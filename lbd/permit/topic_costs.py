@@ -1,4 +1,4 @@
-"""What a move costs because of Pulsar's own topics in a bundle, which are known by their hash without a request. Pure.
+"""Costs of a move because of Pulsar's own topics in its bundle, which their hash shows without a request. Pure.
 
 Topics of ``pulsar/system`` (transaction coordinators, data of the extensible load manager) are not here: the whole
 namespace stays (``guardrails.move_system_namespace``). Neither is ``__transaction_pending_ack``, whose topic is named
@@ -80,7 +80,7 @@ class DearKind(NamedTuple):
 
 
 def dear_kinds(topics: SystemTopics, costs: Mapping[TopicKind, float | str] | None) -> tuple[DearKind, ...]:
-    """What makes bundles dear in a round. ``costs`` are those set; None: nothing does."""
+    """The kinds of topics that make bundles dear in a round. ``costs`` are those set; None: no kind does."""
     if costs is None:
         return ()
     kinds = []
@@ -93,7 +93,7 @@ def dear_kinds(topics: SystemTopics, costs: Mapping[TopicKind, float | str] | No
 
 
 class TopicCosts(NamedTuple):
-    """Of each bundle that is dearer than others its position, int64 (K,), and ``points``, float64 (K,), above 0."""
+    """The bundles that are dearer than others: position, int64 (K,), and ``points``, float64 (K,), above 0."""
 
     bundle: NDArray[np.int64]
     points: FloatArray
@@ -111,24 +111,24 @@ class TopicCosts(NamedTuple):
 
     def by_name(self, snapshot: Snapshot) -> dict[str, float]:
         """The points of each, infinite for never."""
-        return {snapshot.bundles[at]: one for at, one in zip(self.bundle.tolist(), self.points.tolist(), strict=True)}
+        return {snapshot.bundles[at]: cost for at, cost in zip(self.bundle.tolist(), self.points.tolist(), strict=True)}
 
 
 def topic_costs(snapshot: Snapshot, kinds: Sequence[DearKind]) -> TopicCosts | None:
     """The costs of a round; None where no bundle has any.
 
-    Several kinds in one bundle add up. A bundle of which its broker reports no topic, or no client, holds no such
+    Several kinds in one bundle add up. A bundle for which its broker reports no topic, or no client, holds no such
     topic that is in use. In a namespace of one bundle no other bundle waits for it.
     """
     if not kinds:
         return None
     ends, spaces = bundle_ends(snapshot.bundles), snapshot.namespaces
     total = np.zeros(len(snapshot.bundles))
-    for one in kinds:
-        own = _namespaces(snapshot, ends, KINDS[one.kind])
-        hashes = topic_hashes([spaces.names[at] for at in own], one.names)
-        holders = bundles_at(ends, spaces, np.repeat(np.array(own, dtype=np.int64), len(one.names)), hashes.ravel())
-        total[np.unique(holders[holders >= 0])] += np.inf if one.points is None else one.points
+    for kind in kinds:
+        own = _namespaces(snapshot, ends, KINDS[kind.kind])
+        hashes = topic_hashes([spaces.names[at] for at in own], kind.names)
+        holders = bundles_at(ends, spaces, np.repeat(np.array(own, dtype=np.int64), len(kind.names)), hashes.ravel())
+        total[np.unique(holders[holders >= 0])] += np.inf if kind.points is None else kind.points
     total[_unused(snapshot)] = 0.0
     dear = np.flatnonzero(total)
     return TopicCosts(dear, total[dear]) if dear.size else None
@@ -155,10 +155,10 @@ def _unused(snapshot: Snapshot) -> BoolArray:
 def dear_topics(bundle: str, kinds: Iterable[DearKind]) -> Iterator[str]:
     """Why one bundle is dear, as sentences about it."""
     namespace = bundle_namespace(bundle)
-    for one in kinds:
-        own = KINDS[one.kind].namespace
+    for kind in kinds:
+        own = KINDS[kind.kind].namespace
         if namespace.count("/") != 1 or (bundle.endswith(WHOLE) if own is None else namespace != own):
             continue
-        inside = [name for name in one.names if holds(bundle, topic_hash(one.topic(namespace, name)))]
+        inside = [name for name in kind.names if holds(bundle, topic_hash(kind.topic(namespace, name)))]
         if inside:
-            yield f"{' and '.join(inside)} of its namespace: {one.words} (guardrails.topic_costs)"
+            yield f"{' and '.join(inside)} of its namespace: {kind.words} (guardrails.topic_costs)"

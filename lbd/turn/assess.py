@@ -87,7 +87,7 @@ def _members(turn_memory: TurnMemory) -> Membership:
         active=tuple(turn_memory.members),
         since=turn_memory.members_since,
         joined=tuple(turn_memory.members_joined),
-        left=tuple(turn_memory.members_left),
+        departed=tuple(turn_memory.members_left),
         departures=tuple(turn_memory.departures),
     )
 
@@ -99,7 +99,7 @@ def with_members(turn_memory: TurnMemory, members: Membership) -> TurnMemory:
         members=list(members.active),
         members_since=members.since,
         members_joined=list(members.joined),
-        members_left=list(members.left),
+        members_left=list(members.departed),
         departures=list(members.departures),
     )
 

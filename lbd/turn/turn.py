@@ -123,7 +123,7 @@ def decide(
             break
         costs = eligibility.dearer(permission.costs, snapshot, policies.low - low)
         permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong), costs=costs)
-    return (decision if policies.isolation.known else replace(decision, memory=facts.memory)), policies
+    return (decision if policies.isolation.is_known else replace(decision, memory=facts.memory)), policies
 
 
 def read_policies(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
@@ -134,9 +134,9 @@ def read_policies(parts: Parts, snapshot: Snapshot, decision: Decision, policies
     touched = tuple(dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads))
     consents, groups = policies.consents, policies.groups
     if consents is not None and parts.consents is not None:
-        names = tuple(name for name in touched if name not in consents.known)
-        known = {**consents.known, **parts.consents(names)} if names else consents.known
-        policies = replace(policies, consents=replace(consents, known=known))
+        names = tuple(name for name in touched if name not in consents.by_namespace)
+        known = {**consents.by_namespace, **parts.consents(names)} if names else consents.by_namespace
+        policies = replace(policies, consents=replace(consents, by_namespace=known))
     ungrouped = [name for name in touched if name not in groups.free and name not in groups.grouped]
     names = tuple(ungrouped[: max(NAMESPACES_A_TURN - groups.asked, 0)])
     if groups.unread or not names:

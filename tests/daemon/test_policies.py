@@ -68,7 +68,7 @@ class TestGroups:
     def test_members_that_cannot_be_read(self, pulsar: FakePulsar, part: str) -> None:
         """The group is known, its members are not."""
         asking = reader(pulsar)
-        assert asking.isolation().known  # the cluster's name has been asked for
+        assert asking.isolation().is_known  # the cluster's name has been asked for
         pulsar.fault(part, refused(500, "no"))
         found = asking.groups(("t/m",), frozenset({"t"}))
         assert (dict(found.grouped), dict(found.members)) == ({"t/m": "rack"}, {})

@@ -122,10 +122,10 @@ def test_names_of_the_first_version_stay(namespace: str, reason: str):
 
 def test_unreadable_policies_bind_everything():
     """What is not known is not moved."""
-    assert "policy-unknown" == reason_of(bundle(1), Isolation(known=False))
+    assert "policy-unknown" == reason_of(bundle(1), Isolation(is_known=False))
     for pattern in ("(", "a{99999999999}", "(" * 5000 + ")" * 5000):
-        assert not parse_isolation({"p": {"namespaces": [pattern], "primary": []}}).known
-    assert not parse_isolation({"p": {}}).known
+        assert not parse_isolation({"p": {"namespaces": [pattern], "primary": []}}).is_known
+    assert not parse_isolation({"p": {}}).is_known
 
 
 @pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf")])

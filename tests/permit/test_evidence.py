@@ -327,7 +327,7 @@ def test_a_broker_that_tells_no_start_is_counted_once_a_sample():
     seen = watch(report(50, BUSY, **nan), report(50, BUSY, **nan), report(51, BUSY, **nan))
 
     assert [True, False, True] == [bool(e.fresh[0]) for e in seen]
-    assert [1, 1, 2] == [e.samples["a:80"].seen for e in seen]
+    assert [1, 1, 2] == [e.samples["a:80"].distinct for e in seen]
 
 
 def test_a_move_since_the_last_round_unsettles_what_was_just_seen():

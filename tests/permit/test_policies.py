@@ -64,7 +64,7 @@ def test_where_a_namespace_may_be(policies: dict[str, Any], namespace: str, allo
 
 def test_what_is_not_known_allows_nothing():
     """Nor does it say that it is the policy that forbids."""
-    unknown = Policies(Isolation(known=False), Groups(), ACTIVE)
+    unknown = Policies(Isolation(is_known=False), Groups(), ACTIVE)
 
     assert frozenset() == unknown.brokers("t/n")
     assert Reason.POLICY_UNKNOWN is (unknown.forbids("t/n", "a:80") or pytest.fail("allowed"))[0]
@@ -89,7 +89,7 @@ def test_what_is_not_known_allows_nothing():
 )
 def test_one_policy_that_cannot_be_read_makes_all_unknown(given: Any):
     """Whom it binds cannot be told."""
-    assert not parse_isolation({"good": policy("t/n", "a"), "p": given}).known
+    assert not parse_isolation({"good": policy("t/n", "a"), "p": given}).is_known
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_why_a_broker_is_forbidden(namespace: str, broker: str, told: str | None
 @pytest.mark.parametrize("text", [r"t/a\[b\[c", "t/[ab][cd]", r"t/[a\[b]", "t/a&&b", "t/n"])
 def test_patterns_that_mean_the_same_in_both_languages(text: str):
     """Escaped brackets, classes after one another, and ampersands outside of them."""
-    assert parse_isolation({"p": policy(text, "a")}).known
+    assert parse_isolation({"p": policy(text, "a")}).is_known

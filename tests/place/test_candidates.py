@@ -26,6 +26,7 @@ SNAPSHOT = builders.snapshot(
 )
 TRUSTED = np.zeros(3, dtype=np.int8)
 FREE = Groups(frozenset({"t/new"}))
+UNREAD = Isolation(is_known=False)
 
 
 def standing(policies: Policies | None = None, doubted: np.ndarray = TRUSTED, topics: int = 1000) -> RunningLoads:
@@ -54,7 +55,7 @@ def test_everybody_may_have_it_where_nothing_forbids():
     ("found", "wanted"),
     [
         (standing(Policies(isolated("a", "b"), FREE, (A, B, C))), {C: Reason.ISOLATION_POLICY}),
-        (standing(Policies(Isolation(known=False), FREE, (A, B, C))), dict.fromkeys((A, B, C), Reason.POLICY_UNKNOWN)),
+        (standing(Policies(UNREAD, FREE, (A, B, C))), dict.fromkeys((A, B, C), Reason.POLICY_UNKNOWN)),
         (standing(Policies(groups=Groups(), active=(A, B, C))), dict.fromkeys((A, B, C), Reason.POLICY_UNKNOWN)),
         (standing(topics=10), {C: Reason.TOPIC_LIMIT}),
         (standing(doubted=np.array([82, 0, 0], dtype=np.int8)), {A: Reason.FIRST_SAMPLE}),
@@ -94,7 +95,7 @@ def test_answers_count_for_those_after_them_and_owned_bundles_take_no_share():
 
 def test_no_candidate_is_an_answer_of_its_own():
     """None, with every broker's reason."""
-    found = standing(Policies(Isolation(known=False), FREE, (A, B, C)))
+    found = standing(Policies(UNREAD, FREE, (A, B, C)))
     seen = broker_loads(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights())
     (answer,), memory = answer_all({NEW: None}, found, build("rendezvous"), seen, PlaceMemory())
     assert (answer.placed.broker, answer.placed.reason) == (None, "no broker may have it")

@@ -84,6 +84,6 @@ def test_many_that_may_not_go_there_do_not_hide_the_others(groups: Any, sent: tu
 
 def test_unknown_policies_leave_counters_as_they_were():
     """The pools are not known: pairs across them would count for nothing that may move."""
-    found, _ = decided(hot(), Isolation(known=False))
+    found, _ = decided(hot(), Isolation(is_known=False))
 
     assert dict(found.memory.hits) == {"a:80": Hits(3, 1)}

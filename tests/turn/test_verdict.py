@@ -87,7 +87,7 @@ def test_how_many_samples_a_pair_waits_for(hits: Hits, difference: float, sample
 def test_a_pair_that_settles_waits_for_that_first():
     """A broker that needs two samples more counts the second of them as its first hit."""
     seen = two()
-    before = {broker: Sample((0.0, 0.0, 0.0), -1.0, seen=9) for broker in seen}
+    before = {broker: Sample((0.0, 0.0, 0.0), -1.0, distinct=9) for broker in seen}
     found = record(seen, samples=before, permitted={"settled": [False, False]})
     assert found.facts is not None
     assert {sample.to_settle for sample in found.facts.evidence.samples.values()} == {2}
