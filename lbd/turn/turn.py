@@ -34,7 +34,7 @@ from lbd.turn.canary import NOTHING_HELD, held_back
 from lbd.turn.parts import Parts, TurnResult
 from lbd.turn.skips import data_skips, ignored, unreported
 from lbd.turn.verdict import sentence
-from lbd.turn.waves import LESS_ABOVE_POINTS, NextWave, Rest
+from lbd.turn.waves import BY_POINTS, LESS_ABOVE_POINTS, NextWave, Rest, scores_to_settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -319,8 +319,19 @@ def _rest(
         return None
     above_points = LESS_ABOVE_POINTS.get(parts.strategy_name, judging.ABOVE_EXPECTED_POINTS)
     at_most = ledger.expected_at_most(permitted.unloads, above_points)
-    plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points, cold)
-    return plan.after_wave((*decision.skips, *permitted.skips), at_most, snapshot.taken_at)
+    plan = rest or Rest(
+        plan=plan_id(decision.unloads),
+        unloads=decision.unloads,
+        expected={},
+        waves=0,
+        began_at=0.0,
+        above_points=above_points,
+        cold=cold,
+        by_points=parts.strategy_name in BY_POINTS,
+    )
+    score = dict(zip(snapshot.brokers.ids, decision.comparison.scores.tolist(), strict=True))
+    gave = {unload.source: score[unload.source] for unload in permitted.unloads}
+    return plan.after_wave((*decision.skips, *permitted.skips), at_most, snapshot.taken_at, gave)
 
 
 def _blocked(
@@ -358,7 +369,8 @@ def _save(parts: Parts, now: Assessment, plan: tuple[Unload, ...], ledger: Ledge
     """
     facts, touching = now.facts, plan if parts.actuator.acts else ()
     at_most = ledger.expected_at_most(plan, judging.ABOVE_EXPECTED_POINTS)
-    samples = judging.unsettle(facts.evidence.samples, touched_brokers(touching), expected=at_most)
+    settles_at = scores_to_settle(plan, at_most, parts.strategy_name)
+    samples = judging.unsettle(facts.evidence.samples, touched_brokers(touching), expected=settles_at)
     parts.store.save_averages(facts.averages, facts.now)
     parts.store.save(remembered(now, memory, samples, plan, ledger.expected(plan)))
 

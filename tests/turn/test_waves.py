@@ -15,7 +15,7 @@ from lbd.load.scoring import Weights, scores
 from lbd.model import Hits, LiveCpu, Memory, Outcome, Result, Skip, Unload
 from lbd.reason import Reason
 from lbd.turn.verdict import sentence
-from lbd.turn.waves import NextWave, Rest
+from lbd.turn.waves import NextWave, Rest, scores_to_settle
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 from tests.turn.records import COLD, HOT, record, two
 
@@ -28,8 +28,8 @@ def move(number: int, source: str = HOT, destination: str = COLD) -> Unload:
     return Unload(bundle(number), source, destination, 1000.0, 100_000.0)
 
 
-REST = Rest("ebee567d", (move(1), move(2)), {HOT: 70.0, COLD: 30.0}, 1, TAKEN_AT - 15, 10.0)
-"""The hot broker is to have 70 points after the first wave, the cold one 30."""
+REST = Rest("ebee567d", (move(1), move(2)), {HOT: 70.0, COLD: 30.0}, 1, TAKEN_AT - 15, 10.0, before={HOT: (85.0,)})
+"""The hot broker had 85 points and is to have 70 after the first wave, the cold one 30."""
 
 
 def shown(seen: Snapshot, *seconds: float) -> Snapshot:
@@ -54,8 +54,8 @@ def landed(result: Result = Result.LANDED) -> FinishedMoves:
         (None, landed(), 70, 30, ""),
         (None, landed(), 70, 40, ""),
         (None, landed(), 70, 40.5, "cold:8080 has 40.5 points, at most 30.0 were expected"),
-        (None, landed(), 80.5, 30, "hot:8080 has 80.5 points, at most 70.0 were expected"),
-        (None, landed(), 99, 30, "hot:8080 has 99.0 points, at most 70.0 were expected"),
+        (None, landed(), 80.5, 30, ""),
+        (None, landed(), 99, 30, ""),
         ((Reason.MOVES_UNFINISHED, "1 under way"), FinishedMoves(), 70, 30, ""),
         ((Reason.PAUSED, "by bob"), landed(), 70, 30, "paused: by bob"),
         (None, landed(Result.ELSEWHERE), 70, 30, f"{bundle(0)}: landed-elsewhere"),
@@ -78,7 +78,7 @@ def landed(result: Result = Result.LANDED) -> FinishedMoves:
 def test_the_next_wave_goes_while_nothing_speaks_against_it(
     hold: tuple[Reason, str] | None, finished: FinishedMoves, hot: float, cold: float, why: str
 ):
-    """A broker may be ten points above what was expected."""
+    """A destination may be ten points above what was expected, and a source have any score after one wave."""
     seen = shown(snapshot(two(hot, cold)), 20, 20)
     assert REST.contradiction(hold, finished, seen, points(seen)) == why
 
@@ -101,8 +101,73 @@ def test_a_broker_without_a_report_ends_it():
 
 
 @pytest.mark.parametrize(
+    ("before", "now", "seconds", "apart", "ends"),
+    [
+        ((86.1,), 84.8, 20, 1, False),
+        ((88.9, 86.1), 84.8, 20, 1, False),
+        ((85.5,), 85.9, 20, 1, False),
+        ((85.2, 85.5), 85.9, 20, 1, True),
+        ((85.0, 85.5), 85.0, 20, 1, True),
+        ((85.2, 85.5), 85.1, 20, 1, False),
+        ((85.2, 85.5), 85.9, 20, 7, False),
+        ((85.2, 85.5), 85.9, np.nan, np.nan, False),
+    ],
+    ids=[
+        "fell by 1 where the share foretold 13",
+        "two waves, fell by 4 where they foretold 23",
+        "one wave, did not fall",
+        "two waves, rose",
+        "two waves, the same",
+        "two waves, fell by a hair",
+        "still changes",
+        "not shown",
+    ],
+)
+def test_a_source_ends_a_plan_only_if_two_waves_did_nothing_for_it(
+    before: tuple[float, ...], now: float, seconds: float, apart: float, ends: bool
+):
+    """Sources lost a third of what their share foretold, measured on three real brokers of 4.2.4: they are still the
+    hottest ones. Load that is not in its bundles stays, and ends the plan.
+    """
+    rest = replace(REST, before={HOT: before}, expected={HOT: 72.4, COLD: 30.0})
+    seen = shown(snapshot(two(now, 30)), 20, seconds)
+    live = replace(seen.brokers.live, apart=np.array([0.0, apart]))
+    seen = replace(seen, brokers=replace(seen.brokers, live=live))
+    why = f"hot:8080 has {now:.1f} points, at most 72.4 were expected"
+    assert rest.contradiction(None, landed(), seen, points(seen)) == (why if ends else "")
+
+
+def test_a_plan_by_points_ends_because_of_a_source_that_fell_by_less_than_predicted():
+    """Where its predictions are wrong, what remains of it is, too."""
+    seen = shown(snapshot(two(80.5, 30)), 20, 20)
+    why = "hot:8080 has 80.5 points, at most 70.0 were expected"
+    assert replace(REST, by_points=True).contradiction(None, landed(), seen, points(seen)) == why
+
+
+@pytest.mark.parametrize(
+    ("strategy", "held"), [("avg-shedder", {COLD: 75.3}), ("least-moves", {HOT: 72.4, COLD: 75.3})]
+)
+def test_a_source_settles_however_little_it_fell(strategy: str, held: dict[str, float]):
+    """On real brokers a plan had ended with its source at 83.5 points, where 72.4 were expected. Then its evidence took
+    80 s of load reports, though its CPU stood still.
+    """
+    assert scores_to_settle([move(1)], {HOT: 72.4, COLD: 75.3}, strategy) == held
+
+
+def test_a_source_is_held_to_what_it_had_two_waves_ago():
+    """Of three waves that took bundles off it, the first no longer counts; one that took none is not counted."""
+    skips = [Skip(bundle(2), Reason.SETTLING)]
+    after = replace(REST, before={HOT: (92.0, 85.0)}).after_wave(skips, {HOT: 65.0}, TAKEN_AT, {HOT: 80.0})
+    assert after is not None
+    assert after.before == {HOT: (85.0, 80.0)}
+    other = after.after_wave(skips, {}, TAKEN_AT, {"other:8080": 75.0})
+    assert other is not None
+    assert other.before == {HOT: (85.0, 80.0), "other:8080": (75.0,)}
+
+
+@pytest.mark.parametrize(
     ("cold", "hot", "hidden"),
-    [(14.0, 14.0, set()), (14.0, float("nan"), {HOT}), (float("nan"), float("nan"), {HOT, COLD})],
+    [(14.0, 14.0, set()), (14.0, np.nan, {HOT}), (np.nan, np.nan, {HOT, COLD})],
     ids=["both", "not the source", "none"],
 )
 def test_a_wave_waits_until_live_cpu_shows_its_brokers(cold: float, hot: float, hidden: set[str]):
@@ -159,8 +224,8 @@ def test_while_one_broker_warms_up_moves_to_others_go_on():
         seen, first_averages(seen), permission(seen), Memory()
     )
     assert [unload.destination for unload in found.unloads] == ["new:8080"]
-    assert found.skips == (
-        Skip(bundle(1), Reason.SETTLING, "cold:8080 warms up (92.0 points, at most 30.0 were expected)"),
+    assert found.skips[0] == Skip(
+        bundle(1), Reason.SETTLING, "cold:8080 warms up (92.0 points, at most 30.0 were expected)"
     )
 
 
@@ -169,16 +234,17 @@ def test_while_one_broker_warms_up_moves_to_others_go_on():
     [
         (None, landed(Result.ELSEWHERE), 70),
         ((Reason.PAUSED, "by bob"), landed(), 70),
-        (None, landed(), 81),
+        (None, landed(), 86),
     ],
-    ids=["a move failed", "a pause", "the source has more"],
+    ids=["a move failed", "a pause", "two waves did nothing for the source"],
 )
 def test_a_broker_that_warms_up_excuses_nothing_else(
     hold: tuple[Reason, str] | None, finished: FinishedMoves, hot: float
 ):
     """What ends a plan ends it as ever."""
     seen = shown(snapshot(two(hot, 92)), 20, 20)
-    assert COLD_REST.contradiction(hold, finished, seen, points(seen))
+    rest = replace(COLD_REST, before={HOT: (85.5, 85.0)})
+    assert rest.contradiction(hold, finished, seen, points(seen))
 
 
 def test_a_source_of_which_nothing_could_be_expected_ends_no_plan():
@@ -198,7 +264,7 @@ def test_a_source_of_which_nothing_could_be_expected_ends_no_plan():
     [
         (83, 10, np.nan, "hot:8080 has 83.0 points, at most 70.0 were expected, and still changes", ""),
         (83, 20, 7, "hot:8080 has 83.0 points, at most 70.0 were expected, and still changes", ""),
-        (83, 20, 4, "", "hot:8080 has 83.0 points, at most 70.0 were expected"),
+        (83, 20, 4, "", ""),
         (80, 20, 7, "", ""),
     ],
     ids=["ten seconds only", "twice ten, falling", "twice ten, alike", "as predicted"],
@@ -230,7 +296,7 @@ def test_by_reports_alone_no_wave_is_shown():
 )
 def test_what_the_limits_of_a_turn_cut_off_and_what_waits_remains(reason: Reason, remaining: int):
     """What other limits refuse needs a plan with evidence of its own."""
-    rest = REST.after_wave([Skip(bundle(2), reason)], {"other:8080": 50.0}, TAKEN_AT)
+    rest = REST.after_wave([Skip(bundle(2), reason)], {"other:8080": 50.0}, TAKEN_AT, {})
     assert (len(rest.unloads) if rest is not None else 0) == remaining
     if rest is not None:
         assert (rest.unloads, rest.waves, rest.began_at) == ((move(2),), 2, TAKEN_AT)
@@ -274,7 +340,29 @@ def test_the_highest_source_gives_first_and_who_is_not_shown_waits():
         seen, first_averages(seen), permission(seen), Memory()
     )
     assert [unload.source for unload in found.unloads] == ["b:8080", "a:8080"]
-    assert found.skips == (Skip(bundle(2), Reason.SETTLING, "live CPU does not show c:8080 yet"),)
+    assert found.skips[0] == Skip(bundle(2), Reason.SETTLING, "live CPU does not show c:8080 yet")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waits"),
+    [
+        (20, "plan ebee567d comes first"),
+        (np.nan, "plan ebee567d waits after wave 1: live CPU does not show cold:8080 yet"),
+    ],
+    ids=["others move", "nothing moves"],
+)
+def test_a_pair_that_is_not_of_the_wave_waits_for_the_plan(seconds: float, waits: str):
+    """Of three real brokers of 4.2.4 the second was 32 points above the new one, while a plan that relieved the first
+    waited. The verdict was "nothing-fits", which told people to split bundles.
+    """
+    pair = f"other:8080 -> {COLD}"
+    other = report(95, {bundle(number): stats(300) for number in range(20, 30)})
+    seen = shown(snapshot({**two(85, 40), "other:8080": other}), seconds, 20, 20)
+    found = NextWave(build(AvgShedderSettings(), Weights()), REST)(
+        seen, first_averages(seen), permission(seen), Memory(hits={"other:8080": Hits(9, 9)})
+    )
+    assert [one.ends for one in found.comparison.pairs] == [pair]
+    assert found.skips[-1] == Skip(pair, Reason.SETTLING, waits)
 
 
 def test_sources_at_the_end_of_their_cpu_go_in_the_order_of_the_plan():
