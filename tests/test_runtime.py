@@ -36,6 +36,7 @@ STARTING = {
     "lbd.act.executor": "a lane of a plan, recovery, and doubtful outcomes: each waits for brokers beside the turns",
     "lbd.act.override": "all brokers are read at the same time",
     "lbd.api.server": "one event loop each for the socket and for TCP",
+    "lbd.cli.completion": "a shell waits for names no longer than a person notices",
     "lbd.cli.demo": "the end of the demo, while the service runs in the main thread",
     "lbd.cli.progress": "a line of progress, while the command works",
     "lbd.daemon.api_backend": "previews, one at a time",

@@ -277,7 +277,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
         def change() -> tuple[str, Response]:
             control = Control(backend.state_dir, backend.orders)
             ended_pause = control.paused(backend.now())
-            control.go_on(backend.now())
+            control.go_on(backend.now(), body.owner, body.reason)
             document = Resumed(ended_pause, os.getpid())
             backend.board.events.tell("pause", {"paused": None, "replaced": ended_pause})
             return "ended a pause" if ended_pause is not None else "nothing was paused", answer(document)

@@ -221,12 +221,16 @@ class RolloutStep(msgspec.Struct, frozen=True):
 class RolloutPlan(msgspec.Struct, frozen=True):
     """The brokers of a rollout in their order, and what each drain would do: the JSON of ``lbd rollout --dry-run``.
 
-    ``refused`` is why it would not begin, whatever its brokers; null where it would.
+    ``refused`` is why it would not begin, whatever its brokers; null where it would. ``total_seconds`` is about how
+    long it takes without the restarts themselves: the moves, and for each broker ``trusted_after_seconds`` from its
+    start until its reports count.
     """
 
     taken_at: float
     steps: list[RolloutStep]
     refused: str | None = None
+    trusted_after_seconds: float = 0.0
+    total_seconds: float = 0.0
 
 
 class RolloutResponse(msgspec.Struct, frozen=True):

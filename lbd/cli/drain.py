@@ -14,17 +14,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from lbd.cli.completion import brokers
 from lbd.cli.options import Command, duration, override_option, remote_options, timeout_option
 from lbd.cli.render import amount, bar, json_out, plain, table
 from lbd.cli.request import (
     by,
     full_name,
     lbd_client,
-    one_line,
     orders_client,
     override_reason,
     print_note,
     print_result,
+    reason_option,
 )
 from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
 from lbd.errors import ObserveError, UsageError
@@ -174,7 +175,7 @@ def pace_text(plan: DrainPlan) -> str:
 
 
 @click.command("drain")
-@click.argument("broker")
+@click.argument("broker", shell_complete=brokers)
 @click.option("--apply", "applies", is_flag=True, help="Move all bundles off, and verify that the broker owns nothing.")
 @click.option("--release", is_flag=True, help="End the drain, or else the fill. Moved bundles stay where they are.")
 @click.option(
@@ -184,7 +185,7 @@ def pace_text(plan: DrainPlan) -> str:
     metavar="DURATION",
     help="How long the drain lasts: 90m, 2h, ...  [default: 24h]",
 )
-@click.option("--reason", default="", metavar="TEXT", help="Reason, shown wherever the drain is shown.")
+@reason_option
 @override_option
 @respect_rest_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
@@ -222,11 +223,11 @@ def drain(
     """
     if release and (applies or override is not None or seconds is not None or respect_rest):
         raise UsageError("--release ends a drain or a fill; --apply, --for, --override and --respect-rest begin one")
-    _check_apply(applies, override, seconds, reason, respect_rest=respect_rest)
+    _check_apply(applies or release, override, seconds, reason, respect_rest=respect_rest)
     passes, settings = override_reason(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
     if release:
-        ctx.exit(_release(settings, broker, one_line(reason), form, orders_client(settings, api_url)))
+        ctx.exit(_release(settings, broker, reason, form, orders_client(settings, api_url)))
     broker = full_name(broker, settings, api_url)
     if not applies:
         plan = _looked("drain", settings, broker, elsewhere)
@@ -234,13 +235,14 @@ def drain(
         ctx.exit(REFUSED if plan.cannot_spare or plan.hold is not None or plan.stay else 0)
     name, now = new_id()
     times = now, now + timeout_seconds
-    request = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), *times, respect_rest=respect_rest)
+    request = DrainRequest(name, broker, seconds, reason, passes, by(), *times, respect_rest=respect_rest)
     ctx.exit(_apply(settings, request, form, api_url))
 
 
 @click.command("fill")
-@click.argument("broker")
+@click.argument("broker", shell_complete=brokers)
 @click.option("--apply", "applies", is_flag=True, help="Move the bundles, and verify where each landed.")
+@reason_option
 @override_option
 @respect_rest_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
@@ -252,6 +254,7 @@ def fill(
     read: Read,
     form: str,
     broker: str,
+    reason: str,
     override: str | None,
     timeout_seconds: float,
     api_url: str | None,
@@ -268,9 +271,9 @@ def fill(
     response.
 
     \b
-    Example: lbd fill broker-3:8080 --apply
+    Example: lbd fill broker-3:8080 --apply --reason "new machine"
     """
-    _check_apply(applies, override, None, "", respect_rest=respect_rest)
+    _check_apply(applies, override, None, reason, respect_rest=respect_rest)
     passes, settings = override_reason(override), read().settings
     elsewhere, broker = _elsewhere(settings, api_url), full_name(broker, settings, api_url)
     if not applies:
@@ -279,7 +282,7 @@ def fill(
         ctx.exit(REFUSED if plan.hold is not None else 0)
     name, now = new_id()
     times = now, now + timeout_seconds
-    request = FillRequest(name, broker, passes, by(), *times, respect_rest=respect_rest)
+    request = FillRequest(name, broker, passes, by(), *times, respect_rest=respect_rest, reason=reason)
     ctx.exit(_apply(settings, request, form, api_url))
 
 

@@ -12,6 +12,7 @@ import msgspec
 from rich.text import Text
 
 from lbd.bundles import is_scalable, names_topic
+from lbd.cli.completion import anything
 from lbd.cli.options import duration, remote_options
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.request import topic_bundles
@@ -336,7 +337,7 @@ def _ago(at: float, now: float) -> str:
 
 
 @click.command("explain")
-@click.argument("what", required=False, metavar="[BROKER|BUNDLE|TOPIC|NAMESPACE|TURN]")
+@click.argument("what", required=False, metavar="[BROKER|BUNDLE|TOPIC|NAMESPACE|TURN]", shell_complete=anything)
 @click.option(
     "--last", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="Number of moves to list."
 )

@@ -12,6 +12,7 @@ import click
 import msgspec
 from rich.text import Text
 
+from lbd.cli.completion import brokers, bundles_or_namespaces
 from lbd.cli.options import duration, format_option, settings_options
 from lbd.cli.render import json_out, plain, shared_notes, without_notes
 from lbd.cli.split import show_splits
@@ -101,8 +102,16 @@ def import_(read: Read, files: tuple[Path, ...], root: Path | None) -> None:
     metavar="DURATION",
     help="How far to look back: 90s, 15m, 2h, 1d, ...",
 )
-@click.option("--bundle", help="Only moves of this bundle, or of the bundles of this namespace or tenant.")
-@click.option("--broker", help="Only moves from or to this broker, or landed there (host:port, or the host alone).")
+@click.option(
+    "--bundle",
+    shell_complete=bundles_or_namespaces,
+    help="Only moves of this bundle, or of the bundles of this namespace or tenant.",
+)
+@click.option(
+    "--broker",
+    shell_complete=brokers,
+    help="Only moves from or to this broker, or landed there (host:port, or the host alone).",
+)
 @click.option("--splits", is_flag=True, help="List splits instead of moves.")
 @format_option
 @settings_options

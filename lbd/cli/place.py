@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from lbd.cli.completion import bundles_or_namespaces
 from lbd.cli.options import api_option, format_option, settings_options, timeout_option
 from lbd.cli.render import plain, table
-from lbd.cli.request import by, handing, print_result
+from lbd.cli.request import WITHOUT_APPLY, by, handing, print_result, reason_option
 from lbd.cli.status_text import console
 from lbd.errors import UsageError
 from lbd.model import Result
@@ -130,12 +131,15 @@ def _result(one: PlacedBundle) -> Text:
 
 
 @click.command("place")
-@click.argument("targets", nargs=-1, required=True, metavar="BUNDLE|TOPIC|NAMESPACE...")
+@click.argument(
+    "targets", nargs=-1, required=True, metavar="BUNDLE|TOPIC|NAMESPACE...", shell_complete=bundles_or_namespaces
+)
 @click.option("--strategy", default=DEFAULT, show_default=True, help=f"Placement to use: {', '.join(PLACEMENTS)}.")
 @click.option(
     "--recording", type=click.Path(path_type=Path), help="Use the last round of a recording instead of a cluster."
 )
 @click.option("--apply", "acts", is_flag=True, help="Place unowned bundles, and verify it.")
+@reason_option
 @api_option
 @timeout_option
 @format_option
@@ -148,6 +152,7 @@ def place(
     targets: tuple[str, ...],
     strategy: str,
     recording: Path | None,
+    reason: str,
     timeout_seconds: float,
     api_url: str | None,
     *,
@@ -172,8 +177,12 @@ def place(
         raise UsageError("--api: asks an lbd elsewhere what it sees; leave --recording out")
     if acts and recording:
         raise UsageError("--apply: a recording is the past; leave --recording out to place bundles of a cluster")
+    if reason and not acts:
+        raise UsageError(WITHOUT_APPLY)
     if acts:
-        ctx.exit(_apply(settings, form, targets, strategy, timeout_seconds, api_url))
+        name, now = new_id()
+        request = PlaceRequest(name, list(targets), strategy, by(), now, now + timeout_seconds, reason)
+        ctx.exit(_apply(settings, form, request, api_url))
     query = settings, targets, strategy
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
@@ -185,16 +194,7 @@ def place(
     ctx.exit(REFUSED if report.unanswered or report.refused or report.unknown or report.hold else 0)
 
 
-def _apply(
-    settings: Settings,
-    form: str,
-    targets: tuple[str, ...],
-    strategy: str,
-    timeout_seconds: float,
-    api_url: str | None,
-) -> int:
-    name, now = new_id()
-    request = PlaceRequest(name, list(targets), strategy, by(), now, now + timeout_seconds)
+def _apply(settings: Settings, form: str, request: PlaceRequest, api_url: str | None) -> int:
     with handing(settings, api_url) as hand_over:
         answer = hand_over(request)
     print_result(form, answer, answer.sentence, lambda: show_placed(answer.placed or ()))

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from lbd.api.shapes import Applied
 from lbd.cli import remote
+from lbd.cli.completion import plans
 from lbd.cli.options import remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, shared_notes, table, without_notes
-from lbd.cli.request import by, lbd_client, one_line, print_note
+from lbd.cli.request import by, lbd_client, print_note, reason_option
 from lbd.cli.status_text import console
 from lbd.errors import ObserveError, RefusedError
 from lbd.fields import derived
@@ -106,8 +107,8 @@ def _sentence(plan: PlanDocument) -> str:
 
 
 @click.command("apply")
-@click.argument("name", metavar="ID")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, stored with each move.")
+@click.argument("name", metavar="ID", shell_complete=plans)
+@reason_option
 @timeout_option
 @remote_options
 @click.pass_context
@@ -131,7 +132,7 @@ def apply(
     Example: lbd apply 1f3a9c2e --reason "evening peak"
     """
     settings, (key, now) = read().settings, new_id()
-    request = PlanRequest(key, name, [], one_line(reason), by(), now, now + timeout_seconds)
+    request = PlanRequest(key, name, [], reason, by(), now, now + timeout_seconds)
     client = lbd_client(settings, api_url)
     if client is not None:
         applied = remote.apply(client, request)

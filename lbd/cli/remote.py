@@ -49,6 +49,11 @@ def status(api: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, 
     return last, read(response.get("paused"), Pause | None), last.at + read(response.get("age_seconds"), float), drains
 
 
+def busiest_bundles(api: Client) -> list[str]:
+    """The bundles of the remote lbd with most traffic."""
+    return [row.bundle for row in read(api.get("snapshot", last=10_000), SnapshotResponse).bundles]
+
+
 def remote_leader(api: Client) -> str | None:
     """The leader if it is another lbd; None also if the remote lbd has completed no turn yet."""
     try:
@@ -57,12 +62,12 @@ def remote_leader(api: Client) -> str | None:
         return None
 
 
-def hold(api: Client) -> str | None:
-    """What held moves in the last turn of the remote lbd, as far as is known."""
+def ended_by_resume(api: Client) -> list[str]:
+    """The holds that a resume ends, as of the last turn of the remote lbd; none where it has completed no turn."""
     try:
-        return status(api)[0].hold
+        return status(api)[0].ended_by_resume
     except ObserveError:
-        return None
+        return []
 
 
 def pause(api: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
@@ -73,9 +78,9 @@ def pause(api: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
     return read(response.get("paused"), Pause), replaced, read(response.get("running"), int)
 
 
-def resume(api: Client, owner: str) -> tuple[Pause | None, int]:
+def resume(api: Client, owner: str, reason: str) -> tuple[Pause | None, int]:
     """End the remote pause; return the one that was in force, and the process id."""
-    response = api.post("resume", body={"owner": owner})
+    response = api.post("resume", body={"owner": owner, "reason": reason})
     return read(response.get("ended"), Pause | None), read(response.get("running"), int)
 
 

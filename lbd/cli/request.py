@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
 def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
@@ -121,6 +122,19 @@ def read(response: object, kind: Any) -> Any:
         return msgspec.convert(response, kind)
     except msgspec.ValidationError as error:
         raise ObserveError(f"the answer of that lbd cannot be read: {error}; is it another version?") from error
+
+
+WITHOUT_APPLY = "--override and --reason go with --apply; without it nothing is done"
+
+
+def reason_option(command: Command) -> Command:
+    """``--reason TEXT`` of a command that acts: one line, empty where none is given."""
+
+    def line(_ctx: click.Context, _param: click.Parameter, words: str) -> str:
+        return one_line(words)
+
+    words = "Why, for whoever reads the history, the log or the status."
+    return click.option("--reason", default="", callback=line, metavar="TEXT", help=words)(command)
 
 
 def override_reason(override: str | None) -> str | None:

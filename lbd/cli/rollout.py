@@ -11,9 +11,20 @@ import click
 from msgspec.structs import replace
 
 from lbd.api.shapes import RolloutPlan, RolloutResponse
+from lbd.cli.completion import brokers as active
 from lbd.cli.options import duration, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
-from lbd.cli.request import by, full_name, lbd_client, one_line, print_note, print_result, read, send_command
+from lbd.cli.request import (
+    by,
+    full_name,
+    lbd_client,
+    one_line,
+    print_note,
+    print_result,
+    read,
+    reason_option,
+    send_command,
+)
 from lbd.cli.status_text import console
 from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.pulsar.paths import host_port
@@ -34,7 +45,7 @@ KNOWN_WITHIN_SECONDS = 30.0
 
 
 @click.command("rollout")
-@click.argument("brokers", nargs=-1, metavar="[BROKER]...")
+@click.argument("brokers", nargs=-1, metavar="[BROKER]...", shell_complete=active)
 @click.option("--all", "everything", is_flag=True, help="Restart all active brokers.")
 @click.option("--dry-run", is_flag=True, help="Show order, moves, time and peak scores. Changes nothing.")
 @click.option("--wait", "waits", is_flag=True, help="Wait until somebody else restarts each broker.  [default]")
@@ -52,7 +63,7 @@ KNOWN_WITHIN_SECONDS = 30.0
     help="Stop if a broker takes longer to come back.  [default: 15m]",
 )
 @click.option("--stop", is_flag=True, help="Stop the rollout that is under way: its drain is released.")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the log.")
+@reason_option
 @timeout_option
 @remote_options
 @click.pass_context
@@ -98,7 +109,7 @@ def rollout(
         names,
         command is not None,
         BACK_WITHIN_SECONDS if back_seconds is None else back_seconds,
-        one_line(reason),
+        reason,
         by(),
         now,
         now + timeout_seconds,
@@ -230,8 +241,8 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
             *(("highest then", "left"), ("points", "right")),
         )
         for step in plan.steps:
-            moves = str(step.bundles), str(step.clients), duration_text(step.eta_seconds)
-            rows.add_row(plain(step.broker), *moves, plain(step.top or ""), amount(step.peak, digits=1))
+            cells = str(step.bundles), str(step.clients), duration_text(step.eta_seconds)
+            rows.add_row(plain(step.broker), *cells, plain(step.top or ""), amount(step.peak, digits=1))
         console().print(rows)
     refusals = [f"{step.broker}: {step.refused}" for step in plan.steps if step.refused is not None]
     refusals += [plan.refused] if plan.refused is not None else []
@@ -239,9 +250,11 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
         print_note(form, f"Refused: {refusal}.")
     bundles, clients = (sum(getattr(step, name) for step in plan.steps) for name in ("bundles", "clients"))
     most = f"{counted(bundles, 'bundle')} move once, or twice at most; {clients} producers and consumers reconnect"
-    took = duration_text(sum(step.eta_seconds for step in plan.steps))
+    moves = duration_text(sum(step.eta_seconds for step in plan.steps))
     print_note(form, f"{counted(len(plan.steps), 'broker')}, in this order: {most} each time.")
-    print_note(form, f"About {took} in all, and the restarts.")
+    trusted = f"up to {duration_text(plan.trusted_after_seconds)} after each start until the broker's reports count"
+    total = duration_text(plan.total_seconds)
+    print_note(form, f"About {total} in all, and the restarts themselves: {moves} of moves, and {trusted}.")
     return REFUSED if refusals else 0
 
 

@@ -8,9 +8,10 @@ import click
 import msgspec
 from rich.text import Text
 
+from lbd.cli.completion import bundles
 from lbd.cli.options import override_option, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
-from lbd.cli.request import by, handing, override_reason, print_note
+from lbd.cli.request import WITHOUT_APPLY, by, handing, override_reason, print_note, reason_option
 from lbd.cli.status_text import console
 from lbd.errors import UsageError
 from lbd.model import bundle_range
@@ -111,13 +112,14 @@ def _positions(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command("split")
-@click.argument("bundle", required=False)
+@click.argument("bundle", required=False, shell_complete=bundles)
 @click.option("--auto", is_flag=True, help="All bundles above a limit of the split: section, instead of one.")
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), help="How to choose the cut.  [default: split.algorithm]")
 @click.option(
     "--positions", callback=_positions, metavar="HASH,...", help="Cut positions of specified_positions_divide."
 )
 @click.option("--apply", "applies", is_flag=True, help="Split, and read the new boundaries back. Cannot be undone.")
+@reason_option
 @override_option
 @timeout_option
 @remote_options
@@ -129,6 +131,7 @@ def split(
     bundle: str | None,
     algorithm: Algorithm | None,
     positions: tuple[int, ...],
+    reason: str,
     override: str | None,
     timeout_seconds: float,
     api_url: str | None,
@@ -144,9 +147,8 @@ def split(
     \b
     Example: lbd split public/default/0x00000000_0x40000000 --algorithm topic_count_equally_divide
     """
-    _check_usage(bundle, algorithm, positions, override, auto=auto, applies=applies)
-    reason = override_reason(override)
-    settings = read().settings
+    _check_usage(bundle, algorithm, positions, override, reason, auto=auto, applies=applies)
+    passes, settings = override_reason(override), read().settings
     document = _plans(settings, bundle, algorithm, positions, api_url)
     plans: Sequence[SplitDocument] = document.splits if isinstance(document, DueSplitsDocument) else (document,)
     if form == "text" and isinstance(document, DueSplitsDocument):
@@ -156,7 +158,7 @@ def split(
     answers: list[RequestResult] = []
     if applies and plans:
         with handing(settings, api_url) as hand:
-            answers = [hand(_request(plans[0], reason, timeout_seconds))]
+            answers = [hand(_request(plans[0], passes, reason, timeout_seconds))]
     if form == "json":
         json_out({**msgspec.to_builtins(document), "applied": answers if applies else None})
     elif not applies and plans and plans[0].refused is None:
@@ -174,6 +176,7 @@ def _check_usage(
     algorithm: Algorithm | None,
     positions: tuple[int, ...],
     override: str | None,
+    reason: str,
     *,
     auto: bool,
     applies: bool,
@@ -184,8 +187,8 @@ def _check_usage(
         raise UsageError("--auto goes by the split: section; --algorithm and --positions are for one bundle")
     if (algorithm == SPECIFIED) != bool(positions):
         raise UsageError(f"--positions go with --algorithm {SPECIFIED}, and it wants them")
-    if override is not None and not applies:
-        raise UsageError("--override passes limits of --apply; without it nothing is done")
+    if (override is not None or reason) and not applies:
+        raise UsageError(WITHOUT_APPLY)
     if bundle is not None:
         bounds(bundle)
 
@@ -206,8 +209,8 @@ def _plans(
     return plan_one(settings, bundle, algorithm or settings.split.algorithm, positions)
 
 
-def _request(plan: SplitDocument, override: str | None, timeout_seconds: float) -> SplitRequest:
+def _request(plan: SplitDocument, override: str | None, reason: str, timeout_seconds: float) -> SplitRequest:
     name, now = new_id()
     positions = tuple(int(position, 16) for position in plan.positions)
     ends = (plan.bundle, plan.owner, plan.algorithm, positions)
-    return SplitRequest(name, *ends, override, by(), now, now + timeout_seconds)
+    return SplitRequest(name, *ends, override, by(), now, now + timeout_seconds, reason)

@@ -10,9 +10,8 @@ import click
 from lbd.cli import status_text as text
 from lbd.cli.options import api_option, duration, format_option, remote_options, settings_options
 from lbd.cli.render import json_out
-from lbd.cli.request import by, one_line, orders_client, print_note, process
+from lbd.cli.request import by, orders_client, print_note, process, reason_option
 from lbd.errors import ObserveError, UsageError
-from lbd.reason import Reason
 from lbd.store.control import Control, Pause
 from lbd.store.drains import drains_in_force
 from lbd.store.orders import Orders
@@ -106,7 +105,7 @@ def _last_turn(state_dir: Path, pid: int | None) -> Status:
     metavar="DURATION",
     help="How long: 90s, 15m, 2h, ...  [default: until lbd resume]",
 )
-@click.option("--reason", default="", metavar="TEXT", help="Reason, shown wherever the pause is shown.")
+@reason_option
 @click.option("--for-next", is_flag=True, help="If no lbd runs here, pause the next one that starts.")
 @format_option
 @settings_options
@@ -120,7 +119,7 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
     """
     settings, now = read().settings, time.time()
     state_dir = settings.state_dir
-    wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
+    wanted = Pause(now, now + seconds if seconds is not None else None, reason, by())
     pid: int | None
     if (client := orders_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
@@ -145,37 +144,37 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
 
 
 @click.command("resume")
+@reason_option
 @remote_options
-def resume(read: Read, form: str, api_url: str | None) -> None:
+def resume(read: Read, form: str, reason: str, api_url: str | None) -> None:
     """End a pause, and the holds of bundles that are not served, or that moved while lbd was away (changed-hands).
 
     \b
-    Example: lbd resume
+    Example: lbd resume --reason "upgrade is done"
     """
     settings, now = read().settings, time.time()
     state_dir = settings.state_dir
     pid: int | None
-    held = False
     if (client := orders_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
 
-        held = remote.hold(client) == Reason.NOT_SERVED.label
-        in_force, pid = remote.resume(client, by())
+        holds = remote.ended_by_resume(client)
+        in_force, pid = remote.resume(client, by(), reason)
         last = None
     else:
         control = orders_here(settings)
-        in_force, held = control.paused(now), local_hold(state_dir) == Reason.NOT_SERVED.label
-        last, pid = control.go_on(now), running(state_dir)
+        in_force, holds = control.paused(now), _ended_by_resume(state_dir)
+        last, pid = control.go_on(now, by(), reason), running(state_dir)
     if form == "json":
-        json_out({"ended": in_force, "running": pid})
+        json_out({"ended": in_force, "holds": holds, "running": pid})
     if in_force is not None:
         print_note(form, f"Ended the pause {text.pause_text(in_force, now, in_force=False)}.")
     elif last is not None:
         print_note(form, f"Nothing was paused: the pause {text.pause_text(last, now)}.")
-    elif not held:
+    elif not holds:
         print_note(form, "Nothing was paused.")
-    if held:
-        print_note(form, "lbd goes on, though clients of a moved bundle are not back.")
+    for hold in holds:
+        print_note(form, f"Ended the hold {hold}.")
     if pid is None:
         print_note(form, f"No lbd is running on {state_dir}.")
 
@@ -185,9 +184,9 @@ def orders_here(settings: Settings) -> Control:
     return Control(settings.state_dir, Orders(settings.state_dir, shared=settings.leader.enabled))
 
 
-def local_hold(state_dir: Path) -> str | None:
-    """What held moves in the last turn, as far as is known."""
+def _ended_by_resume(state_dir: Path) -> list[str]:
+    """The holds that a resume ends, as of the last turn, as far as is known."""
     try:
-        return read_status(state_dir).hold
+        return read_status(state_dir).ended_by_resume
     except UsageError:
-        return None
+        return []

@@ -54,6 +54,9 @@ def remaining_text(left: RemainingBundle) -> str:
 
 LABEL_WIDTH = 10
 
+RESUMED_SECONDS = 3600.0
+"""How long the end of a pause or a hold is shown."""
+
 MOVES = 10
 """Number of moves in flight that are shown; a drain has dozens at a time."""
 
@@ -165,6 +168,9 @@ def _lines(
     yield "mode", MODES[status.mode], "" if status.mode == "auto" else "yellow"
     if pause is not None:
         yield "PAUSED", pause_text(pause, now), "bold yellow"
+    elif (resumed := status.resumed) is not None and 0 <= now - resumed.time < RESUMED_SECONDS:
+        why = resumed.reason and f": {resumed.reason}"
+        yield "resumed", f"{duration_text(now - resumed.time)} ago by {resumed.by or 'somebody'}{why}", ""
     for drain, work in drains:
         yield "DRAINED", f"{drain_text(drain, now)}{'; ' + progress_text(work) if work is not None else ''}", "yellow"
     yield from _limited(status)

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.bundles import one_bundle
+from lbd.cli.completion import brokers, bundles_or_namespaces
 from lbd.cli.options import override_option, remote_options, timeout_option
 from lbd.cli.render import plain
-from lbd.cli.request import by, full_name, handing, one_line, override_reason, print_note, print_result, topic_bundles
+from lbd.cli.request import (
+    WITHOUT_APPLY,
+    by,
+    full_name,
+    handing,
+    one_line,
+    override_reason,
+    print_note,
+    print_result,
+    reason_option,
+    topic_bundles,
+)
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
@@ -47,11 +59,16 @@ HOLDS = (
 
 
 @click.command("unload")
-@click.argument("what", metavar="BUNDLE|TOPIC|NAMESPACE")
+@click.argument("what", metavar="BUNDLE|TOPIC|NAMESPACE", shell_complete=bundles_or_namespaces)
 @click.option(
-    "--to", "destination", metavar="BROKER", help="Destination: host:port, or the host.  [default: lbd picks one]"
+    "--to",
+    "destination",
+    metavar="BROKER",
+    shell_complete=brokers,
+    help="Destination: host:port, or the host.  [default: lbd picks one]",
 )
 @click.option("--apply", "applies", is_flag=True, help="Unload, and verify that it landed.")
+@reason_option
 @override_option
 @timeout_option
 @remote_options
@@ -62,6 +79,7 @@ def unload(
     form: str,
     what: str,
     destination: str | None,
+    reason: str,
     override: str | None,
     timeout_seconds: float,
     api_url: str | None,
@@ -80,21 +98,21 @@ def unload(
     \b
     Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080 --apply
     """
-    if override is not None and not applies:
-        raise UsageError("--override passes limits of --apply; without it nothing is done")
+    if (override is not None or reason) and not applies:
+        raise UsageError(WITHOUT_APPLY)
     one = what.count("/") != 1
     if "/" not in what:
         raise UsageError(f"{what!r} is no bundle, topic or namespace; wanted {WANTED}")
     if one and "://" not in what:
         bounds(what)
-    reason, settings = override_reason(override), read().settings
+    passes, settings = override_reason(override), read().settings
     if "://" in what:
         what = one_bundle(what, topic_bundles(settings, what, api_url))
     broker = full_name(_broker(destination), settings, api_url) if destination is not None else None
 
     def ask(bundle: str) -> UnloadRequest:
         name, now = new_id()
-        return UnloadRequest(name, bundle, broker, reason, by(), now, now + timeout_seconds)
+        return UnloadRequest(name, bundle, broker, passes, by(), now, now + timeout_seconds, reason)
 
     if not applies:
         _preview(settings, form, what, broker, api_url)

@@ -292,6 +292,18 @@ class Engine:
         messages += [self._real.topics.trouble] if self._real.settings.spread_in_force.by == "topic" else []
         return tuple(one for one in (*messages, *self._keeper.warnings) if one)
 
+    @property
+    def ended_by_resume(self) -> Iterator[str]:
+        """The holds that a resume by a person ends, beside a pause."""
+        label = Reason.NOT_SERVED.label
+        if self.proof.hold() is not None:
+            yield f"{label}: lbd goes on, though clients of a moved bundle are not back"
+        else:
+            for namespace in self.proof.namespaces():
+                yield f"{label} of {namespace}: lbd goes on, though clients of a moved bundle of it are not back"
+        if self._real.unknown_moves.hold(self.timebase.now()) is not None:
+            yield f"{Reason.CHANGED_HANDS.label}: lbd goes on, though bundles changed owners while it was away"
+
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
         self._real.take(settings)

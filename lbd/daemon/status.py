@@ -132,6 +132,8 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         seconds=round(observation.seconds, 3) if observation is not None else 0.0,
         warnings=[*engine.warnings, *_unreported(observation), *unread],
         error=str(record.error) if record.error is not None else None,
+        ended_by_resume=list(engine.ended_by_resume),
+        resumed=Control(engine.settings.state_dir).resumed,
         steps=next_steps(record, engine.settings.guardrails, waiting),
     )
 

@@ -167,7 +167,8 @@ class Job:
 
     def amend_order(self, order: Drain | Fill) -> None:
         """What was ordered, at first or once more."""
-        self.by, self.override, self.respect_rest = order.by, order.override, order.respect_rest
+        self.by, self.why = order.by, order.reason
+        self.override, self.respect_rest = order.override, order.respect_rest
         self.rollout, self.ordered_at = order.rollout, order.ordered_at
 
     def looked(self, look: DrainView, pacing: Pacing) -> None:
@@ -182,7 +183,8 @@ class Job:
     def reason(self) -> str:
         """Why its moves are made, for the journal."""
         passed = f", overriding limits: {self.override}" if self.override is not None else ""
-        return f"{self.kind} of {self.broker}, by hand, {self.by}{passed}"
+        why = self.why and f": {self.why}"
+        return f"{self.kind} of {self.broker}, by hand, {self.by}{why}{passed}"
 
     @property
     def barren(self) -> bool:
@@ -430,6 +432,7 @@ def order_fill(request: FillRequest, now: float, tools: Tools, guide: Guide) -> 
         request.override,
         request.respect_rest,
         request.rollout,
+        request.reason,
     )
     words = _planned(look, tools, "that would help may not move")
     return fill, look, RequestResult(0, f"The filling of {request.broker} has begun: {words}.")

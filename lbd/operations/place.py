@@ -47,7 +47,7 @@ from lbd.place.placements import PLACEMENTS, PlaceMemory, build
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
-from lbd.store.control import FAILED, REFUSED, PlacedBundle, RequestResult, UnloadRequest
+from lbd.store.control import FAILED, REFUSED, PlacedBundle, RequestResult, UnloadRequest, ordered_by
 from lbd.text import counted
 from lbd.turn.turn import turn
 
@@ -427,7 +427,7 @@ class LivePicker:
             elif stop := self._trouble or self._stop(request, misses) or held():
                 yield PlacedBundle(answer.bundle, broker, None, None, f"not asked for: {stop}")
             else:
-                reason = f"by hand, {request.by}; {report.strategy}: {answer.placed.reason}"
+                reason = f"by hand, {ordered_by(request)}; {report.strategy}: {answer.placed.reason}"
                 outcome = placer.place(answer.bundle, broker, reason)
                 self._ended(outcome)
                 misses = 0 if _taken(outcome) else misses + 1

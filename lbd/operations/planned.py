@@ -11,7 +11,7 @@ from lbd.decide.manual import ByPlan
 from lbd.errors import LbdError, RefusedError
 from lbd.fields import derived
 from lbd.operations.requests import request_reason
-from lbd.store.control import PlacedBundle, PlannedMove, PlanRequest
+from lbd.store.control import PlacedBundle, PlannedMove, PlanRequest, ordered_by
 from lbd.store.state import Scratch
 from lbd.text import counted
 from lbd.turn.turn import turn
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def wanting_plan(request: PlanRequest, parts: Parts) -> Parts:
     """Parts of a turn that makes these moves and no others."""
     moves = tuple((move.bundle, move.source, move.destination) for move in request.moves)
-    reason = f"plan {request.plan}, {request.by}{request.reason and f': {request.reason}'}"
+    reason = f"plan {request.plan}, {ordered_by(request)}"
     return replace(parts, strategy=ByPlan(moves, parts.weights, reason))
 
 

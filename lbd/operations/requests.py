@@ -24,6 +24,7 @@ from lbd.store.control import (
     RolloutRequest,
     SplitRequest,
     UnloadRequest,
+    ordered_by,
 )
 from lbd.text import utc
 
@@ -73,7 +74,7 @@ def overriding(parts: Parts, request: UnloadRequest) -> Parts:
 def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
     """Parts of a turn that makes this unload and nothing else; a single bundle is within every cap of a turn."""
     passed = f", overriding limits: {request.override}" if request.override is not None else ""
-    reason = f"by hand, {request.by}{passed}{f'; {picked}' if picked else ''}"
+    reason = f"by hand, {ordered_by(request)}{passed}{f'; {picked}' if picked else ''}"
     wish = ByHand(
         request.bundle,
         request.destination or "",

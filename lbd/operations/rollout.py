@@ -23,11 +23,11 @@ from lbd.operations.drain_plan import Guide, HeldError, plan_drain_now
 from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
 from lbd.operations.split import CLOCK
-from lbd.permit.evidence import same
+from lbd.permit.evidence import same, young_seconds
 from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED, splits
 from lbd.pulsar.override_note import OFF
 from lbd.reason import Reason
-from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
+from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult, ordered_by
 from lbd.store.rollouts import Rollout, Rollouts
 from lbd.text import counted, duration_text
 
@@ -342,7 +342,7 @@ class Rolling:
             self._rollouts.withdraw(self._now())
             words = f"check the override of {AUTO_SPLIT_ENABLED}, which it may have left"
             return RequestResult(0, f"The rollout is over, as it could not be read: {error}; {words}.")
-        why = f"by {request.by}{request.reason and f': {request.reason}'}"
+        why = f"by {ordered_by(request)}"
         stopped = self._rollouts.stop(rollout.id, why, self._now()) if rollout is not None else None
         if stopped is None:
             raise RefusedError("no rollout is under way")
@@ -634,7 +634,9 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
         while broker := next_broker(brokers, [step.broker for step in steps], leader.broker if leader else None):
             look = plan_drain_now(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
             steps.append(_step_of(broker, look, settings))
-    return RolloutPlan(fixed.observation.snapshot.taken_at, steps, refusal or None)
+    trusted = young_seconds(fixed.observation.sample_interval_seconds)
+    total = sum(step.eta_seconds + trusted for step in steps)
+    return RolloutPlan(fixed.observation.snapshot.taken_at, steps, refusal or None, trusted, round(total, 1))
 
 
 def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:

@@ -40,7 +40,7 @@ from lbd.split.plan import (
     plan,
     plan_cut,
 )
-from lbd.store.control import FAILED, REFUSED, RequestResult
+from lbd.store.control import FAILED, REFUSED, RequestResult, ordered_by
 from lbd.store.moves import within_hour
 from lbd.turn.splitting import SplitChoice, SplitRound, all_usable, choose, split_round
 
@@ -344,7 +344,7 @@ def _warnings(record: TurnResult, settings: Settings) -> tuple[str, ...]:
 
 def _reason(request: SplitRequest) -> str:
     passes = f", overriding limits: {request.override}" if request.override is not None else ""
-    return f"by hand, {request.by}{passes}"
+    return f"by hand, {ordered_by(request)}{passes}"
 
 
 def _answer(outcome: CutOutcome) -> RequestResult:

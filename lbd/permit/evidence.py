@@ -267,7 +267,12 @@ def _first_of(sample: Sample, previous: Mapping[str, Sample]) -> Sample:
 
 def _is_young(sample: Sample, now: float, interval: float) -> bool:
     """Whether what a broker sampled holds start-up work."""
-    return now - sample.started_at < 2 * interval + 10 and sample.distinct < 3
+    return now - sample.started_at < young_seconds(interval) and sample.distinct < 3
+
+
+def young_seconds(interval_seconds: float) -> float:
+    """How long a broker is young at most, with brokers that sample at this interval."""
+    return 2 * interval_seconds + 10
 
 
 def _doubt(old: Sample | None, new: Sample, now: float, rates: FloatArray, interval: float, *, young: bool) -> int:

@@ -45,6 +45,7 @@ class UnloadRequest(msgspec.Struct, frozen=True):
     by: str
     at: At
     expires_at: At
+    reason: str = ""
     kind: Literal["unload"] = "unload"
 
 
@@ -60,6 +61,7 @@ class SplitRequest(msgspec.Struct, frozen=True):
     by: str
     at: At
     expires_at: At
+    reason: str = ""
     kind: Literal["split"] = "split"
 
 
@@ -72,6 +74,7 @@ class PlaceRequest(msgspec.Struct, frozen=True):
     by: str
     at: At
     expires_at: At
+    reason: str = ""
     kind: Literal["place"] = "place"
 
 
@@ -128,6 +131,7 @@ class FillRequest(msgspec.Struct, frozen=True):
     expires_at: At
     respect_rest: bool = False
     rollout: str = ""
+    reason: str = ""
     kind: Literal["fill"] = "fill"
 
 
@@ -155,6 +159,11 @@ class RolloutRequest(msgspec.Struct, frozen=True):
 Request: TypeAlias = (
     UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest | RolloutRequest
 )
+
+
+def ordered_by(request: Request) -> str:
+    """Who asks, and why where a reason was given: for the reason of each move."""
+    return f"{request.by}{request.reason and f': {request.reason}'}"
 
 
 class PlacedBundle(msgspec.Struct, frozen=True):
@@ -206,6 +215,14 @@ class Pause(msgspec.Struct, frozen=True):
     by: str
 
 
+class Resumption(msgspec.Struct, frozen=True):
+    """A person resumed lbd at ``time`` (epoch seconds); ``by`` is empty where it was not kept."""
+
+    time: At
+    by: str
+    reason: str
+
+
 class Control:
     """The pause of a state directory, and when a person last resumed lbd.
 
@@ -233,17 +250,25 @@ class Control:
         self._orders.change(edit)
         return replaced
 
-    def go_on(self, now: float) -> Pause | None:
+    def go_on(self, now: float, by: str = "", reason: str = "") -> Pause | None:
         """Resume: end the pause, and the hold for moves that are not served at ``now`` (epoch seconds)."""
-        return self._end(now, {} if self._orders.state_dir.is_dir() else None)
+        return self._end(now, {"by": by, "reason": reason} if self._orders.state_dir.is_dir() else None)
 
     @property
-    def resumed_at(self) -> float:
-        """When a person last resumed lbd, epoch seconds; 0: never, or not known."""
+    def resumed(self) -> Resumption | None:
+        """When a person last resumed lbd; None: never, or not known."""
         try:
             resumed = self._orders.read().results.get(PAUSE)
         except UsageError:
-            return 0.0
+            return None
+        if resumed is None:
+            return None
+        return Resumption(resumed.time, str(resumed.body.get("by", "")), str(resumed.body.get("reason", "")))
+
+    @property
+    def resumed_at(self) -> float:
+        """The time of that, epoch seconds; 0 for none."""
+        resumed = self.resumed
         return resumed.time if resumed is not None else 0.0
 
     def resume(self) -> Pause | None:

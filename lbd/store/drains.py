@@ -67,6 +67,7 @@ class Fill(msgspec.Struct, frozen=True):
     override: str | None = None
     respect_rest: bool = False
     rollout: str = ""
+    reason: str = ""
 
 
 class RemainingBundle(msgspec.Struct, frozen=True):

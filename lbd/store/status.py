@@ -15,7 +15,7 @@ from lbd.permit.budget import LastHour
 from lbd.reason import Reason
 from lbd.redaction import redacted_json
 from lbd.remedy import NextStep, next_step
-from lbd.store.control import Pause
+from lbd.store.control import Pause, Resumption
 from lbd.store.database import STORE_NAME
 from lbd.store.drains import Drain, DrainStatus, Work
 from lbd.store.journal import read
@@ -110,7 +110,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     and ``gap_after_points`` is the gap then.
     ``calibration`` is a sentence on the settings that ``lbd calibrate`` proposes; None where it proposes none, or they
     are in force. ``canary`` is None where none is in force. ``budgets`` are those for an hour or a day; of those for
-    brokers and namespaces, the one that is used most. ``steps`` are what a person should do, the most important first.
+    brokers and namespaces, the one that is used most. ``ended_by_resume`` are the holds that ``lbd resume`` ends beside
+    a pause, and ``resumed`` is the last time that somebody did that. ``steps`` are what a person should do, the most
+    important first.
     """
 
     format: int = FORMAT
@@ -142,6 +144,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     error: str | None = None
     api: str | None = None
+    ended_by_resume: list[str] = []
+    resumed: Resumption | None = None
     steps: list[NextStep] = []
     plan_scores: list[PlannedScore] = []
     gap_after_points: float | None = None

@@ -99,7 +99,7 @@ class TestApplied:
         again = lbd("drain", target, "--config", config)
         assert "Drained: " in again.stdout
         assert "There is nothing to move." in again.stdout
-        released = lbd("drain", target, "--release", "--config", config)
+        released = lbd("drain", target, "--release", "--reason", "done", "--config", config)
         assert (released.exit_code, released.stdout[:10]) == (0, "Released: ")
         assert "is not drained" in lbd("drain", target, "--release", "--config", config).stdout
 

@@ -34,7 +34,7 @@ from lbd.model import BundleClients, Outcome, Unload
 from lbd.model import Result as Ended
 from lbd.permit.budget import LastHour
 from lbd.permit.served import ServiceResult
-from lbd.store.control import Control, Pause, RequestResult, UnloadRequest
+from lbd.store.control import Control, Pause, RequestResult, Resumption, UnloadRequest
 from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drain, Drains
 from lbd.store.journal import Journal
@@ -429,10 +429,20 @@ class TestResume:
     def test_what_is_not_served_is_passed(self, daemon: Path) -> None:
         """From now on, and not what is found out later; a restart of lbd changes nothing."""
         before = time.time()
-        told(daemon, hold="not-served")
-        found = lbd("resume")
-        assert (found.exit_code, found.stdout) == (0, "lbd goes on, though clients of a moved bundle are not back.\n")
-        assert before <= Control(daemon).resumed_at <= time.time()
+        told(daemon, ended_by_resume=["not-served of t/n: lbd goes on, though clients are not back"])
+        found = lbd("resume", "--reason", "they are test clients")
+        ended = "Ended the hold not-served of t/n: lbd goes on, though clients are not back.\n"
+        assert (found.exit_code, found.stdout) == (0, ended)
+        resumed = Control(daemon).resumed
+        assert resumed is not None
+        assert before <= resumed.time <= time.time()
+        assert resumed.reason == "they are test clients"
+
+    def test_the_status_shows_for_an_hour_who_resumed_and_why(self, daemon: Path) -> None:
+        """Whoever comes next wonders why lbd moves again."""
+        for minutes, shown in ((59, True), (61, False)):
+            told(daemon, resumed=Resumption(time.time() - minutes * 60, "ann", "upgrade is done"))
+            assert (f"resumed    {minutes} min ago by ann: upgrade is done\n" in lbd("status").stdout) is shown
 
     def test_it_had_ended_by_itself(self, daemon: Path) -> None:
         """And that is said."""
@@ -453,7 +463,7 @@ class TestResume:
     def test_json_without_a_daemon(self, tmp_path: Path) -> None:
         """JSON on stdout, words on stderr."""
         found = lbd("resume", "--format", "json")
-        assert json.loads(found.stdout) == {"ended": None, "running": None}
+        assert json.loads(found.stdout) == {"ended": None, "holds": [], "running": None}
         assert found.stderr == f"Nothing was paused.\nNo lbd is running on {tmp_path}.\n"
 
 

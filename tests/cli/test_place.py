@@ -329,7 +329,7 @@ class TestShownUnloads:
     def test_no_reason_without_apply(self, config: Path):
         """It would pass nothing."""
         found = lbd("unload", HOT[0], "--override", "x", "--config", config)
-        assert (found.exit_code, "--override passes limits of --apply" in found.stderr) == (2, True)
+        assert (found.exit_code, "--override and --reason go with --apply" in found.stderr) == (2, True)
 
 
 class TestUnloading:

@@ -26,6 +26,7 @@ from lbd.operations import drain
 from lbd.store.control import RequestResult, RolloutRequest
 from lbd.store.drains import Drains
 from lbd.store.rollouts import Rollout, Rollouts
+from lbd.text import duration_text
 from tests.cli.conftest import lbd, written
 from tests.simulate import fakes
 
@@ -195,6 +196,10 @@ def test_it_is_shown(cluster: FakePulsar, config: Path, tmp_path: Path):
     told = json.loads(lbd("rollout", "--all", "--dry-run", "--config", config, "--format", "json").stdout)
     assert [step["broker"] for step in told["steps"]][-1] == cluster.leader
     assert all(step["peak"] > 0 and step["refused"] is None for step in told["steps"])
+    moves = sum(step["eta_seconds"] for step in told["steps"])
+    assert told["trusted_after_seconds"] == 130.0
+    assert told["total_seconds"] == pytest.approx(moves + 3 * 130, abs=0.1)
+    assert f"About {duration_text(told['total_seconds'])} in all, and the restarts themselves: " in found.stdout
     assert not (tmp_path / "state").exists()
 
 

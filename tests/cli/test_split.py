@@ -147,8 +147,10 @@ class TestAuto:
 class TestApply:
     def test_the_new_boundaries_are_read_back(self, pulsar: SplittingPulsar):
         """Exit 0, and the parts at their owner."""
-        found = split(LOW, "--apply")
+        found = split(LOW, "--apply", "--reason", "too large")
         assert found.exit_code == 0
+        kept = CliRunner().invoke(main, ["history", "--splits", "--format", "json"]).stdout
+        assert ": too large" in kept
         assert found.stdout.splitlines()[-1].startswith(f"{LOW}: split into 2 at {pulsar.ids[0]} in 0.")
         assert pulsar.owners[f"{NAMESPACE}/{LOWER}"] == pulsar.ids[0]
 
@@ -235,7 +237,7 @@ class TestBadInput:
             ((LOW, *SPECIFIED, "--positions", "0x80000000"), 2, "0x80000000: outside"),
             ((LOW, *SPECIFIED, "--positions", "-1"), 2, "outside"),
             (("--auto", "--algorithm", "range_equally_divide"), 2, "--auto goes by the split: section"),
-            ((LOW, "--override", "why"), 2, "--override passes limits of --apply"),
+            ((LOW, "--override", "why"), 2, "--override and --reason go with --apply"),
             ((LOW, "--apply", "--override", " "), 2, "--override: the reason is empty"),
             ((UNOWNED,), 4, "nobody owns it"),
             ((f"{NAMESPACE}/0x00000000_0x10000000",), 2, f"is no bundle of {NAMESPACE}, which has 2; there are {LOW}"),

@@ -109,7 +109,7 @@ class TestDrain:
         told = lbd.true_moves()
         assert {move.result for move in told} == {Result.LANDED}
         assert {move.destination for move in told} == set(cluster.brokers[1:])
-        assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann"
+        assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann: new disk"
         assert {one.order for one in lbd.engine.journal.sent} == {"drain"}
         assert all(move.clients_before is not None and move.clients_before.connected for move in told)
 
