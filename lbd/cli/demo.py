@@ -16,6 +16,7 @@ from rich.console import Console
 from lbd.cli import demo_picture
 from lbd.cli.demo_picture import Lines, Picture
 from lbd.cli.options import Number
+from lbd.cli.status_text import room
 from lbd.config import ApiSettings, Settings
 from lbd.demo import SPEED, stage
 from lbd.errors import UsageError
@@ -105,7 +106,7 @@ def _show(running: Stage, about: str, seconds: float, *, serve: bool) -> None:
         shown.close()
     if not summarized.is_set():
         _print_scorecard(running)
-        click.echo(demo_picture.NEXT)
+        click.echo(demo_picture.fitted(demo_picture.NEXT, room()))
 
 
 def can_draw(console: Console) -> bool:
@@ -117,9 +118,8 @@ def _go_on(running: Stage) -> None:
     """Print the scorecard and commands to try, then a line for each further turn."""
     try:
         _print_scorecard(running)
-        click.echo(
-            demo_picture.serving(running.cluster.admin_urls[0], str(running.settings.state_dir), running.api, WANTED)
-        )
+        served = running.cluster.admin_urls[0], str(running.settings.state_dir), running.api, WANTED
+        click.echo(demo_picture.fitted(demo_picture.serving(*served), room()))
     except OSError:
         running.end()  # nobody reads on
     else:
@@ -129,7 +129,8 @@ def _go_on(running: Stage) -> None:
 def _print_scorecard(running: Stage) -> None:
     """Print the scorecard, computed from the true state of the cluster."""
     card = demo_picture.card(running.truth.scorecard(running.settings), running.progress.gaps)
-    Console(highlight=False, soft_wrap=True).print(card)
+    console = Console(highlight=False)
+    console.print(card, soft_wrap=not console.is_terminal)
 
 
 def _end_only_once() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -156,6 +157,15 @@ The log of its lbd is {state_dir}/lbd.log
 """
 
 
+def fitted(text: str, width: int) -> str:
+    """The text with long lines folded between words, the rest of each further in; no command or path is broken."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        inside = " " * (len(line) - len(line.lstrip()) + 2)
+        lines += wrap(line, width, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
+
+
 # --- brokers as bars: each score, and its change since the start
 
 NARROW, WIDE_ENOUGH = 60, 76
@@ -188,7 +198,8 @@ def brokers(frame: Frame, turn: TurnRecord, width: int, number: int) -> Renderab
             Text(_remark(one), "dim"),
         )
         rows.add_row(*row[: len(_columns(width))])
-    return Group(rows, cut(Text(gap_text(frame.progress, frame.settings), "bold")))
+    gaps = (Text(line, "bold") for line in folded(gap_text(frame.progress, frame.settings), width))
+    return Group(rows, *gaps)
 
 
 def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
@@ -235,13 +246,25 @@ def grid(*columns: tuple[str, JustifyMethod]) -> Table:
     return empty
 
 
-def cut(text: Text) -> Text:
-    """The text in lines cut to the width of the terminal."""
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+def folded(words: str, width: int, indent: int = 0, most: int | None = None) -> list[str]:
+    """The lines of a text that fit beside ``indent`` columns, ``most`` of them at most.
+
+    Only a word that is longer than a line is broken.
+    """
+    columns = max(width - indent, LEAST_BAR)
+    return wrap(words, columns, break_on_hyphens=False, max_lines=most, placeholder=" …") or [""]
+
+
+def short_bundle(bundle: str) -> str:
+    """``orders/0x20000000`` of ``tenant/orders/0x20000000_0x40000000``: where a range begins says which one it is."""
+    namespace, _, ends_of_range = bundle.rpartition("/")
+    return f"{namespace.rpartition('/')[2]}/{ends_of_range.partition('_')[0]}"
 
 
 # --- the picture: layout and rows
+
+VERDICT_LINES, HIGH_ENOUGH = 2, 30
+"""Lines of the verdict below so many lines of the terminal; above, it may have twice as many."""
 
 CELLS = 12
 """Hit counts above it are printed as numbers, without cells."""
@@ -284,48 +307,49 @@ class _Rows:
 
     brokers: int
     pairs: int
-    said: int
-    moves: int
+    lower: int
     spaced: bool
 
 
 def picture(frame: Frame, width: int, height: int) -> Group:
     """The picture in the given columns and lines; rows without room are counted instead."""
     turn = frame.progress.last
-    parts: list[RenderableType] = [_title(frame, width)]
+    title = _title(frame, width)
+    parts: list[RenderableType] = [*title]
     if turn is None:
         return Group(*parts, Text("the brokers start; lbd's first turn comes", "dim"))
-    rows = _rows(frame, turn, height - 1 - (3 if width >= WIDE_ENOUGH else 1))
+    verdict = _verdict(frame, turn, width, VERDICT_LINES if height < HIGH_ENOUGH else 2 * VERDICT_LINES)
+    texts = len(title) + len(verdict) + len(folded(gap_text(frame.progress, frame.settings), width))
+    rows = _rows(turn, height - 1 - texts)
+    said = _recent_sentences(frame, max(rows.lower // 3, rows.lower - len(frame.progress.moves), 1), width)
     sections: tuple[list[RenderableType], ...] = (
         [brokers(frame, turn, width, rows.brokers)],
         [_pairs(frame, turn, turn.pairs[: rows.pairs], width)] if turn.pairs else [],
-        [_verdict(frame, turn), *_recent_sentences(frame, rows.said)],
-        _moves(frame, rows.moves, width),
+        [*verdict, *said],
+        _moves(frame, rows.lower - len(said), width),
     )
     for section in filter(None, sections):
         parts += [Text(), *section] if rows.spaced else section
     return Group(*parts)
 
 
-def _rows(frame: Frame, turn: TurnRecord, room: int) -> _Rows:
-    """Rows for brokers first, then for the widest pairs; messages and moves share the rest."""
+def _rows(turn: TurnRecord, room: int) -> _Rows:
+    """Rows for brokers first, then for the widest pairs; messages and moves share the ``lower`` ones."""
     spaced = room >= 26
     pairs = min(len(turn.pairs), 3 if spaced else 2)
-    headings = 4 + (1 if pairs else 0) + (1 if len(turn.pairs) > pairs else 0) + (4 if spaced else 0)
+    headings = 2 + (1 if pairs else 0) + (1 if len(turn.pairs) > pairs else 0) + (4 if spaced else 0)
     room = max(room - headings - pairs, 6)
-    bars = min(len(turn.brokers), max(room - 4, 3))
-    room = max(room - bars, 2)
-    said = min(len(frame.progress.said), max(room // 3, 1))
-    return _Rows(bars, pairs, said, room - said, spaced)
+    bars = min(len(turn.brokers), max(room - 3, 3))
+    return _Rows(bars, pairs, max(room - bars, 2), spaced)
 
 
-def _title(frame: Frame, width: int) -> Text:
+def _title(frame: Frame, width: int) -> list[Text]:
     passed, wide = ago(frame.now - frame.begun_at).strip(), width >= WIDE_ENOUGH
-    title = Text().append("lbd demo: the real lbd, a simulated cluster" if wide else "lbd demo", "bold")
-    title.append(f"  {passed} of its time ({frame.speed:g} x), {frame.left_seconds:.0f} s left", "dim")
-    if wide:
-        title.append(f"\n{plain(frame.about)}\n{rule(frame.settings)}", "dim")
-    return cut(title)
+    clock = f"  {passed} of its time ({frame.speed:g} x), {frame.left_seconds:.0f} s left"
+    whole = "lbd demo: the real lbd, a simulated cluster"
+    title = Text().append(whole if len(whole) + len(clock) <= width else "lbd demo", "bold").append(clock, "dim")
+    words = (plain(frame.about), rule(frame.settings)) if wide else ()
+    return [title, *(Text(line, "dim") for text in words for line in folded(text, width))]
 
 
 def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairRecord], width: int) -> RenderableType:
@@ -357,16 +381,28 @@ def _hits(hits: int, wanted: int, *, cells: bool) -> Text:
     return filled.append(f"{' ' if filled else ''}{hits} of {wanted}")
 
 
-def _verdict(frame: Frame, turn: TurnRecord) -> Text:
+def _verdict(frame: Frame, turn: TurnRecord, width: int, most: int) -> list[Text]:
     style = VERDICT_STYLES.get(turn.verdict.kind, "bold")
-    return cut(Text().append("verdict  ", "dim").append(_short(frame, turn.error or turn.verdict.words), style))
+    return _beside("verdict  ", _short(frame, turn.error or turn.verdict.words), style, width, most)
 
 
-def _recent_sentences(frame: Frame, number: int) -> Iterator[Text]:
-    """The last messages of its turns, the latest at the bottom."""
-    for one in frame.progress.said[len(frame.progress.said) - number :]:
-        turns = f"  ({one.turns} turns)" if one.turns > 1 else ""
-        yield cut(Text(f"{ago(one.at - frame.begun_at)}  ", "dim").append(_short(frame, one.sentence) + turns))
+def _beside(label: str, words: str, style: str, width: int, most: int | None = None) -> list[Text]:
+    """Words beside a label, in lines below one another."""
+    lines = folded(words, width, len(label), most)
+    labels = [label, *[" " * len(label)] * (len(lines) - 1)]
+    return [Text().append(first, "dim").append(line, style) for first, line in zip(labels, lines, strict=True)]
+
+
+def _recent_sentences(frame: Frame, number: int, width: int) -> list[Text]:
+    """The last messages of its turns, the latest at the bottom, in that many lines; the latest is always there."""
+    lines: list[Text] = []
+    for message in reversed(frame.progress.said):
+        turns = f"  ({message.turns} turns)" if message.turns > 1 else ""
+        own = _beside(f"{ago(message.at - frame.begun_at)}  ", _short(frame, message.sentence) + turns, "", width)
+        if len(lines) + len(own) > number:
+            return lines or own[:number]
+        lines = [*own, *lines]
+    return lines
 
 
 def _short(frame: Frame, words: str) -> str:
@@ -381,13 +417,22 @@ def _moves(frame: Frame, number: int, width: int) -> list[RenderableType]:
     landed = sum(move.state == "landed" for move in moves)
     heading = Text(f"moves: {len(moves)} planned, {landed} landed", "bold")
     rows = grid(("", "left"), ("", "left"), ("", "left"))
-    rows.show_header, rows.columns[2].no_wrap = False, False  # names of bundles are what may be cut
-    for move in sorted(moves, key=lambda move: (move.ended, -move.at))[:number]:
-        state = SENT if move.state == WAITS and move.bundle in frame.flying else move.state
-        words = Text(plain(state_text(move, state)), STATE_STYLES.get(state, "bold red"))
-        bundle = plain(move.bundle) if width >= NARROW else ""
-        rows.add_row(ends(move.source, move.destination, frame.end), words, bundle)
+    rows.show_header, rows.columns[2].no_wrap = False, False
+    shown = sorted(moves, key=lambda move: (move.ended, -move.at))[:number]
+    cells = [_move_cells(frame, move) for move in shown]
+    room = width - sum(max((len(cell[at]) for cell in cells), default=0) + 2 for at in (0, 1))
+    whole = room >= max((len(move.bundle) for move in shown), default=0)
+    for move, (pair, words) in zip(shown, cells, strict=True):
+        bundle = plain(move.bundle if whole else short_bundle(move.bundle)) if width >= NARROW else ""
+        rows.add_row(pair, words, bundle)
     return [heading, rows]
+
+
+def _move_cells(frame: Frame, move: DemoMove) -> tuple[str, Text]:
+    """Its ends, and its state."""
+    state = SENT if move.state == WAITS and move.bundle in frame.flying else move.state
+    words = Text(plain(state_text(move, state)), STATE_STYLES.get(state, "bold red"))
+    return ends(move.source, move.destination, frame.end), words
 
 
 # --- stages: the picture on a terminal, lines elsewhere

@@ -34,6 +34,7 @@ from lbd.operations.drain_plan import (
     hold_of_fill,
     plan_drain_now,
     plan_fill_now,
+    preview_drain,
 )
 from lbd.operations.dry import order_parts, taking_over
 from lbd.operations.parts import preview_observer
@@ -945,7 +946,7 @@ def show_drain(settings: Settings, broker: str, daemons: Observer | None = None)
             raise RefusedError(f"{broker}: what it owns is not known: {why}; ask again once it has landed")
         first = first_pass(broker, drain, time.time())
         parts = order_parts(settings, observer)
-        look = _hourly("drain", broker, plan_drain_now(parts, observer.admin, first), parts)
+        look = _hourly("drain", broker, preview_drain(parts, observer.admin, first), parts)
     return _build_preview(look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
 
 

@@ -15,6 +15,7 @@ from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
 from lbd.load.estimate import Carried, as_it_was, carried_by
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.operations.cluster_view import Situation, observed
+from lbd.operations.dry import Fixed
 from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
 from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, marked, slow_brokers
 from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
@@ -348,6 +349,22 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
         if drain_pass.carried is None and unloads and not drain_pass.override
         else 0.0,
     )
+
+
+def preview_drain(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
+    """The same for a person who only looks: while the broker must not be asked what it owns, the plan is made of the
+    bundles that its load report lists, and has the hold that ends by itself. Raises as :func:`plan_drain_now`.
+    """
+    fixed = Fixed(parts.observer.observe())
+    parts = replace(parts, observer=fixed)
+    try:
+        return plan_drain_now(parts, admin, drain_pass)
+    except HeldError as error:
+        snapshot, held = fixed.observation.snapshot, error.hold
+    rows = snapshot.rows.of(snapshot.brokers.index()[drain_pass.broker])
+    reported = [snapshot.bundles[bundle] for bundle in snapshot.rows.bundle[rows].tolist()]
+    look = plan_drain_now(parts, admin, replace(drain_pass, known=reported))
+    return replace(look, hold=look.hold or held)
 
 
 def plan_fill_now(

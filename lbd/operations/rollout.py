@@ -19,7 +19,7 @@ from lbd.api.shapes import RolloutPlan, RolloutStep
 from lbd.errors import AdminError, LbdError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, Pacing, cannot_spare, estimate, first_pass
-from lbd.operations.drain_plan import Guide, HeldError, plan_drain_now
+from lbd.operations.drain_plan import Guide, HeldError, plan_drain_now, preview_drain
 from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
 from lbd.operations.split import CLOCK
@@ -632,7 +632,7 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
         leader = fixed.observation.leader
         steps: list[RolloutStep] = []
         while broker := next_broker(brokers, [step.broker for step in steps], leader.broker if leader else None):
-            look = plan_drain_now(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
+            look = preview_drain(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
             steps.append(_step_of(broker, look, settings))
     trusted = young_seconds(fixed.observation.sample_interval_seconds)
     total = sum(step.eta_seconds + trusted for step in steps)

@@ -20,7 +20,7 @@ from tests import fake_pulsar
 from tests.builders import state_begun
 from tests.cli.conftest import lbd
 from tests.cli.test_doctor import status
-from tests.fake_pulsar import HOT
+from tests.fake_pulsar import COLD, HOT
 from tests.serving import accepting
 
 if TYPE_CHECKING:
@@ -255,6 +255,31 @@ def test_a_rollout(
     assert answer is not None
     assert (preview.exit_code, answer.exit_code) == (code, code), (preview.output, answer)
     assert (reason in " ".join(preview.output.split()), reason in answer.sentence) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "plan"),
+    [
+        (("drain", "COLD"), lambda told: [unload["bundle"] for unload in told["unloads"]]),
+        (("rollout", "COLD", "--dry-run"), lambda told: [COLD] * told["steps"][0]["bundles"]),
+    ],
+    ids=["drain", "rollout"],
+)
+def test_after_a_departure_a_preview_shows_the_plan_with_the_hold_and_asks_the_broker_nothing(
+    pulsar: FakePulsar, tmp_path: Path, words: tuple[str, ...], plan: Callable[[dict[str, Any]], list[str]]
+) -> None:
+    """For half a minute brokers take bundles over, and one that is asked then what it owns can hang."""
+    case = Case(pulsar, tmp_path)
+    config = configured(pulsar, tmp_path)
+    command = [pulsar.ids[2] if word == "COLD" else word for word in words]
+    pulsar.sample(40.0, 30.0, 10.0)
+    brokers_left(case)
+    shown = lbd(*command, "--config", config)
+    told = json.loads(lbd(*command, "--config", config, "--format", "json").stdout)
+    assert plan(told) == [COLD]
+    assert shown.exit_code == 4
+    assert "is asked what it owns in" in shown.output
+    assert not pulsar.asked("/ownedNamespaces")
 
 
 def test_a_standby_previews_what_it_would_refuse(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lbd.cli.demo_picture import Frame, picture
+from lbd.cli.demo_picture import Frame, gap_text, picture, short_bundle
 from lbd.config import Settings
 from lbd.demo import DemoProgress
 from lbd.model import Outcome, Result, Unload
@@ -82,7 +82,7 @@ def test_moves_as_they_go():
     assert "■■ 2 of 2  fires" in line(lines, "broker-1 -> broker-6")
     assert f"broker-1 -> broker-6  sent   {first}" in lines
     assert sum("waits" in one for one in lines) == 4
-    assert sum("landed in 0.15 s" in one for one in drawn(frames()[0.5])) == 5
+    assert sum("landed in 0.15 s" in one for one in drawn(frames()[0.5], 80, 26)) == 5
 
 
 def test_where_load_went():
@@ -111,6 +111,23 @@ def test_it_fits(minute: float, width: int, height: int):
     assert max(map(len, lines)) <= width
     assert len(lines) < height
     assert sum(":8080 " in one for one in lines) >= 6
+
+
+@pytest.mark.parametrize("minute", MINUTES)
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_line_ends_inside_a_word_or_before_the_reason(minute: float, width: int):
+    """What the last turn said stands there to its end, and of each bundle enough to tell which it is."""
+    frame = frames()[minute]
+    lines = drawn(frame, width, 30)
+    assert not [one for one in lines if "…" in one]
+    text = " ".join(" ".join(lines).split())
+    for said in (frame.progress.said[-1].sentence, gap_text(frame.progress, frame.settings)):
+        assert said.replace(frame.end, "") in text
+    shown = [one.split()[-1] for one in lines if " landed in " in one]
+    bundles = {move.bundle for move in frame.progress.moves}
+    short = {short_bundle(bundle) for bundle in bundles}
+    assert len(short) == len(bundles)
+    assert set(shown) <= (bundles if width == 80 else short)
 
 
 @pytest.mark.parametrize("minute", MINUTES)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lbd.cli.demo_picture import card
+from lbd.cli.demo_picture import NEXT, card, fitted, serving
+from lbd.config import ApiSettings
 
 END = SimpleNamespace(gap_points=1.0, std_points=1.0, max_over_mean=1.0)
 
@@ -32,3 +33,18 @@ def test_the_two_gaps_are_told_apart():
     assert words in [str(line) for line in lines.renderables]
     without: Any = card(found, None)
     assert len(without.renderables) == len(lines.renderables) - 1
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize(
+    "text",
+    [NEXT, serving("http://127.0.0.1:28079", "/tmp/lbd-demo-x/state", "http://127.0.0.1:8085", ApiSettings())],
+    ids=["what next", "what goes on"],
+)
+def test_the_last_lines_are_folded_between_words(text: str, width: int):
+    """A terminal would break them inside a word; what is typed stays whole."""
+    lines = fitted(text, width).split("\n")
+    assert [line for line in lines if len(line) > width and len(line.split()) > 2] == []
+    assert " ".join(lines).split() == text.split()
+    for command in ("lbd demo --serve", "lbd dry-run --admin-url URL") if text == NEXT else ("state/lbd.log",):
+        assert any(command in line for line in lines)
