@@ -104,9 +104,13 @@ def test_nothing_of_it_stays():
 
 
 def test_its_clock_begins_in_the_past_and_ends_at_the_present():
-    """And goes on at the machine's pace: so what is written down has true ages for who reads it afterwards."""
+    """And goes on at the machine's pace: so what is written down has true ages for who reads it afterwards.
+
+    The bounds are those of a busy machine, which is late by seconds: at the demo's speed a second more is twelve.
+    """
+    before = time.time()
     with staged(2) as found:
-        assert abs(found.cluster.now() - (time.time() - 2 * (SPEED - 1))) < 1
+        assert before <= found.cluster.begun_at + 2 * (SPEED - 1) <= time.time()
         seen: list[float] = []
 
         def over() -> None:
@@ -116,10 +120,10 @@ def test_its_clock_begins_in_the_past_and_ends_at_the_present():
             found.end()
 
         run(found, 2, over)
-        assert abs(seen[0]) < 5
-        assert abs(found.cluster.now() - time.time() - seen[0]) < 0.5
+        assert abs(seen[0]) < 60
+        assert abs(found.cluster.now() - time.time() - seen[0]) < 5
         status = read_status(found.settings.state_dir)
-        assert abs(status.at - time.time()) < 10
+        assert abs(status.at - time.time()) < 120
         assert status.next_turn_at is not None
         assert 10 < status.next_turn_at - status.at < 16
 
