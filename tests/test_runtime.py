@@ -56,7 +56,6 @@ STARTING = {
     "lbd.pulsar.load_topics": "follows the topics of load reports",
     "lbd.pulsar.oauth2": "a token is renewed beside the requests that send it",
     "lbd.simulate.fake_pulsar": "brokers answer at the same time",
-    "lbd.simulate.run": "simulated brokers are asked for their CPU in a thread, as real ones are",
 }
 """The only modules that start threads, each with what the threads are for."""
 

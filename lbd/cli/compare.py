@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,9 +168,7 @@ def compare(
         def show_progress(label: str, done: float) -> None:
             progress.update(task, description=label, completed=done)
 
-        request = ComparisonRequest(
-            chosen, settings, dict(map(assignment, overrides)), time.perf_counter, show_progress
-        )
+        request = ComparisonRequest(chosen, settings, dict(map(assignment, overrides)), show_progress)
         comparisons = [one for name in over for one in _compared(request, name, seed, hours, points_per_mib)]
     if report is not None:
         from lbd.compare.report import page  # noqa: PLC0415 - only a report needs it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -198,10 +197,6 @@ def _costs(run: Finished) -> Iterator[str]:
         f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
-    yield (
-        f"{counted(card.turns, 'turn')}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
-        f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
-    )
 
 
 # --- command
@@ -274,12 +269,12 @@ def _run(name: str, scenario: Scenario, settings: Settings, seed: int, keep: Cal
             keep(turned)
             progress.update(task, completed=turned.seconds / 3600)
 
-        return finish(name, scenario, settings, seed, time.perf_counter, follow)
+        return finish(name, scenario, settings, seed, follow)
 
 
 def _as_json(runs: list[Finished]) -> None:
     first = runs[0]
-    document = {"scenario": first.name, "turn_seconds": sum(run.turn_seconds for run in runs)}
+    document = {"scenario": first.name}
     if len(runs) == 1:
         trace = {
             "moves": [asdict(move) for move in first.trace.moves],

@@ -331,7 +331,7 @@ def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatA
 
 @dataclass
 class Rerun:
-    """A recording under lbd. ``clock`` (seconds) only measures how long turns take.
+    """A recording under lbd.
 
     Every unload lands where it should, and isolation policies are not known: recordings do not hold them.
     """
@@ -339,7 +339,6 @@ class Rerun:
     rounds: Sequence[Snapshot]
     model: LoadModel
     settings: Settings
-    clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._recorded = Recorded(self.model)
@@ -362,12 +361,10 @@ class Rerun:
             self._now = recorded.taken_at
             self._land()
             self._round = self._recorded.round(recorded)
-            started_at = self.clock()
             record = turn(parts)
-            took = self.clock() - started_at
             if record.error is not None:
                 raise record.error
-            self._look(self._round, took)
+            self._look(self._round)
             yield record
 
     def trace(self) -> Trace:
@@ -406,14 +403,14 @@ class Rerun:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
         return None
 
-    def _look(self, current: RecountedRound, took_seconds: float) -> None:
+    def _look(self, current: RecountedRound) -> None:
         brokers = current.snapshot.brokers
         points = reported_scores(current.snapshot, self.settings.weights)
         present = np.isin(self._brokers, brokers.ids)
         carries = np.zeros(len(self._brokers))
         carries[present] = carried(current.rates, current.owner, len(brokers))[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
         untouched = self._unmoved[len(self._truths)]
-        self._truths.append(ClusterTruth(self._since(), points, untouched, present, carries, took_seconds))
+        self._truths.append(ClusterTruth(self._since(), points, untouched, present, carries))
         if self._heaviest is None or current.throughput > self._heaviest.throughput:
             self._heaviest = current
         if self._shown_at is None and np.ptp(points) >= self.settings.avg_shedder.high_threshold:
@@ -485,7 +482,6 @@ class ComparisonRequest:
     candidates: tuple[Contender, ...]
     base: Settings
     overrides: Mapping[str, object]
-    clock: Callable[[], float]
     tell: Callable[[str, float], None]
     """Called with a candidate's label and how much of its run is done, 0 to 1."""
 
@@ -497,7 +493,7 @@ def over_scenario(request: ComparisonRequest, name: str, scenario: Scenario, see
     thresholds = _thresholds(_for_all(request, below))
     runs = []
     for candidate, own in zip(request.candidates, settings, strict=True):
-        simulation, sentence = Simulation(scenario, own, seed, request.clock), ""
+        simulation, sentence = Simulation(scenario, own, seed), ""
         for turned in simulation.turns():
             sentence = turned.record.sentence
             request.tell(candidate.label, turned.seconds / (scenario.hours * 3600))
@@ -524,7 +520,7 @@ def over_recording(
     as_recorded = recorded_trace(rounds, fitted, weights, thresholds[1])
     runs = [Run(RECORDED, scorecard(as_recorded, *thresholds), as_recorded, "")]
     for candidate, own in zip(request.candidates, settings, strict=True):
-        rerun, sentence = Rerun(rounds, fitted, own, request.clock), ""
+        rerun, sentence = Rerun(rounds, fitted, own), ""
         for number, record in enumerate(rerun.turns(), start=1):
             sentence = record.sentence
             request.tell(candidate.label, number / len(rounds))

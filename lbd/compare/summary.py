@@ -117,7 +117,7 @@ def _moved(best: Run, even: Sequence[Run]) -> str:
 SAME = ("turns", "hours")
 """Figures that all runs share."""
 
-UNRECORDED = ("turn_p50_seconds", "turn_p99_seconds", "unserved_bundle_seconds", "policy_violations")
+UNRECORDED = ("unserved_bundle_seconds", "policy_violations")
 """Figures of what really happened that no report tells."""
 
 

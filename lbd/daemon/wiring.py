@@ -6,6 +6,7 @@ A turn hands its plan to the executor; an lbd that only observes has none.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as replace_fields
@@ -21,7 +22,7 @@ from lbd.daemon.unknown_moves import KeptOwners, UnknownMovesWatch, WatchedObser
 from lbd.model import bundle_namespace
 from lbd.observe.health_checks import HealthChecks
 from lbd.observe.live_cpu import LiveCpuReader
-from lbd.observe.observer import Observer
+from lbd.observe.observer import Observer, few_at_once
 from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.operations.capacity import PeakKeeper
 from lbd.operations.drain import Draining, Tools
@@ -183,7 +184,8 @@ class Assembled:
         return Observer(Admin(settings.pulsar, self.silences), self.timebase.now)
 
     def _live_cpu(self, settings: Settings) -> LiveCpuReader:
-        return LiveCpuReader(self.looking.admin, self.looking.pool, settings.pulsar.concurrency)
+        run_each = partial(few_at_once, self.looking.pool, settings.pulsar.concurrency)
+        return LiveCpuReader(self.looking.admin, run_each)
 
     def _topics(self, namespace: str) -> list[str]:
         return self.observer.admin.topics(namespace)

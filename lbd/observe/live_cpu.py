@@ -15,7 +15,7 @@ from collections import deque
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from math import nan
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,13 +24,14 @@ from lbd.errors import AdminError, ObserveError
 from lbd.load.estimate import CPU
 from lbd.load.samples import TrafficMeter
 from lbd.model import LiveCpu
-from lbd.observe.observer import few_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Callable, Mapping, Sequence
 
     from lbd.model import ProcessCpu, Snapshot
+
+    _Answer: TypeAlias = tuple[ProcessCpu | AdminError, float]
+    RunEach: TypeAlias = Callable[[Callable[[str], _Answer], Sequence[str]], Sequence[_Answer]]
 
 
 SPAN_SECONDS = 10.0
@@ -150,11 +151,12 @@ class ProcessCpuSource(Protocol):
 class LiveCpuReader:
     """Reads the CPU of brokers of one cluster, and keeps their counters from turn to turn. Not thread-safe.
 
-    At most ``concurrency`` requests run at once, in threads of ``pool``.
+    ``run_each`` runs a request for each broker, with threads or without, and raises RuntimeError or CancelledError if
+    it cannot. ``boot`` (seconds) measures how long each takes.
     """
 
-    def __init__(self, source: ProcessCpuSource, pool: Executor, concurrency: int) -> None:
-        self._source, self._pool, self._concurrency = source, pool, concurrency
+    def __init__(self, source: ProcessCpuSource, run_each: RunEach, boot: Callable[[], float] = boot_seconds) -> None:
+        self._source, self._run_each, self._boot = source, run_each, boot
         self._of: dict[str, _ProcessHistory] = {}
         self._taken_at = nan
 
@@ -200,7 +202,7 @@ class LiveCpuReader:
     def _ask(self, watched: Mapping[str, float], now: float) -> None:
         due = [broker for broker, since in watched.items() if self._of[broker].is_due(since, now)]
         try:
-            answers = few_at_once(self._pool, self._concurrency, self._answer, due)
+            answers = self._run_each(self._answer, due)
         except (RuntimeError, CancelledError):
             raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
         for broker, (answer, took) in zip(due, answers, strict=True):
@@ -214,13 +216,15 @@ class LiveCpuReader:
                 process.trouble = ""
                 process.add(answer, now)
 
-    def _answer(self, broker: str) -> tuple[ProcessCpu | AdminError, float]:
-        started_at = boot_seconds()
+    def _answer(self, broker: str) -> _Answer:
+        started_at = self._boot()
+        answer: ProcessCpu | AdminError
         try:
-            return self._source.process_cpu(broker, deadline=started_at + ANSWER_SECONDS), boot_seconds() - started_at
+            answer = self._source.process_cpu(broker, deadline=started_at + ANSWER_SECONDS)
         except AdminError as error:
             error.__cause__ = error.__context__ = None
-            return error, boot_seconds() - started_at
+            answer = error
+        return answer, self._boot() - started_at
 
 
 def _newest(times: Sequence[float], until: float) -> float | None:

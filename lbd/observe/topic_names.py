@@ -7,6 +7,7 @@ one after the other and a few per turn. A turn never waits for one: an unread li
 from __future__ import annotations
 
 import threading
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ class TopicNames:
 
     ``read`` returns the full names of a namespace's topics; ``now`` returns epoch seconds. ``trouble`` is the reason
     why the last list could not be read. :meth:`by_namespace` waits for the lists that it requests, for at most
-    ``waits_seconds``.
+    ``waits_seconds``; infinity: it reads them itself, without a thread.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class TopicNames:
         if self._thread is None or not self._thread.is_alive():
             self._forget(names)
             due = sorted(filter(self._is_due, names), key=lambda name: self._due_at.get(name, 0.0))[:NAMESPACES_A_TURN]
-            if due:
+            if self._waits_seconds == inf:
+                self._work(due)
+            elif due:
                 self._thread = threading.Thread(target=self._work, args=(due,), name="lbd-topics", daemon=True)
                 self._thread.start()
         if self._waits_seconds and self._thread is not None:

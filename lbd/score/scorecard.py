@@ -87,7 +87,7 @@ class ClusterTruth:
 
     ``present`` is bool (B,), the brokers that are there; ``points`` float64 (P,), the score of each of those P;
     ``unmoved`` the same if no bundle had changed hands since the beginning; ``carried`` float64 (B,), the traffic of
-    each broker in bytes/s, in + out. ``took_seconds`` is the duration of lbd's turn.
+    each broker in bytes/s, in + out.
     """
 
     seconds: float
@@ -95,7 +95,6 @@ class ClusterTruth:
     unmoved: FloatArray
     present: BoolArray
     carried: FloatArray
-    took_seconds: float = 0.0
 
     @property
     def throughput(self) -> float:
@@ -347,7 +346,6 @@ class Scorecard:
     fraction (:func:`lbd.score.scorecard.thrashing`), including changes of the load itself. ``thrashing_unmoved``: the
     same if nothing had moved. ``policy_violations``: moves to brokers that policies forbid.
     ``unserved_bundle_seconds``: time that bundles were without a broker, summed, for moves and for lost brokers.
-    ``turn_p50_seconds``, ``turn_p99_seconds``: quantiles of the duration of turns.
 
     The bounds, the peaks, redundant moves and ``unmoved`` figures are None where bundles changed hands without lbd; all
     of them but ``peak_points`` and the ``unmoved`` ones also where some were split.
@@ -378,8 +376,6 @@ class Scorecard:
     thrashing_unmoved: float | None
     policy_violations: int
     unserved_bundle_seconds: float
-    turn_p50_seconds: float
-    turn_p99_seconds: float
 
 
 ROUND_SECONDS = 60.0
@@ -391,7 +387,6 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
     bounded = trace.bounded
-    took = np.quantile([truth.took_seconds for truth in trace.truths], (0.5, 0.99), method="inverted_cdf")
     return Scorecard(
         hours=trace.truths[-1].seconds / 3600,
         turns=len(trace.truths),
@@ -418,8 +413,6 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         thrashing_unmoved=None if unmoved is None else thrashing(unmoved),
         policy_violations=sum(not move.allowed for move in trace.moves),
         unserved_bundle_seconds=trace.unserved_bundle_seconds,
-        turn_p50_seconds=float(took[0]),
-        turn_p99_seconds=float(took[1]),
     )
 
 
@@ -516,8 +509,6 @@ RUN = (
     Figure("thrashing_unmoved", "thrashing of the load alone", 0, " %", 100),
     Figure("policy_violations", "policy violations", better="lower"),
     Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1, better="lower"),
-    Figure("turn_p50_seconds", "half of the turns took at most", 1, " ms", 1000),
-    Figure("turn_p99_seconds", "99 of 100 turns took at most", 1, " ms", 1000),
     Figure("turns", "turns"),
     Figure("hours", "simulated", 1, " h"),
 )

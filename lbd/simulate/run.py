@@ -8,9 +8,9 @@ from __future__ import annotations
 import gzip
 import heapq
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -321,30 +321,25 @@ class Cutting:
 
 # --- loop
 
-TOPICS_SECONDS = 60.0
-"""Of this machine's time, for simulated lists of topics: a turn has them at once."""
-
 BEGUN_AT = 1_767_571_200.0
 """Monday, 5 January 2026, midnight UTC: for quiet hours."""
 
 
 @dataclass(frozen=True)
 class Turned:
-    """One turn of the run, ``seconds`` after its beginning, and how long lbd took for it."""
+    """One turn of the run, ``seconds`` after its beginning."""
 
     seconds: float
     record: TurnResult
-    took_seconds: float
 
 
 @dataclass
 class Simulation:
-    """A cluster under lbd. ``clock`` (seconds) only measures how long turns take."""
+    """A cluster under lbd. It starts no thread and reads no clock: the same seed gives the same run."""
 
     scenario: Scenario
     settings: Settings
     seed: int
-    clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._world, self._state = cluster(self.scenario, self.seed)
@@ -361,20 +356,20 @@ class Simulation:
 
     def turns(self) -> Iterator[Turned]:
         """Every turn of the run, the first one at its beginning. Raises the error of a turn that fails."""
-        live = LiveCpuReader(self, ThreadPoolExecutor(1), 1) if self.settings.asks_live_cpu else reports_alone
-        topics = TopicNames(self._topics, lambda: self._now, TOPICS_SECONDS)
+        live: LiveCpuSource = reports_alone
+        if self.settings.asks_live_cpu:
+            live = LiveCpuReader(self, lambda answer, brokers: list(map(answer, brokers)), lambda: self._now)
+        topics = TopicNames(self._topics, lambda: self._now, waits_seconds=inf)
         parts, seconds = simulated_parts(self, self._moving, self.settings, self._isolation, live), 0.0
         parts = replace(parts, spread=SpreadReader(self.settings.spread_in_force, topics))
         while seconds <= self.scenario.hours * 3600:
             self._forward(seconds)
-            started_at = self.clock()
             record = turn(parts)
             parts = replace(parts, rest=record.rest)
-            took = self.clock() - started_at
             if record.error is not None:
                 raise record.error
-            self._truths.append(self._look(took))
-            yield Turned(seconds, record, took)
+            self._truths.append(self._look())
+            yield Turned(seconds, record)
             self._split(record)
             seconds += self.settings.interval_seconds
 
@@ -498,7 +493,7 @@ class Simulation:
         cold = not (self._state.owner == destination).any()
         return unload_seconds(int(self._world.topics[self._bundle[unload.bundle]]), cold=cold)
 
-    def _look(self, took_seconds: float) -> ClusterTruth:
+    def _look(self) -> ClusterTruth:
         """The truth at this moment, without noise and delay."""
         world, state = self._world, self._state
         rates = rates_at(world, state.seconds) * served_now(state)[:, None]
@@ -506,7 +501,7 @@ class Simulation:
         carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size).astype(np.float64)
         unmoved = points_at(world, self._first_owner[world.origin], rates, state.seconds)
         present = world.present(state.seconds)
-        return ClusterTruth(self._now - BEGUN_AT, points[present], unmoved[present], present, carried, took_seconds)
+        return ClusterTruth(self._now - BEGUN_AT, points[present], unmoved[present], present, carried)
 
     def _placement(self) -> BundleHistory | None:
         """None where a broker left, or split bundles: where bundles ended up was not lbd's doing."""
@@ -553,11 +548,6 @@ class Finished:
     sentence: str
 
     @property
-    def turn_seconds(self) -> float:
-        """What all turns took of this machine's time."""
-        return sum(one.took_seconds for one in self.trace.truths)
-
-    @property
     def conclusion(self) -> str:
         """What lbd itself saw last, for people."""
         return f"In the end, by reports whose CPU is a noisy sample of a minute: {self.sentence}"
@@ -568,11 +558,10 @@ def finish(
     scenario: Scenario,
     settings: Settings,
     seed: int,
-    clock: Callable[[], float],
     follow: Callable[[Turned], None] = lambda _: None,
 ) -> Finished:
-    """Run the scenario to its end; ``follow`` gets each turn, ``clock`` measures what turns take."""
-    simulation, sentence = Simulation(scenario, settings, seed, clock), ""
+    """Run the scenario to its end; ``follow`` gets each turn."""
+    simulation, sentence = Simulation(scenario, settings, seed), ""
     for turned in simulation.turns():
         sentence = turned.record.sentence
         follow(turned)

@@ -60,7 +60,7 @@ def write(root: Path, days: float, brokers: int, bundles: int, seed: int = 1) ->
         namespace["mib_per_second"] *= brokers / BROKERS
     about["brokers"][0]["number"] = brokers
     random, writer = np.random.default_rng(seed), HistoryWriter(root, HistorySettings())
-    for turned in Simulation(Scenario.model_validate(about), SETTINGS, seed, time.perf_counter).turns():
+    for turned in Simulation(Scenario.model_validate(about), SETTINGS, seed).turns():
         kept = history_round(turned.record, SETTINGS)
         assert kept is not None
         writer.add(scattered(kept, random))

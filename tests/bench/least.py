@@ -81,7 +81,7 @@ def experiments(names: Sequence[str]) -> Iterator[str]:
     candidates = tuple(
         Contender(name, str(own["strategy"]), _own(own)) for name, own in CANDIDATES.items() if name in names
     )
-    asked = ComparisonRequest(candidates, Settings(), {}, time.perf_counter, lambda *_: None)
+    asked = ComparisonRequest(candidates, Settings(), {}, lambda *_: None)
     for name in SCENARIOS:
         found = [over_scenario(asked, name, load(name), seed).runs for seed in range(1, SEEDS + 1)]
         for at, candidate in enumerate(candidates):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,6 +54,22 @@ def test_as_json():
     parts = {"seconds", "bundle", "source", "destination", "throughput", "allowed"}
     assert set(found["moves"][0]) == parts
     assert found["splits"] == []
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path):
+    """In two processes that order sets differently: what is printed, the page and the recording."""
+    command = [sys.executable, "-m", "lbd", "simulate", "pip-364", "--hours", "0.3", "--set", "spread.by=topic"]
+    command += ["--report", "page", "--record", "rounds.jsonl"]
+    outputs = []
+    for hash_seed in ("1", "2"):
+        folder = tmp_path / hash_seed
+        folder.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
+        files = [path.read_bytes() for path in (folder / "page" / "index.html", folder / "rounds.jsonl")]
+        outputs.append((done.stdout, done.stderr, *files))
+
+    assert outputs[0] == outputs[1]
 
 
 def test_splits_are_told(tmp_path: Path):

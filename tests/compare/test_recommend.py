@@ -93,10 +93,10 @@ def test_the_best_values_of_a_row() -> None:
 
 
 def test_what_was_before_any_move_is_nobodys_merit() -> None:
-    """Neither the first look nor the load without moves marks anybody; nor is the speed of a machine one's own."""
-    early = replace(run("two", 9, 5).card, first=Evenness(1, 1, 1, 1, 1), turn_p50_seconds=1.0)
+    """Neither the first look nor the load without moves marks anybody."""
+    early = replace(run("two", 9, 5).card, first=Evenness(1, 1, 1, 1, 1))
     found = best(run("one", 9, 5), Run("two", early, Trace((), ()), ""))
-    assert found["first.gap_points"] == found["turn_p50_seconds"] == ()
+    assert found["first.gap_points"] == ()
 
 
 def test_a_missing_value_is_never_the_best() -> None:

@@ -39,7 +39,7 @@ SKEWED: dict[str, Any] = {
 
 def asked(*strategies: str, overrides: Mapping[str, object] | None = None) -> ComparisonRequest:
     chosen = tuple(candidate(one, assignment) for one in strategies)
-    return ComparisonRequest(chosen, Settings(), overrides or {}, lambda: 0.0, lambda _, __: None)
+    return ComparisonRequest(chosen, Settings(), overrides or {}, lambda _, __: None)
 
 
 def simulated(hours: float) -> Scenario:

@@ -28,7 +28,7 @@ def frames(name: str = "demo", until: float = 10.0) -> dict[float, Frame]:
     scenario = load(name)
     settings = settled(scenario, Settings(interval_seconds=15), {})
     seen, found = DemoProgress(), {}
-    for turned in Simulation(scenario, settings, 1, lambda: 0.0).turns():
+    for turned in Simulation(scenario, settings, 1).turns():
         at = BEGUN_AT + turned.seconds
         for outcome in turned.record.outcomes:
             seen = seen.ended(outcome, at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +57,7 @@ def simulated(
 
     ``tell`` makes of each round what brokers told of it.
     """
-    found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed, time.perf_counter)
+    found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed)
     writer = HistoryWriter(root, HistorySettings(), step)
     for turned in found.turns():
         kept = history_round(turned.record, settings)

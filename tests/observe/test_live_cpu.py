@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -67,9 +66,14 @@ class Machine:
         return snapshot({BROKER: report(cpu, busy), OTHER: report(33.0)}, TAKEN_AT + self.seconds + self.ahead)
 
 
+def reading(machine: Machine, boot: Callable[[], float] = lambda: 0.0) -> LiveCpuReader:
+    """A reader of its CPU that needs no threads."""
+    return LiveCpuReader(machine, lambda work, brokers: [work(broker) for broker in brokers], boot)
+
+
 def turns(machine: Machine, seconds: float, since: float = 0.0, reader: LiveCpuReader | None = None) -> list[Brokers]:
     """The brokers of each turn for so long; of the one that is watched CPU counts from ``since`` seconds on."""
-    reader = reader or LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
+    reader = reader or reading(machine)
     found = []
     for at in np.arange(machine.seconds, seconds, TURN_SECONDS).tolist():
         machine.seconds = at
@@ -112,7 +116,7 @@ def test_a_change_is_seen_a_minute_before_the_report_shows_it():
 def test_after_the_clock_was_set_a_change_is_noticed_as_before(ahead: float):
     """Four minutes later at the latest: a time to ask again that lies an hour ahead is none."""
     machine = Machine(jump(40.0, 80.0, at=300))
-    reader = LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
+    reader = reading(machine)
     turns(machine, 241, since=-7200, reader=reader)
     machine.ahead = ahead
     assert cpu(turns(machine, 541, since=-7200, reader=reader)[-1]) == pytest.approx(80, abs=LAG)
@@ -177,7 +181,7 @@ def test_a_process_that_has_just_started_is_known_with_its_first_report():
 def test_a_process_that_was_started_anew_begins_anew():
     """Its counter begins at nought; until the next whole minute the report counts."""
     machine = Machine(steady(40.0))
-    reader = LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
+    reader = reading(machine)
     turns(machine, 180, reader=reader)
     machine.spent = lambda until: 40 * (until - 170) / 100  # type: ignore[method-assign]
     machine.process_cpu = lambda *_, **__: ProcessCpu(0.4 * (machine.seconds - 170), machine.seconds - 170)  # type: ignore[method-assign]
@@ -190,17 +194,16 @@ def test_a_process_that_was_started_anew_begins_anew():
 def test_who_does_not_tell_is_judged_by_its_reports(status: int | None, asked: int):
     """One that refuses is not asked again for ten minutes; why it does not tell is said."""
     machine = Machine(steady(40.0), error=AdminError("GET http://a:80/x: no", status=status))
-    reader = LiveCpuReader(machine, ThreadPoolExecutor(1), 1)
+    reader = reading(machine)
     found = turns(machine, 120, reader=reader)[-1]
     assert cpu(found) == pytest.approx(40, abs=1)
     assert reader.trouble == ("live CPU of a:80 is not known, load reports count instead: GET http://a:80/x: no")
     assert len(machine.asked) == asked
 
 
-def test_one_that_is_slow_to_answer_is_asked_less_often(monkeypatch: pytest.MonkeyPatch):
+def test_one_that_is_slow_to_answer_is_asked_less_often():
     """A broker at its limit answers for two fifths of its time at most."""
     clock = iter(np.arange(0, 1000, 1.0).tolist())
-    monkeypatch.setattr("lbd.observe.live_cpu.boot_seconds", lambda: 10 * next(clock))
     machine = Machine(steady(40.0))
-    turns(machine, 121)
+    turns(machine, 121, reader=reading(machine, lambda: 10 * next(clock)))
     assert machine.asked == [0, 30, 60, 90, 120]

@@ -46,7 +46,7 @@ def run(name: str, seed: int, *overrides: tuple[str, object], hours: float | Non
     if hours is not None:
         scenario = scenario.model_copy(update={"hours": hours})
     settings = settled(scenario, Settings(), dict(overrides))
-    simulation = Simulation(scenario, settings, seed, lambda: 0.0)
+    simulation = Simulation(scenario, settings, seed)
     reasons: set[Reason] = set()
     for turned in simulation.turns():
         brokers = turned.record.observation.snapshot.brokers.ids

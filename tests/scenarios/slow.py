@@ -105,7 +105,7 @@ def run(scenario: Scenario, seed: int, sick: float = 0.0) -> Named:
     until: int | None = None
     settings = settled(scenario, Settings(), {})
     with patch.object(simulation, "simulated_parts", with_checks):
-        for turned in simulation.Simulation(scenario, settings, seed, lambda: 0.0).turns():
+        for turned in simulation.Simulation(scenario, settings, seed).turns():
             evidence = turned.record.facts.evidence
             assert evidence is not None
             turns += 1

@@ -55,7 +55,7 @@ def foreseen(unload: Unload) -> float:
 def turns(scene: dict[str, Any], seed: int) -> tuple[list[tuple[Unload, ...]], list[int]]:
     """The plans that were made, and after how many of them ``background-load`` was named, each time that it was."""
     scenario = Scenario.model_validate(scene)
-    simulation = Simulation(scenario, settled(scenario, Settings(), {"strategy": "least-moves"}), seed, lambda: 0.0)
+    simulation = Simulation(scenario, settled(scenario, Settings(), {"strategy": "least-moves"}), seed)
     plans, named = [], []
     for turned in simulation.turns():
         if turned.record.unloads:

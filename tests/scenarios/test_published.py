@@ -213,7 +213,7 @@ def test_a_month(seed: int):
 def test_two_days_of_the_month():
     """The range waves daily between 4 points and somewhat above 15, as published, and at most one event comes of it."""
     scenario = load("month").model_copy(update={"hours": 48.0})
-    simulation = Simulation(scenario, settled(scenario, Settings(), {"interval_seconds": 300}), 1, lambda: 0.0)
+    simulation = Simulation(scenario, settled(scenario, Settings(), {"interval_seconds": 300}), 1)
     assert sum(1 for _ in simulation.turns()) == 577
     trace = simulation.trace()
     gaps = [float(one.points.max() - one.points.min()) for one in trace.truths]
@@ -244,7 +244,7 @@ def test_a_bundle_too_big_to_move_is_split(seed: int):
 def test_a_day_of_unequal_bundles():
     """Two hours of it: the first look is over the threshold, some bundles move, none twice."""
     scenario = load("day").model_copy(update={"hours": 2.0})
-    simulation = Simulation(scenario, settled(scenario, Settings(), {}), 1, lambda: 0.0)
+    simulation = Simulation(scenario, settled(scenario, Settings(), {}), 1)
     assert sum(len(turned.record.observation.snapshot.bundles) == 2000 for turned in simulation.turns()) > 100
     card = scorecard(simulation.trace(), 15, 40)
     assert 1 <= card.moves <= 60
@@ -255,7 +255,7 @@ def test_a_day_of_unequal_bundles():
 def test_a_hundred_new_brokers():
     """Published: one round of a hundred pairs. Here as many bundles a turn as the guardrails let go, of a few pairs."""
     scenario = load("hundred-new").model_copy(update={"hours": 0.25})
-    simulation = Simulation(scenario, settled(scenario, Settings(), {}), 1, lambda: 0.0)
+    simulation = Simulation(scenario, settled(scenario, Settings(), {}), 1)
     begun = [turned.record.unloads for turned in simulation.turns() if turned.record.unloads]
     assert len(begun[0]) == 20
     assert len({(unload.source, unload.destination) for unload in begun[0]}) >= 2

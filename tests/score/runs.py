@@ -11,12 +11,12 @@ from lbd.score.scorecard import ClusterTruth, Moved, Scorecard, Trace, scorecard
 EVEN, OVER_LOW, OVER_HIGH = (50.0, 50.0), (60.0, 40.0), (80.0, 20.0)
 
 
-def seen(at: int, points: tuple[float | None, ...], took_seconds: float = 0.0) -> ClusterTruth:
+def seen(at: int, points: tuple[float | None, ...]) -> ClusterTruth:
     """A look in the at-th minute at brokers of these scores (None: away), which carry 1,000 bytes/s together."""
     present = np.array([one is not None for one in points])
     carried = np.where(present, 1000.0 / present.sum(), 0.0)
     known = np.array([one for one in points if one is not None])
-    return ClusterTruth(60.0 * at, known, known[::-1] * 2, present, carried, took_seconds)
+    return ClusterTruth(60.0 * at, known, known[::-1] * 2, present, carried)
 
 
 def run(*points: tuple[float | None, ...], moves: tuple[Moved, ...] = (), **changes: Any) -> Scorecard:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lbd.score.bounds import BundleHistory, everywhere
-from lbd.score.scorecard import Trace, scorecard
-from tests.score.runs import EVEN, OVER_HIGH, OVER_LOW, move, run, seen
+from tests.score.runs import EVEN, OVER_HIGH, OVER_LOW, move, run
 
 
 @pytest.mark.parametrize(
@@ -83,10 +82,3 @@ def test_what_it_cost():
     moves = (move(0), move(9, allowed=False))
     card = run(EVEN, moves=moves, unserved_bundle_seconds=30.75)
     assert (card.unserved_bundle_seconds, card.policy_violations) == (30.75, 1)
-
-
-def test_decision_time():
-    """Half of the turns, and all but one in a hundred, took at most so long."""
-    looks = tuple(seen(at, EVEN, took) for at, took in enumerate([0.001] * 60 + [0.002] * 39 + [3.0]))
-    card = scorecard(Trace(looks, ()), 15, 40)
-    assert (card.turn_p50_seconds, card.turn_p99_seconds) == (0.001, 0.002)

@@ -107,7 +107,7 @@ def followed(simulation: ScaledSimulation, settings: Settings) -> Iterator[tuple
 def test_an_autoscaler_follows_without_flapping(strategy: str):
     """Up within the campaign, down a day after it; the daily wave changes nothing, and no broker gets hot."""
     settings = settled(WAVES, Settings(), {"interval_seconds": 120.0, "strategy": strategy})
-    simulation = ScaledSimulation(WAVES, settings, 1, lambda: 0.0)
+    simulation = ScaledSimulation(WAVES, settings, 1)
     changes = list(followed(simulation, settings))
 
     ups = [hour for (_, before), (hour, after) in pairwise([(0.0, AT_FIRST), *changes]) if after > before]

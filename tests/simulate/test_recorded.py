@@ -74,7 +74,7 @@ def test_a_run_comes_back_from_its_recording(tmp_path: Path):
             keep(turned)
             seen.append(turned.record.observation.snapshot)
 
-        assert finish("a test", found, settings, 1, lambda: 0.0, follow).trace.moves
+        assert finish("a test", found, settings, 1, follow).trace.moves
     back = list(rounds(tmp_path / "run.jsonl.gz"))
     assert [number for _, number, _ in back] == list(range(1, 14))
     for one, (_, _, other) in zip(seen, back, strict=True):

@@ -107,7 +107,7 @@ def relief(brokers: int, seed: int, **changes: Any) -> tuple[float, int]:
     """Seconds from the jump until all brokers are within 15 points for good, and how many bundles moved."""
     found = jump(brokers, seed)
     settings = settled(found, Settings(), {"interval_seconds": 15, **changes})
-    simulation = Simulation(found, settings, seed, lambda: 0.0)
+    simulation = Simulation(found, settings, seed)
     for _ in simulation.turns():
         pass
     trace = simulation.trace()
@@ -157,7 +157,7 @@ def joined(seed: int, cold_times: float, strategy: str) -> tuple[float, list[tup
     """Seconds from the joining until all brokers are within 15 points for good; and when turns began how many moves."""
     found = joins(cold_times)
     settings = settled(found, Settings(), {"interval_seconds": 5, "strategy": strategy})
-    simulation = Simulation(found, settings, seed, lambda: 0.0)
+    simulation = Simulation(found, settings, seed)
     for _ in simulation.turns():
         pass
     trace = simulation.trace()

@@ -222,7 +222,7 @@ def watched(
     chosen = scenario(points_per_mib=0.5, **found)
     chosen_settings = settled(chosen, Settings.model_validate(EAGER), tried or {})
     begun = 0
-    for turned in Simulation(chosen, chosen_settings, seed, lambda: 0.0).turns():
+    for turned in Simulation(chosen, chosen_settings, seed).turns():
         see(turned)
         begun += len(turned.record.unloads)
     return begun

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ def simulated(
 ) -> tuple[Simulation, list[Turned]]:
     """A run to its end. Broker a has 60 points, b none."""
     found = scenario(**{"hours": 0.5, **changes})
-    simulation = Simulation(found, settled(found, Settings(), {**QUICK, **(overrides or {})}), seed, lambda: 0.0)
+    simulation = Simulation(found, settled(found, Settings(), {**QUICK, **(overrides or {})}), seed)
     return simulation, list(simulation.turns())
 
 
@@ -113,12 +115,19 @@ def test_the_same_seed_is_the_same_run():
     assert sentences(1) != sentences(2)
 
 
-def test_time_is_measured_outside():
-    """By the clock that is given, and in turns only."""
-    ticks = iter(range(1000))
-    found = scenario(hours=0.1)
-    simulation = Simulation(found, settled(found, Settings(), {}), 1, lambda: next(ticks))
-    assert {turned.took_seconds for turned in simulation.turns()} == {1}
+def test_a_run_starts_no_thread_and_reads_no_clock(monkeypatch: pytest.MonkeyPatch):
+    """Else its numbers would depend on this machine: lbd reads present CPU and the names of topics in threads."""
+
+    def forbidden(*_: object) -> float:
+        raise AssertionError("a simulation depends on this machine")
+
+    monkeypatch.setattr(threading.Thread, "start", forbidden)
+    for name in ("time", "monotonic", "perf_counter", "clock_gettime", "sleep"):
+        monkeypatch.setattr(time, name, forbidden)
+    simulation, turns = simulated({"spread.by": "topic"}, hours=0.1)
+
+    assert simulation.settings.asks_live_cpu
+    assert any(turned.record.unloads for turned in turns)
 
 
 def test_a_turn_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch):
@@ -126,7 +135,7 @@ def test_a_turn_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(running, "turn", lambda _: TurnResult(error=LbdError("broken")))
     found = scenario()
     with pytest.raises(LbdError, match="broken"):
-        list(Simulation(found, settled(found, Settings(), {}), 1, lambda: 0.0).turns())
+        list(Simulation(found, settled(found, Settings(), {}), 1).turns())
 
 
 def test_a_broker_that_crashed_is_missing_and_nobody_leads():

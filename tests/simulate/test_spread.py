@@ -28,7 +28,7 @@ def most_and_moves(by: str) -> tuple[int, int]:
     """The most partitions on one broker in the end, and how many moves there were."""
     scenario = Scenario.model_validate(FOUR_JOIN)
     overrides = {"spread.by": by, "strategy": "least-moves"}
-    simulation = Simulation(scenario, settled(scenario, Settings(), overrides), 1, lambda: 0.0)
+    simulation = Simulation(scenario, settled(scenario, Settings(), overrides), 1)
     for _ in simulation.turns():
         pass
     world, state = simulation._world, simulation._state

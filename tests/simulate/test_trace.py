@@ -23,7 +23,7 @@ def ran(**changes: Any) -> Finished:
     """Half an hour. Broker a has 60 points in six bundles, b none; half of it moves after a minute."""
     found = scenario(**{"hours": 0.5, **changes})
     settings = settled(found, Settings(), {"guardrails.max_traffic_per_turn": 1.0})
-    return finish("a test", found, settings, 1, lambda: 0.0)
+    return finish("a test", found, settings, 1)
 
 
 def placement(trace: Trace) -> BundleHistory:
