@@ -291,16 +291,16 @@ def _judge(
 ) -> Pair:
     """Fire when any of the four counters has reached its threshold by a new sample; firing clears all four in any case.
 
-    Unlike in Pulsar, a pair also fires without hits if its source may continue to give, or its destination has joined
-    lately, because an empty broker stays empty. The live CPU of the source is enough for either, because it shows the
-    effect of the last moves; a destination that has joined needs only a new sample. A difference equal to a threshold
-    counts; one at the high threshold advances both counters.
+    Unlike in Pulsar, a pair also fires without hits if its source may continue to give, for which the live CPU of the
+    source is enough, because it shows the effect of the last moves; or if its destination has joined lately, because an
+    empty broker stays empty, and its live CPU is known. A difference equal to a threshold counts; one at the high
+    threshold advances both counters.
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     limits = pairing.settings.wanted_hits
     joined, goes_on = destination in pairing.permission.joined, source in counters.unloaded_at
-    enough = (is_new and (joined or hits.reach(limits))) or (source in pairing.live and (joined or goes_on))
+    enough = joined or (is_new and hits.reach(limits)) or (goes_on and source in pairing.live)
     fired = enough and settled and pairing.permission.hold is None
     for broker in (source, destination):
         if fired:

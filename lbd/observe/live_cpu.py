@@ -3,7 +3,8 @@
 A broker reports the CPU time that its process has spent since it started (``ProcessCpuTime``), and in its load report
 the CPU of its whole container or host (``cpu``). The background, used by other processes, is their difference over the
 report's own minute. Present CPU is that background plus the recent use of the process. Compared with the kernel's
-counters: ten seconds are within 1.4 points of the truth (docs/load-model.md).
+counters: ten seconds are within 1.4 points of the truth (docs/load-model.md). A process that has just started and
+carries nothing is taken for all that uses its machine, until a report shows more.
 
 The response has 0.1 MB and takes 0.2 s on a small broker, 2 s on one at its limit. Hence only brokers on which
 something depends get the request, and slow ones less often.
@@ -28,7 +29,7 @@ from lbd.model import LiveCpu
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lbd.model import ProcessCpu, Snapshot
+    from lbd.model import BoolArray, ProcessCpu, Snapshot
 
     _Answer: TypeAlias = tuple[ProcessCpu | AdminError, float]
     RunEach: TypeAlias = Callable[[Callable[[str], _Answer], Sequence[str]], Sequence[_Answer]]
@@ -61,8 +62,16 @@ SHARE_OF_TIME = 0.4
 At its limit a broker of 0.4 core takes 4 to 5 s, mostly waiting for CPU.
 """
 
+START_UP_SECONDS = 60.0
+"""Age of a process up to which its CPU use is not all in its report, whose first minute begins when the load manager
+starts: on a real broker of 0.4 core 8 s after the process, which had spent 4 s of CPU by then."""
+
 REFUSED_SECONDS = 600.0
 """Pause after a refusal, which does not change from turn to turn."""
+
+
+JUST_STARTED = (0.0, 0.0)
+"""CPU spent by a process when it started, and its age then, in seconds."""
 
 
 @dataclass
@@ -91,7 +100,7 @@ class _ProcessHistory:
             self.counts.clear()
             self.background = None
         if not self.counts and cpu.up_seconds <= KEPT_SECONDS:
-            self.counts.append((0.0, 0.0))
+            self.counts.append(JUST_STARTED)
         self.counts.append((cpu.spent_seconds, cpu.up_seconds))
         self.started_at = now - cpu.up_seconds
         while self.counts[-1][1] - self.counts[0][1] > KEPT_SECONDS:
@@ -107,7 +116,13 @@ class _ProcessHistory:
         until = now - self.started_at - TrafficMeter.lag(since_seconds)
         spent = self.mean(until - interval_seconds, until)
         if spent is not None:
-            self.background = report - spent
+            has_start_up = until - interval_seconds < START_UP_SECONDS
+            self.background = max(report - spent, 0.0) if has_start_up else report - spent
+
+    @property
+    def has_just_started(self) -> bool:
+        """Whether the process was young at its first count, and no report has shown its background yet."""
+        return self.background is None and bool(self.counts) and self.counts[0] == JUST_STARTED
 
     def mean(self, begin: float, end: float) -> float | None:
         """Percent of a core within a span (seconds since its start); None where counts cover too little of it."""
@@ -176,12 +191,15 @@ class LiveCpuReader:
         self._ask(watched, now)
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
+        idle = ~(brokers.rates.any(axis=1) | _with_traffic(snapshot))
         for index, broker in enumerate(brokers.ids):
             if broker not in watched:
                 continue
             process = self._of[broker]
             took[index], limit = process.took, float(brokers.limit[index, CPU])
             process.compare(float(cpu[index]), now, since_seconds, interval_seconds)
+            if idle[index] and process.has_just_started:
+                process.background = 0.0
             present = _present_cpu(process, watched[broker], limit)
             if present is not None:
                 cpu[index], seconds[index], apart[index] = present
@@ -225,6 +243,12 @@ class LiveCpuReader:
             error.__cause__ = error.__context__ = None
             answer = error
         return answer, self._boot() - started_at
+
+
+def _with_traffic(snapshot: Snapshot) -> BoolArray:
+    """Brokers that report a bundle with traffic, bool (B,)."""
+    rows = snapshot.rows
+    return np.bincount(rows.owner()[rows.rates.any(axis=1)], minlength=len(snapshot.brokers)) > 0
 
 
 def _newest(times: Sequence[float], until: float) -> float | None:

@@ -66,6 +66,9 @@ CPU of a JVM that samples never is the same to the last digit twice. A broker th
 and lbd may see one an interval late; five in a row are skipped by one that does not sample any more.
 """
 
+NO_SAMPLE_YET = 1e-5
+"""CPU, in percent of a core, up to which a broker has not sampled any."""
+
 IMPOSSIBLE_SHARE = 10.0
 """A usage above ten times its limit is a broken counter; bursts over a cgroup quota stay far below."""
 
@@ -152,7 +155,8 @@ def judge(
         if paired[row] == 0:
             # a restarted broker waits for its samples: drains and rollouts judge by reports alone
             warm = shows_still and new.joined_at > 0
-            young = _is_young(new, snapshot.taken_at, sample_interval_seconds) and not warm
+            is_young = new.usage[0] <= NO_SAMPLE_YET or _is_young(new, snapshot.taken_at, sample_interval_seconds)
+            young = is_young and not warm
             paired[row] = _doubt(old, new, snapshot.taken_at, brokers.rates[row], sample_interval_seconds, young=young)
         fresh[row] &= paired[row] == 0
         counts[row] = fresh[row] or (came_to_rest and paired[row] == 0)
@@ -279,7 +283,7 @@ def _doubt(old: Sample | None, new: Sample, now: float, rates: FloatArray, inter
     """Why this broker's report is no ground to move on; 0 when it is."""
     if old is not None and old.bundles > 1 and new.bundles == 0 and not rates.any():
         return Reason.REPORT_EMPTY.code
-    if new.usage[0] <= 1e-5 or young:
+    if young:
         return Reason.FIRST_SAMPLE.code
     return Reason.NO_NEW_SAMPLE.code if now - new.fresh_at > FROZEN_SAMPLES * interval else 0
 

@@ -206,18 +206,15 @@ class TestCounters:
         assert bool(ask(seen, gave, stale, live=True).unloads) == goes_on
         assert ask(seen, never, stale, live=True).unloads == ()
 
-    @pytest.mark.parametrize(
-        ("known", "is_new", "fires"),
-        [(True, False, True), (False, True, True), (False, False, False)],
-        ids=["live", "a new sample", "an old report"],
-    )
-    def test_a_broker_that_has_joined_lately_is_filled_without_hits(self, known: bool, is_new: bool, fires: bool):
-        """That it is empty does not pass; what its source has to give is of now, or of a minute that has just ended."""
-        nan, brokers = np.full(3, np.nan), three().brokers
-        seconds = np.array([30.0, np.nan, np.nan]) if known else nan
-        seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers, seconds, nan, nan)))
-        permit = {"joined": frozenset({"b2:80"}), "counts": np.full(3, is_new)}
-        found = ask(seen, live=True, hit_count_high=9, permit=permit)
+    @pytest.mark.parametrize(("settled", "fires"), [(True, True), (False, False)], ids=["settled", "just moved to"])
+    def test_a_broker_that_has_joined_lately_is_filled_without_hits(self, settled: bool, fires: bool):
+        """That it is empty does not pass: no broker needs a new sample, once both have settled."""
+        permit = {
+            "joined": frozenset({"b2:80"}),
+            "counts": np.zeros(3, dtype=np.bool_),
+            "settled": np.array([True, settled, True]),
+        }
+        found = ask(three(), live=True, hit_count_high=9, permit=permit)
         assert bool(found.unloads) == fires
         assert all(unload.reason.endswith("; its destination has joined lately") for unload in found.unloads)
 

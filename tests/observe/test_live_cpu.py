@@ -170,12 +170,58 @@ def test_a_process_that_has_just_started_is_known_with_its_first_report():
     machine = Machine(steady(40.0))
     machine.spent = lambda until: 40 * max(until + 50, 0) / 100  # type: ignore[method-assign]
     machine.process_cpu = lambda *_, **__: ProcessCpu(machine.spent(machine.seconds), machine.seconds + 50)  # type: ignore[method-assign]
-    found = turns(machine, 46)[-1]
-    assert found.live is not None
-    assert np.isnan(found.live.seconds[0])
-    found = turns(machine, 76)[-1]
-    assert found.live is not None
-    assert np.isfinite(found.live.seconds[0])
+    found = turns(machine, 46)
+    assert [brokers.live is not None and bool(np.isfinite(brokers.live.seconds[0])) for brokers in found] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert cpu(found[-1]) == pytest.approx(40, abs=1)
+
+
+def starting(empty: bool, others: float = 0.0) -> Machine:
+    """A process that was started 20 s before the first turn, used all of its CPU for eight, and 5 % since. Its load
+    manager has sampled nothing for 50 s, then the mean of those after the eight.
+    """
+    machine = Machine(steady(5.0), others=others)
+
+    def spent(until: float) -> float:
+        return min(until + 20, 8.0) + max(until + 12, 0.0) * 0.05
+
+    def round_() -> Snapshot:
+        sampled = machine.seconds >= 50
+        mean = (spent(42.0) - spent(-12.0)) / 54 * 100 + others
+        busy = {bundle(0): stats(0 if empty else 100)}
+        reports = {BROKER: report(Usage(mean if sampled else 1e-7, 100.0), busy), OTHER: report(33.0)}
+        return snapshot(reports, TAKEN_AT + machine.seconds)
+
+    machine.round = round_  # type: ignore[method-assign]
+    machine.process_cpu = lambda *_, **__: ProcessCpu(spent(machine.seconds), machine.seconds + 20)  # type: ignore[method-assign]
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("empty", "others", "shown"),
+    [(True, 0.0, [None, 5, 5, 5, 5, 5]), (False, 0.0, [None, None, None, None, 5, 5])],
+    ids=["empty", "with clients"],
+)
+def test_a_process_that_has_just_started_and_carries_nothing_is_alone(
+    empty: bool, others: float, shown: list[float | None]
+):
+    """A broker joined two at 94 points and was idle. It took 110 s until its reports could be trusted (4.2.4)."""
+    found = turns(starting(empty, others), 76)
+    for brokers, percent in zip(found, shown, strict=True):
+        assert brokers.live is not None
+        assert bool(np.isfinite(brokers.live.seconds[0])) == (percent is not None)
+        assert percent is None or cpu(brokers) == pytest.approx(percent, abs=2)
+
+
+def test_its_first_sample_tells_of_others_on_its_machine():
+    """At least, as what it spent before its load manager started is not in the sample."""
+    found = turns(starting(empty=True, others=40.0), 76)
+    assert cpu(found[2]) == pytest.approx(5, abs=2)
+    assert 30 < cpu(found[-1]) <= 46
 
 
 def test_a_process_that_was_started_anew_begins_anew():

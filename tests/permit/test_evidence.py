@@ -138,14 +138,17 @@ JOINED = {"old:80": Sample((50.0, 0.0, 0.0), 0.0)}
         (12, 25.0, 6.0, Reason.FIRST_SAMPLE.code),
         (12, 10.0, math.nan, Reason.FIRST_SAMPLE.code),
         (12, math.nan, math.nan, Reason.FIRST_SAMPLE.code),
-        (1e-7, 25.0, 1.0, Reason.FIRST_SAMPLE.code),
+        (1e-7, 25.0, 1.0, 0),
+        (1e-7, 25.0, 6.0, Reason.FIRST_SAMPLE.code),
     ],
-    ids=["still", "starting", "too short", "by reports", "not sampled"],
+    ids=["still", "starting", "too short", "by reports", "not sampled, still", "not sampled, starting"],
 )
 def test_a_broker_that_joined_is_trusted_as_soon_as_its_live_cpu_stands_still(
     cpu: float, seconds: float, apart: float, doubt: int
 ):
-    """Its first samples hold start-up work, and its CPU of now does not. That it has settled is new evidence."""
+    """There is no sample of it yet, or one of start-up work. Its CPU of now is without that. That it has settled is new
+    evidence.
+    """
     samples = {**JOINED, **look(JOINED, started(1, cpu=1e-7)).samples}
     now = snapshot({"a:80": started(1, cpu=cpu)}, TAKEN_AT + 40)
     found = judge(samples, live(now, seconds, apart), Weights())

@@ -166,15 +166,22 @@ def joined(seed: int, cold_times: float, strategy: str) -> tuple[float, list[tup
     return max(apart, default=0.0) + settings.interval_seconds, sorted(begun.items())
 
 
-@pytest.mark.parametrize("strategy", ["avg-shedder", "least-moves"])
+@pytest.mark.parametrize(
+    ("strategy", "at_latest", "for_good", "apart"), [("avg-shedder", 45, 170, 80), ("least-moves", 125, 240, 30)]
+)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_broker_that_joins_is_filled_within_four_minutes(strategy: str, seed: int):
-    """Its first bundle comes alone, the next ones when it has warmed up; a warm one gets them sooner, and no fewer."""
+def test_a_broker_that_joins_is_filled_within_minutes(
+    strategy: str, at_latest: float, for_good: float, apart: float, seed: int
+):
+    """Its first bundle comes alone, the next ones when it has warmed up; a warm one gets them sooner, and no fewer.
+
+    least-moves waits for a sample of its report; otherwise the second wave does, for those of the sources.
+    """
     seconds, begun = joined(seed, COLD_TIMES, strategy)
     (first, moves), (second, _), *_ = begun
-    assert seconds <= 240
-    assert (first <= 125, moves, second - first >= 45) == (True, 1, True)
+    assert seconds <= for_good
+    assert (first <= at_latest, moves, second - first >= 45) == (True, 1, True)
     warm_seconds, ((first, _), (second, _), *_) = warm = joined(seed, 1, strategy)
     assert warm_seconds < seconds
-    assert second - first <= 30
+    assert second - first <= apart
     assert sum(moves for _, moves in begun) <= sum(moves for _, moves in warm[1])
