@@ -99,6 +99,7 @@ CANNOT = {
     "kubectl -n pulsar logs ": "the same",
     "kubectl -n pulsar exec lbd-0 -- lbd rollout ": "no rollout is under way",
     "git tag ": "it releases; tests/package/test_release.py has what a tag must be",
+    "helm install lbd oci:": "nothing is released yet; tests/package/test_release.py has the workflow",
     "cosign ": "nothing is released yet; tests/package/test_release.py has the workflow",
     "gh ": "the same",
     "sha256sum ": "the same",

@@ -96,8 +96,8 @@ def test_lbd_takes_the_settings(chart: Chart, setup: Path, tmp_path: Path):
         loaded = settings(found, pod, tmp_path)
         state = str(loaded.settings.state_dir)
         assert state in {mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}, name
-        pulsar = VALUES["config"]["pulsar"] | wanted.pop("pulsar", {})
-        assert yaml.safe_load((tmp_path / "lbd.yaml").read_text()) == wanted | {"pulsar": pulsar}
+        defaults = {name: VALUES["config"][name] | wanted.pop(name, {}) for name in ("pulsar", "history")}
+        assert yaml.safe_load((tmp_path / "lbd.yaml").read_text()) == wanted | defaults
 
 
 def test_each_replica_gives_an_address_by_which_it_alone_is_reached(chart: Chart):
@@ -203,6 +203,14 @@ def test_it_moves_nothing_until_it_is_told_to(chart: Chart, tmp_path: Path):
             {"persistence": {"existingClaim": "mine"}, "replicaCount": 2, "config": LED},
             "each replica needs a volume of its own",
         ),
+        (
+            {"config": {"history": {"max_bytes": 10 << 30}}},
+            "config.history.max_bytes: 10737418240 leaves no room in a volume of 1Gi",
+        ),
+        (
+            {"config": {"history": {"max_bytes": 1 << 30}}, "persistence": {"enabled": False}},
+            "leaves no room in a volume of 1Gi",
+        ),
         ({"token": {"secret": "x"}}, "token: Additional property secret is not allowed"),
         ({"terminationGracePeriodSeconds": 60}, "terminationGracePeriodSeconds: Must be greater than or equal to 90"),
         ({"config": {"pulsar": {"admin_urls": []}}}, "config.pulsar.admin_urls: Array must have at least 1 items"),
@@ -256,6 +264,22 @@ def test_what_would_lose_something_is_refused(chart: Chart, values: dict[str, An
     with pytest.raises(Rejected) as rejected:
         chart.with_values(values)
     assert complaint in str(rejected.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        ({}, "1Gi"),
+        ({"persistence": {"size": "12Gi"}, "config": {"history": {"max_bytes": 10 << 30}}}, "12Gi"),
+        ({"persistence": {"size": "100G"}, "config": {"history": {"max_bytes": 10 << 30}}}, "100G"),
+        ({"config": {"history": {"enabled": False, "max_bytes": 10 << 30}}}, "1Gi"),
+    ],
+    ids=["the default", "more history", "a size that is not compared", "no history"],
+)
+def test_the_volume_has_room_for_history_and_journal(chart: Chart, values: dict[str, Any], size: str):
+    """One gibibyte, unless somebody keeps more history."""
+    (claim,) = one(chart.with_values(values), "StatefulSet")["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == size
 
 
 def test_calibration_reaches_the_history(chart: Chart):
