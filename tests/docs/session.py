@@ -264,6 +264,7 @@ class Session:
                 self._work()
                 terminal.join(0.005)
                 continue
+            self._work()  # what it ordered just before it began to wait comes before time passes, not after
             self.passes(terminal.wants)
             if during is not None and during[0]():
                 during, (_, then) = None, during
