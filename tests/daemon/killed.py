@@ -1,7 +1,7 @@
 """A build of lbd that dies by kill -9 at a named step: a process that forks one turn for each job it is given.
 
-Jobs come as JSON lines on stdin: ``settings``, ``die``: null, or the number of a journal write and how far it
-gets (``before``, ``half``, ``after``), and ``serves``: whether it executes one command instead of a turn. It answers
+Jobs come as JSON lines on stdin: ``settings``, ``die``: null, or the number of the journal write within whose
+transaction it dies, and ``serves``: whether it executes one command instead of a turn. It answers
 with the child's process id, and with its exit status at the end.
 """
 
@@ -46,7 +46,7 @@ def main() -> None:
 def _turn(job: dict[str, Any]) -> None:
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # stdout is for the answers
     if job["die"] is not None:
-        _die_at(*job["die"])
+        _die_within(job["die"])
     with engine(Settings.model_validate(job["settings"])) as balancer:
         if job["serves"]:
             _serve(balancer)
@@ -70,7 +70,7 @@ def _serve(balancer: Engine) -> None:
     api.stop()
 
 
-def _die_at(number: int, how: str) -> None:
+def _die_within(number: int) -> None:
     write, count = Database.write, [0]
 
     def deadly(store: Database, statement: str, rows: Iterable[Sequence[object]], *, durable: bool = True) -> None:
@@ -78,11 +78,8 @@ def _die_at(number: int, how: str) -> None:
         if count[0] != number:
             write(store, statement, rows, durable=durable)
             return
-        if how == "half":
-            store._connection.execute("BEGIN IMMEDIATE")
-            store._connection.executemany(statement, rows)
-        if how == "after":
-            write(store, statement, rows, durable=durable)
+        store._connection.execute("BEGIN IMMEDIATE")
+        store._connection.executemany(statement, rows)
         os.kill(os.getpid(), signal.SIGKILL)
 
     Database.write = deadly  # type: ignore[method-assign]

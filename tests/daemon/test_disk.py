@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from lbd.config import Settings
+from lbd.daemon.engine import engine
 from tests.daemon.test_service import running, settings_for
 
 if TYPE_CHECKING:
@@ -52,18 +54,18 @@ def nothing_was_moved(pulsar: FakePulsar) -> bool:
 def test_a_full_disk_moves_nothing_until_there_is_room(pulsar: FakePulsar, tmp_path: Path):
     """Each turn says so; when somebody has made room, the next fresh sample moves."""
     pulsar.sample(40.0, 41.0, 42.0)
-    with disk(tmp_path) as state, running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
-        daemon.notified.wait_for("STATUS=No move: cluster: balanced")
+    with disk(tmp_path) as state, engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
+        assert "cluster: balanced" in found.turn().sentence
         fill(state)
         for extra in range(3):
             pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
-            assert "database or disk is full" in daemon.notified.wait_for("STATUS=No move: ")
+            assert "database or disk is full" in found.turn().sentence
         assert nothing_was_moved(pulsar)
         (state / "ballast").unlink()
         pulsar.sample(84.0, 49.0, 14.0)
-        daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
-        daemon.notified.wait_for("STATUS=Moved")
-        assert daemon.end() == 0
+        assert len(found.turn().unloads) == 3
+        found.wait()
+        assert found.turn().sentence == "Moved 3 of 3 bundles: 3 landed."
 
 
 def test_a_disk_without_room_for_a_store_ends_the_start(pulsar: FakePulsar, tmp_path: Path):

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from msgspec.structs import replace
 
-from lbd.api.client import LocalClient
 from lbd.doctor.own_state import drains as doctors_drains
 from lbd.model import Result
 from lbd.operations import drain as draining
@@ -24,10 +16,8 @@ from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load
 from lbd.store.control import Control, DrainRequest, FillRequest, Pause, PlaceRequest, RequestResult, UnloadRequest
-from lbd.store.drains import Drains, Works
+from lbd.store.drains import Drains
 from lbd.store.explain import Explainer
-from lbd.store.moves import history
-from lbd.store.status import running
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -38,8 +28,6 @@ if TYPE_CHECKING:
     from lbd.operations.drain_plan import DrainView
     from lbd.store.drains import Work
     from tests.simulate.fakes import Run
-
-PATIENCE_SECONDS = 60.0
 
 
 def settings(cluster: FakePulsar, folder: Path, **drain: Any) -> Settings:
@@ -356,7 +344,8 @@ class TestWhatStays:
 class TestOneAfterTheOther:
     """Every broker of the demo's cluster is drained and released: a restart of all of them."""
 
-    @pytest.mark.parametrize("turns", [0, pytest.param(2, marks=pytest.mark.soak)])
+    @pytest.mark.soak
+    @pytest.mark.parametrize("turns", [0, 2])
     def test_each_ends_empty(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int):
         """What was moved to the next broker goes on at once, and no budget of turns has counted it."""
         world, state = built(load("demo"), 1)
@@ -421,54 +410,3 @@ class TestFill:
         ended(lbd, asked(cluster.brokers[2]))
         answer, _ = done(lbd, FillRequest("r2", cluster.brokers[2], None, "ann", 0.0, 1e12))
         assert (answer.exit_code, "is being drained" in answer.sentence) == (4, True)
-
-
-def wait_for(found: Callable[[], Any]) -> Any:
-    """What is there in the end; a slow machine is no failure."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (seen := found()):
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.05)
-    return seen
-
-
-class TestKilled:
-    def test_the_next_daemon_goes_on_and_moves_nothing_twice(self, cluster: FakePulsar, tmp_path: Path):
-        """kill -9 in the middle of a drain: the order is on disk, and so is what has been moved."""
-        target, state = cluster.brokers[0], tmp_path / "state"
-        chosen = settings(cluster, state, max_unloads_at_once=2)
-        (tmp_path / "lbd.yaml").write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))))
-        first = self.daemon(tmp_path)
-        try:
-            wait_for(lambda: running(state))
-            assert "has begun" in LocalClient(state, "lbd").command(asked(target, expires_at=60.0))["sentence"]
-            wait_for(lambda: len(moves(cluster, target)) >= 4)
-        finally:
-            first.send_signal(signal.SIGKILL)
-            first.wait()
-        moved = len(moves(cluster, target))
-        assert 4 <= moved < 14
-        assert set(Drains(state).in_force(time.time())) == {target}
-        second = self.daemon(tmp_path)
-        try:
-            work = wait_for(lambda: self.ended(Drains(state).works(), target))
-        finally:
-            second.terminate()
-            second.wait()
-        assert (work.exit_code, work.owned) == (0, 0), work
-        assert owned(cluster, target) == []
-        assert set(moves(cluster, target).values()) == {1}
-        assert {move.result for move in history(state)} <= {Result.LANDED, Result.ELSEWHERE}
-
-    @staticmethod
-    def ended(works: Works, broker: str) -> Work | None:
-        work = works.drains.get(broker)
-        return work if work is not None and work.ended_at is not None else None
-
-    @staticmethod
-    def daemon(folder: Path) -> subprocess.Popen[bytes]:
-        """``lbd run`` as a process of its own."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
-        command = [sys.executable, "-m", "lbd", "run", "--config", str(folder / "lbd.yaml")]
-        with (folder / "log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, env=clean)

@@ -78,12 +78,12 @@ class Scene:
         if self.steps == self.die_at:
             os.kill(self.child, signal.SIGKILL)
 
-    def turn(self, die: tuple[int, str] | None = None) -> int:
+    def turn(self, die: int | None = None) -> int:
         """One turn in a process of its own; its exit code, -9 when it was killed."""
         self._begin(die, serves=False)
         return int(_pipe(self.build.stdout).readline())
 
-    def command(self, die: tuple[int, str] | None = None) -> tuple[int, dict[str, Any]]:
+    def command(self, die: int | None = None) -> tuple[int, dict[str, Any]]:
         """One unload that a process of its own is sent through its socket; its exit code, and what the client got."""
         self._begin(die, serves=True)
         until = time.monotonic() + 60
@@ -94,7 +94,7 @@ class Scene:
         found = LocalClient(self.folder, "lbd").command(wanted)
         return int(_pipe(self.build.stdout).readline()), found
 
-    def _begin(self, die: tuple[int, str] | None, *, serves: bool) -> None:
+    def _begin(self, die: int | None, *, serves: bool) -> None:
         settings = {
             "pulsar": {"admin_urls": self.pulsar.urls, "read_timeout_seconds": 2, "concurrency": 1},
             "state_dir": str(self.folder),
@@ -174,13 +174,13 @@ def _kills(number: int) -> pytest.MarkDecorator:
     return pytest.mark.security("SIGKILL at requests of a move: every intent gets its true outcome", cases=number)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("thieves", "every", "kills"),
     [
-        pytest.param((), 7, 7, id="landing", marks=_kills(7)),
-        pytest.param((), 2, 25, id="landing, each", marks=(pytest.mark.soak, _kills(25))),
-        pytest.param((0,), 6, 25, id="coming back", marks=(pytest.mark.soak, _kills(25))),
-        pytest.param((1,), 2, 25, id="pulled elsewhere", marks=(pytest.mark.soak, _kills(25))),
+        pytest.param((), 2, 25, id="landing", marks=_kills(25)),
+        pytest.param((0,), 6, 25, id="coming back", marks=_kills(25)),
+        pytest.param((1,), 2, 25, id="pulled elsewhere", marks=_kills(25)),
     ],
 )
 def test_killed_at_requests(
@@ -202,27 +202,14 @@ def test_killed_at_requests(
     assert killed >= kills
 
 
-@pytest.mark.security("SIGKILL around each line of the journal: every intent gets its true outcome", cases=6)
-@pytest.mark.parametrize("how", ["before", "half", "after"])
-def test_killed_at_every_line_of_the_journal(how: str, build: subprocess.Popen[str], tmp_path: Path):
-    """Before a line is written, in the middle of it, and when it is on disk."""
+@pytest.mark.security("SIGKILL within each write of the journal: every intent gets its true outcome", cases=6)
+def test_killed_within_every_write_of_the_journal(build: subprocess.Popen[str], tmp_path: Path):
+    """Only a process shows this: to a night (``tests/nights``) a write is one step."""
     for number in range(1, 7):
         with scene(tmp_path / str(number), build) as seen:
-            assert seen.turn((number, how)) == -signal.SIGKILL
+            assert seen.turn(number) == -signal.SIGKILL
             seen.recover()
             check(seen)
-
-
-def test_killed_again_and_again(build: subprocess.Popen[str], tmp_path: Path):
-    """One state directory, killed at a later request each time, ends where every outcome is true."""
-    with scene(tmp_path, build) as seen:
-        for step in range(30, 130, 10):
-            seen.steps, seen.die_at = 0, step
-            seen.turn()
-            seen.pulsar.sample(80.0 + step / 100, 45.0, 10.0)
-        seen.die_at = None
-        seen.recover()
-        check(seen)
 
 
 def check_command(seen: Scene, found: dict[str, Any]) -> None:
@@ -239,6 +226,7 @@ def check_command(seen: Scene, found: dict[str, Any]) -> None:
     check(seen)
 
 
+@pytest.mark.soak
 @pytest.mark.security("SIGKILL at requests of a command: not executed twice, its caller learns where to look", cases=9)
 def test_a_command_killed_at_every_request(build: subprocess.Popen[str], tmp_path: Path):
     """Before or after each request to a broker takes effect, from the first look to the proof."""
@@ -259,13 +247,12 @@ def test_a_command_killed_at_every_request(build: subprocess.Popen[str], tmp_pat
     assert killed >= 9
 
 
-@pytest.mark.security("SIGKILL around the journal's lines of a command: not executed twice, never lost", cases=2)
-@pytest.mark.parametrize("how", ["before", "half", "after"])
-def test_a_command_killed_at_every_line_of_the_journal(how: str, build: subprocess.Popen[str], tmp_path: Path):
-    """The intent is on disk before the request, the outcome before the answer."""
+@pytest.mark.security("SIGKILL within the journal's writes of a command: not executed twice, never lost", cases=2)
+def test_a_command_killed_within_every_write_of_the_journal(build: subprocess.Popen[str], tmp_path: Path):
+    """The intent is on disk before the request, the outcome before the answer; the client learns where to look."""
     for number in (1, 2):
         with scene(tmp_path / str(number), build) as seen:
-            code, found = seen.command((number, how))
+            code, found = seen.command(number)
             assert (code, found["exit_code"]) == (-signal.SIGKILL, 5), found
             seen.recover()
             check_command(seen, found)
