@@ -479,14 +479,15 @@ def destination(request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Pa
 def _coolest(unload: Unload, parts: Parts, now: Situation) -> tuple[str, str]:
     """The broker with the lowest score that every guardrail accepts, and why none below it was taken.
 
-    Moves that no report shows yet count at their destinations.
+    Moves that no report shows yet count at their destinations. An active broker without a report has no score, and is
+    never taken.
     """
     facts, ids = now.facts, now.facts.snapshot.brokers.ids
     later = unshown(facts.scores, facts.sent, facts.snapshot, facts.evidence.settled, facts.sample_interval_seconds)
     score = dict(zip(ids, (facts.scores + later).tolist(), strict=True))
     ledger = _ledger(unload, parts, now)
-    others = (broker for broker in now.observation.active if broker != unload.source)
-    ranked = sorted(others, key=lambda broker: (score[broker], broker))
+    others = [broker for broker in now.observation.active if broker != unload.source]
+    ranked = sorted(score.keys() & set(others), key=lambda broker: (score[broker], broker))
     refusals = list[Skip]()
     for broker in ranked:
         refusal = ledger.refusal(replace(unload, destination=broker))
@@ -494,6 +495,8 @@ def _coolest(unload: Unload, parts: Parts, now: Situation) -> tuple[str, str]:
             cooler = f"; of {counted(len(refusals), 'cooler broker')} {_first(refusals)}" if refusals else ""
             return broker, f"the coolest broker that may have it{cooler}"
         refusals.append(Skip(broker, refusal.reason, refusal.detail))
+    missing = now.observation.missing
+    refusals += [Skip(broker, Reason.REPORT_MISSING, missing[broker]) for broker in others if broker in missing]
     raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(refusals)}")
 
 

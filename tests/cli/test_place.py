@@ -20,7 +20,7 @@ from lbd.store.moves import history
 from tests import fake_pulsar
 from tests.builders import state_begun
 from tests.cli.conftest import lbd
-from tests.fake_pulsar import COLD, HOT, WARM
+from tests.fake_pulsar import COLD, HOT, SILENCE, WARM
 from tests.serving import accepting
 
 if TYPE_CHECKING:
@@ -350,6 +350,18 @@ class TestUnloading:
         (move,) = history(tmp_path / "state")
         words = "; the coolest broker that may have it; of 1 cooler broker isolation-policy: "
         assert words in move.reason
+
+    @pytest.mark.parametrize("apply", [(), ("--apply",)], ids=["preview", "applied"])
+    def test_a_broker_without_a_report_is_not_picked(self, apply: tuple[str, ...], pulsar: FakePulsar, config: Path):
+        """It has no score; another broker is picked, and where none is left the refusal names it."""
+        pulsar.fault("/load-report", SILENCE, broker=pulsar.ids[2])
+        found = lbd("unload", HOT[0], *apply, "--config", config)
+        assert (found.exit_code, pulsar.ids[1] in found.stdout, pulsar.ids[2] in found.stdout) == (0, True, False)
+
+        pulsar.fault("/load-report", SILENCE, broker=pulsar.ids[1])
+        found = lbd("unload", HOT[1], *apply, "--config", config)
+        assert found.exit_code == 4
+        assert f"{HOT[1]}: no other broker may have it: report-missing: " in found.output
 
     def test_where_nobody_may_have_it_nothing_is_done(self, pulsar: FakePulsar, config: Path):
         """Exit 4, with the reason of each broker."""
