@@ -217,7 +217,11 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "lbd doctor",
         "it ends when the files are back",
     ),
-    Reason.APPROVAL_REQUIRED: Remedy("Approve plan {plan}, if `lbd plan` shows what you want", "lbd apply {plan}"),
+    Reason.APPROVAL_REQUIRED: Remedy(
+        "Approve plan {plan}, if `lbd plan` shows what you want",
+        "lbd apply {plan}",
+        "the plan expires, and a later turn proposes a new one if the brokers are still too far apart",
+    ),
     Reason.NOT_SERVED: Remedy(
         "Look for the topic that the sentence names in its broker's log; if it does not load, restart that broker",
         "lbd history --last 20",

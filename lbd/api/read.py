@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lbd.api.published import Published
     from lbd.model import BoolArray, Snapshot
     from lbd.store.moves import MoveRecord
+    from lbd.store.status import StatusResponse
 
 
 Rows = Annotated[bool, Query(description="rows as arrays, as they are kept, and not by the names of their fields")]
@@ -62,7 +63,14 @@ def explaining(backend: Backend) -> APIRouter:
     def explained(what: str | None, last: int, since_seconds: float, *, rows: bool) -> Response:
         now = backend.now()
         rest = backend.settings.guardrails.cool_down_minutes * 60
-        explainer = Explainer(backend.state_dir, now=now, since=now - since_seconds, last=last, cool_down_seconds=rest)
+        explainer = Explainer(
+            backend.state_dir,
+            now=now,
+            since=now - since_seconds,
+            last=last,
+            cool_down_seconds=rest,
+            steps=status_document(backend, backend.board.last).steps if backend.board.last is not None else (),
+        )
         try:
             explanation = explainer.of(what)
             return answer(explanation if rows else named(explanation))
@@ -176,6 +184,13 @@ def last_turn(backend: Backend) -> Published:
     return published
 
 
+def status_document(backend: Backend, last: Published) -> StatusResponse:
+    """The status at this moment."""
+    now = backend.now()
+    drains = drains_in_force(backend.state_dir, now)
+    return document(last.status, last.status.pid, Control(backend.state_dir).paused(now), now, drains)
+
+
 def probes(backend: Backend) -> APIRouter:
     """Is it alive, is it of use: for orchestrators. They tell nothing of the cluster, and keep no connection open."""
     close = {"connection": "close"}
@@ -205,9 +220,7 @@ def reading(backend: Backend) -> APIRouter:
     @router.get("/status")
     def status() -> Response:
         """What the last turn saw, waits for and moves: the JSON of ``lbd status``."""
-        last, now = last_turn(backend), backend.now()
-        drains = drains_in_force(backend.state_dir, now)
-        return answer(document(last.status, last.status.pid, Control(backend.state_dir).paused(now), now, drains))
+        return answer(status_document(backend, last_turn(backend)))
 
     @router.get("/snapshot")
     def last_snapshot(

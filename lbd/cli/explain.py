@@ -19,16 +19,21 @@ from lbd.cli.request import topic_bundles
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
 from lbd.errors import UsageError
 from lbd.permit.served import served_text
+from lbd.store.control import Control
+from lbd.store.drains import drains_in_force
 from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, NamespaceAnswer, TurnAnswer
+from lbd.store.status import read_status, running, steps_now
 from lbd.store.turns import KeptTurns, named
 from lbd.text import DAY_SECONDS, counted, duration_text, zoned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
     from lbd.cli.options import Read
+    from lbd.remedy import NextStep
     from lbd.store.explain import Ends, Fired, MoveStory, SplitStory
     from lbd.store.turn_record import CandidateLine, PairRecord, Planned, TurnRecord
 
@@ -74,6 +79,7 @@ def _brokers(answer: Answer) -> set[str]:
 def _show_turn(out: Console, answer: TurnAnswer, now: float, end: str) -> None:
     turn = answer.turn
     _print(out, _turn_lines(turn, now), end)
+    _print(out, _todo_lines(answer.todo), end)
     if turn.brokers:
         out.print()
         out.print(broker_table(turn.brokers, {pair.source for pair in turn.pairs}, end))
@@ -105,6 +111,11 @@ def _turn_lines(turn: TurnRecord, now: float) -> Iterator[Line]:
         yield "ended", f"{outcome.bundle}: {outcome.source} -> {outcome.destination}: {outcome.words}", ""
     for skip in (*turn.skips, *turn.refused):
         yield "not moved", f"{skip.what}: {skip.reason}{skip.detail and f', {skip.detail}'}", ""
+
+
+def _todo_lines(todo: Iterable[str]) -> Iterator[Line]:
+    for number, text in enumerate(todo):
+        yield "" if number else "to do", text, "bold"
 
 
 def _trust_lines(turn: TurnRecord) -> Iterator[Line]:
@@ -181,6 +192,7 @@ def _rest_line(rest: dict[str, int]) -> Iterator[Line]:
 
 def _show_broker(out: Console, answer: BrokerAnswer, now: float, end: str) -> None:
     _print(out, _broker_lines(answer, now), end)
+    _print(out, _todo_lines(answer.todo), end)
     if answer.fired is not None:
         out.print()
         _print(out, _fired_lines(answer.fired, now), end)
@@ -390,9 +402,20 @@ def explain(
         since=now - (since_seconds or DAY_SECONDS),
         last=last,
         cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
+        steps=_steps(settings.state_dir, now),
     )
     _print_explanation(what, parts, explainer.of, form, now)
     _print_unreadable(explainer.unreadable)
+
+
+def _steps(state_dir: Path, now: float) -> list[NextStep]:
+    """What a person should do now, as of the status; nothing where there is none."""
+    try:
+        status = read_status(state_dir)
+    except UsageError:
+        return []
+    drains = drains_in_force(state_dir, now)
+    return steps_now(status, running(state_dir), Control(state_dir).paused(now), now, drains)
 
 
 def _print_every(turns: KeptTurns) -> None:

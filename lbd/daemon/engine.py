@@ -304,6 +304,11 @@ class Engine:
         if self._real.unknown_moves.hold(self.timebase.now()) is not None:
             yield f"{Reason.CHANGED_HANDS.label}: lbd goes on, though bundles changed owners while it was away"
 
+    @property
+    def holds_end_at(self) -> dict[Reason, float]:
+        """When holds that the state of this lbd gives end by themselves, in epoch seconds."""
+        return {Reason.NOT_SERVED: self.proof.ends_at, Reason.CHANGED_HANDS: self._real.unknown_moves.ends_at}
+
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
         self._real.take(settings)

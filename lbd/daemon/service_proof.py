@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lbd.permit.facts import Hold
-    from lbd.permit.served import BundleTopics
+    from lbd.permit.served import BundleTopics, Unserved
     from lbd.pulsar.admin import Admin
     from lbd.store.journal import Journal
     from lbd.turn.parts import TurnResult
@@ -72,15 +72,23 @@ class ServiceProof:
         """The namespaces of which nothing may be moved because bundles of them are not served, each with why."""
         return self._held().namespaces
 
+    @property
+    def ends_at(self) -> float:
+        """The end of the hold by itself, in epoch seconds; without a meaning where there is none."""
+        now = self._now()
+        return max((min(one.at, now) for one in self._recent()), default=0.0) + self._hold_seconds()
+
+    def _recent(self) -> list[Unserved]:
+        """Bundles not served for less than the time of the hold, and since a person resumed lbd."""
+        now = self._now()
+        since = max(self._resumed_at(), now - self._hold_seconds())
+        return [one for one in self._journal.unserved.values() if min(one.at, now) > since]
+
     def _held(self) -> ServiceHold:
         """What holds now; nothing for what was long ago, and nothing once a person goes on."""
-        unserved = self._journal.unserved.values()
-        now, limit = self._now(), self._hold_seconds()
-        since = max(self._resumed_at(), now - limit)
-        recent = [one for one in unserved if min(one.at, now) > since]
-        if not recent:
+        if not (recent := self._recent()):
             return ServiceHold()
-        seconds = max(min(one.at, now) for one in recent) + limit - now
+        seconds = self.ends_at - self._now()
         ends = f"lbd resume goes on; by itself in {seconds / 60:.0f} min (guardrails.stand_still_minutes)"
         return service_hold(recent).ending(ends)
 

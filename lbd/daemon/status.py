@@ -134,7 +134,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         error=str(record.error) if record.error is not None else None,
         ended_by_resume=list(engine.ended_by_resume),
         resumed=Control(engine.settings.state_dir).resumed,
-        steps=next_steps(record, engine.settings.guardrails, waiting),
+        steps=next_steps(record, engine.settings.guardrails, waiting, engine.holds_end_at),
     )
 
 

@@ -153,7 +153,7 @@ class UnknownMovesWatch:
             self._write(lambda: self._kept.notice(noticed))
 
     def hold(self, now: float) -> Hold | None:
-        """Why nothing may move, ``now`` in epoch seconds; a clock that was set back makes it no longer."""
+        """The reason why nothing may move, ``now`` in epoch seconds; a clock that was set back makes it no longer."""
         noticed, rest = self._noticed, self._rest_seconds()
         if noticed is None or not 0 <= now - noticed.noticed_at < rest or self._resumed_at() >= noticed.noticed_at:
             return None
@@ -165,8 +165,13 @@ class UnknownMovesWatch:
         source, owner = noticed.hands[bundle]
         what = f"{counted(len(moved), 'bundle')} changed owners since lbd last looked at {utc(noticed.since)}"
         why = "neither its journal nor a restart explains it: an older backup was restored, or others moved them"
-        until = f"all rests until {utc(noticed.noticed_at + rest)}, or until lbd resume; check the orders in lbd status"
+        until = f"all rests until {utc(self.ends_at)}, or until lbd resume; check the orders in lbd status"
         return Reason.CHANGED_HANDS, f"{what}; {why}; {until}; the first: {bundle} from {source} to {owner}"
+
+    @property
+    def ends_at(self) -> float:
+        """The end of the hold by itself, in epoch seconds; without a meaning where there is none."""
+        return self._noticed.noticed_at + self._rest_seconds() if self._noticed is not None else 0.0
 
     def close(self) -> None:
         """Keep the owners of the last round."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from lbd.remedy import NextStep
     from lbd.store.moves import SplitRecord
     from lbd.store.turns import ReportedBundle, ReportedBundles
 
@@ -102,12 +103,14 @@ class Fired(msgspec.Struct, frozen=True):
 class TurnAnswer(msgspec.Struct, frozen=True):
     """One turn, with the outcomes of the moves that it began. Fields missing in ``turn`` were empty.
 
-    ``splits`` are those that were begun before the next turn.
+    ``splits`` are those that were begun before the next turn. ``todo`` is what a person should do now, in the words of
+    ``lbd status``; empty for any turn but the last.
     """
 
     turn: TurnRecord
     moves: list[MoveStory]
     splits: list[SplitStory]
+    todo: list[str] = []
 
 
 class OwnBundle(msgspec.Struct, frozen=True, array_like=True):
@@ -126,7 +129,8 @@ class BrokerAnswer(msgspec.Struct, frozen=True):
     """One broker. ``because`` is why it gives bundles away or does not, in sentences.
 
     ``load`` is what the last lbd on this state directory had learned about it; None where it had learned nothing.
-    ``bundles`` are the 2,000 with most bytes/s at most, the largest first.
+    ``bundles`` are the 2,000 with most bytes/s at most, the largest first. ``todo`` is what a person should do now
+    about this broker or its pair, in the words of ``lbd status``.
     """
 
     broker: str
@@ -140,6 +144,7 @@ class BrokerAnswer(msgspec.Struct, frozen=True):
     moves: list[MoveStory]
     load: BrokerLoad | None = None
     bundles: list[OwnBundle] = []
+    todo: list[str] = []
 
 
 class PassedOver(msgspec.Struct, frozen=True):
@@ -458,14 +463,24 @@ REPORTED_WITHIN_SECONDS = 120.0
 
 class Explainer:
     """Answers about one state directory. ``cool_down_seconds`` is the settings', ``since`` (epoch seconds) how far back
-    turns are read, ``last`` how many moves an answer has.
+    turns are read, ``last`` how many moves an answer has, ``steps`` what a person should do now.
 
     Every method raises :class:`UsageError` for an unknown name, with the nearest known one, and where no turn is kept
     yet.
     """
 
-    def __init__(self, state_dir: Path, *, now: float, since: float, last: int, cool_down_seconds: float) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        now: float,
+        since: float,
+        last: int,
+        cool_down_seconds: float,
+        steps: Sequence[NextStep] = (),
+    ) -> None:
         self._state_dir, self._now, self._since, self._last = state_dir, now, since, last
+        self._steps = steps
         self._cool_down_seconds = cool_down_seconds
         self._turns = KeptTurns(state_dir)
 
@@ -514,7 +529,8 @@ class Explainer:
         following = self._turns.find(turn.last + 1)
         until = self._now if following is None else following.at
         begun_after = [split for split in read_splits(self._state_dir) if turn.at <= split.at < until]
-        return TurnAnswer(turn, [story.answer() for story in stories], split_stories(begun_after))
+        todo = [step.text(self._now) for step in self._steps] if following is None else []
+        return TurnAnswer(turn, [story.answer() for story in stories], split_stories(begun_after), todo)
 
     def broker(self, name: str) -> BrokerAnswer:
         """One broker: its score, its pairs, why it gives bundles or not, and its moves."""
@@ -546,6 +562,7 @@ class Explainer:
             [story.answer() for story in stories],
             _load(self._state_dir, broker),
             self._bundles_on(broker, last, reports, recent) if reports is not None else [],
+            [step.text(self._now) for step in self._steps if broker in step.what.split(" -> ")],
         )
 
     def _bundles_on(

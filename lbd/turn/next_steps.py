@@ -15,7 +15,7 @@ from lbd.remedy import NextStep, next_step
 from lbd.turn.verdict import not_compared, pair_skip, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lbd.model import Pair, Snapshot
     from lbd.permit.settings import Guardrails
@@ -34,19 +34,27 @@ FOR_OTHERS = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
 """Holds that want nothing of a person while the brokers are balanced."""
 
 
-def next_steps(record: TurnResult, guardrails: Guardrails, waiting: Proposal | None = None) -> list[NextStep]:
+def next_steps(
+    record: TurnResult,
+    guardrails: Guardrails,
+    waiting: Proposal | None = None,
+    holds_end_at: Mapping[Reason, float] | None = None,
+) -> list[NextStep]:
     """What a person should do after this turn, the most important first; never empty.
 
-    ``waiting`` is the plan that waits for approval. The first step answers the verdict. Others follow only where a
+    ``waiting`` is the plan that waits for approval, ``holds_end_at`` the end of each hold that lbd's state knows and
+    the turn's facts do not, in epoch seconds. The first step answers the verdict. Others follow only where a
     person has something to do: brokers that could not be compared or carry nothing.
     """
-    first = _first(record, guardrails, waiting)
+    first = _first(record, guardrails, waiting, holds_end_at or {})
     others = {(step.reason, step.what): step for step in _of_brokers(record) if step.do}
     others.pop((first.reason, first.what), None)
     return [first, *others.values()]
 
 
-def _first(record: TurnResult, guardrails: Guardrails, waiting: Proposal | None) -> NextStep:
+def _first(
+    record: TurnResult, guardrails: Guardrails, waiting: Proposal | None, holds_end_at: Mapping[Reason, float]
+) -> NextStep:
     if record.observation is None or record.decision is None:
         do, end = "Find why the cluster cannot be observed", "lbd tries again in the next turn"
         return NextStep(reason=FAILED_TURN, do=do, command="lbd doctor", by_itself=end)
@@ -55,7 +63,8 @@ def _first(record: TurnResult, guardrails: Guardrails, waiting: Proposal | None)
     judged, hold = verdict(record), record.hold
     calm = judged.kind in {"balanced", "partial"}
     if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED and not (calm and hold[0] in FOR_OTHERS):
-        return next_step(hold[0], ends_at=_hold_ends_at(record, guardrails, hold[0]))
+        ends_at = holds_end_at.get(hold[0]) or _hold_ends_at(record, guardrails, hold[0])
+        return next_step(hold[0], ends_at=ends_at)
     return _of_verdict(record, judged)
 
 
@@ -86,7 +95,10 @@ def _pair_of(record: TurnResult, reason: Reason) -> Pair | None:
 
 
 def _bundle_names(record: TurnResult, pair: Pair, reason: Reason) -> dict[str, str]:
-    """The largest bundle of the source that has this reason, or that could be moved at all, and its namespace."""
+    """The bundle of the source that this reason is about, and its namespace: the largest, where it is about several.
+
+    Empty where the turn names none: a remedy that can cut or move a bundle must not name another one.
+    """
     assert record.observation is not None
     assert record.decision is not None
     snapshot = record.observation.snapshot
@@ -94,9 +106,8 @@ def _bundle_names(record: TurnResult, pair: Pair, reason: Reason) -> dict[str, s
     own = snapshot.rows.bundle[rows]
     codes = record.decision.verdicts[own]
     size = np.nan_to_num(snapshot.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
-    wanted = codes == reason.code
-    if not wanted.any():
-        wanted = codes != Reason.BROKER_BUNDLE.code
+    refused = snapshot.positions_of({skip.what for skip in record.skips if skip.reason is reason})
+    wanted = (codes == reason.code) | np.isin(own, list(refused.values()))
     if not wanted.any():
         return {}
     bundle = snapshot.bundles[int(own[int(np.argmax(np.where(wanted, size, -1.0)))])]

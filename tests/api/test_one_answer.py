@@ -24,18 +24,20 @@ class Views:
     def __init__(self, stand: Stand) -> None:
         get = stand.api.get
         self.status: dict[str, Any] = get("/v1/status").json()
-        self.turn: dict[str, Any] = get("/v1/explain").json()["turn"]
+        self.explained: dict[str, Any] = get("/v1/explain").json()
+        self.turn: dict[str, Any] = self.explained["turn"]
         self.snapshot: dict[str, Any] = get("/v1/snapshot").json()
         self.chart: dict[str, Any] = get("/v1/history").json()
         plan = get("/v1/plan")
         self.plan: dict[str, Any] | None = plan.json() if plan.status_code == 200 else None
         self.metrics = metrics(stand.api)
         self.text = lbd(stand.api, stand.folder, "status").stdout
+        self.explanation = lbd(stand.api, stand.folder, "explain").stdout
         self.own = {broker: get(f"/v1/explain/{broker}").json() for broker in stand.pulsar.ids}
 
-    def label(self, name: str) -> str | None:
-        """What stands behind a label of ``lbd status``; None where there is no such line."""
-        found = re.search(rf"^{name:<10} (.+)$", self.text, re.MULTILINE)
+    def label(self, name: str, text: str | None = None) -> str | None:
+        """What stands behind a label of ``lbd status``, or of this text; None where there is no such line."""
+        found = re.search(rf"^{name:<10} (.+)$", self.text if text is None else text, re.MULTILINE)
         return found[1] if found else None
 
     def word(self, name: str) -> str | None:
@@ -81,7 +83,11 @@ def figures(view: Views) -> Iterator[tuple[str, Figures]]:
         told = next(one for one in turn["pairs"] if [one["destination"], one["source"]] == ends)
         yield f"apart {ends}", {"status": pair["difference"], "explain": told["difference"],
                                 "metrics": view.metric("lbd_pair_difference_points", *ends)}  # fmt: skip
-    yield "what to do", {"status": status["todo"][0], "text": view.label("to do")}
+    todo = {"status": status["todo"][0], "explain": view.explained["todo"][0], "text": view.label("to do")}
+    yield "what to do", {**todo, "text of explain": view.label("to do", view.explanation)}
+    for broker, own in view.own.items():
+        about = [step for step in status["steps"] if broker in step["what"].split(" -> ")]
+        yield f"what to do about {broker}", {"status": len(about), "explain broker": len(own["todo"])}
 
 
 def gaps(view: Views) -> Iterator[tuple[str, Figures]]:

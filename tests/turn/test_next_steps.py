@@ -92,8 +92,27 @@ def test_a_plan_that_waits_comes_first():
     """Whatever the last turn said."""
     plan = Proposal("1fa0c0de", TAKEN_AT, TAKEN_AT + 600, [], {}, 3)
     assert text_of(record(two(30, 20)), waiting=plan) == [
-        "Approve plan 1fa0c0de, if `lbd plan` shows what you want: `lbd apply 1fa0c0de`"
+        "Approve plan 1fa0c0de, if `lbd plan` shows what you want: `lbd apply 1fa0c0de`; or wait about 10 min: "
+        "the plan expires, and a later turn proposes a new one if the brokers are still too far apart"
     ]
+
+
+@pytest.mark.parametrize("reason", [Reason.CHANGED_HANDS, Reason.NOT_SERVED])
+def test_a_hold_that_the_state_knows_ends_at_a_time(reason: Reason):
+    """The one that lbd's state gives, as the facts of a turn have none."""
+    (step,) = next_steps(record(two(), hold=(reason, "")), RAILS, holds_end_at={reason: TAKEN_AT + 900})
+    assert "; or wait about 15 min: " in step.text(TAKEN_AT)
+
+
+def test_a_remedy_names_only_the_bundle_that_its_reason_is_about():
+    """Where the turn refused a bundle, that one; the largest of the broker would be cut in vain."""
+    found = record(two(rates=(5000.0, 3000.0, 1000.0)), settings=AT_ONCE)
+    assert found.decision is not None
+    refused = Skip(bundle(1), Reason.DESTINATION_ABOVE_SOURCE, "")
+    for skips, named in (((refused,), bundle(1)), ((), "BUNDLE")):
+        stopped = Skip(ENDS, Reason.DESTINATION_ABOVE_SOURCE, "")
+        (step,) = next_steps(replace(found, unloads=(), skips=skips, blocked={ENDS: stopped}), RAILS)
+        assert step.command == f"lbd split {named}"
 
 
 def test_a_turn_that_saw_nothing():
