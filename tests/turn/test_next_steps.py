@@ -91,10 +91,9 @@ def test_a_change_of_brokers_ends_at_a_time():
 def test_a_plan_that_waits_comes_first():
     """Whatever the last turn said."""
     plan = Proposal("1fa0c0de", TAKEN_AT, TAKEN_AT + 600, [], {}, 3)
-    assert text_of(record(two(30, 20)), waiting=plan) == [
-        "Approve plan 1fa0c0de, if `lbd plan` shows what you want: `lbd apply 1fa0c0de`; or wait about 10 min: "
-        "the plan expires, and a later turn proposes a new one if the brokers are still too far apart"
-    ]
+    order = "Approve plan 1fa0c0de, if `lbd plan` shows what you want: `lbd apply 1fa0c0de`"
+    end = "the plan expires, and a later turn proposes a new one if the brokers are still too far apart"
+    assert text_of(record(two(30, 20)), waiting=plan) == [f"{order}; or wait about 10 min: {end}"]
 
 
 @pytest.mark.parametrize("reason", [Reason.CHANGED_HANDS, Reason.NOT_SERVED])
