@@ -25,11 +25,12 @@ from lbd.errors import AdminError, ObserveError
 from lbd.load.estimate import CPU
 from lbd.load.samples import TrafficMeter
 from lbd.model import LiveCpu
+from lbd.permit.evidence import NO_SAMPLE_YET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lbd.model import BoolArray, ProcessCpu, Snapshot
+    from lbd.model import BoolArray, Brokers, FloatArray, ProcessCpu, Snapshot
 
     _Answer: TypeAlias = tuple[ProcessCpu | AdminError, float]
     RunEach: TypeAlias = Callable[[Callable[[str], _Answer], Sequence[str]], Sequence[_Answer]]
@@ -189,6 +190,7 @@ class LiveCpuReader:
         recent = {broker: process for broker, process in self._of.items() if now - process.requested_at <= KEPT_SECONDS}
         self._of = {**{broker: _ProcessHistory() for broker in watched}, **recent}
         self._ask(watched, now)
+        limit = _trusted_limits(brokers)
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
         idle = ~(brokers.rates.any(axis=1) | _with_traffic(snapshot))
@@ -196,17 +198,17 @@ class LiveCpuReader:
             if broker not in watched:
                 continue
             process = self._of[broker]
-            took[index], limit = process.took, float(brokers.limit[index, CPU])
+            took[index] = process.took
             process.compare(float(cpu[index]), now, since_seconds, interval_seconds)
             if idle[index] and process.has_just_started:
                 process.background = 0.0
-            present = _present_cpu(process, watched[broker], limit)
+            present = _present_cpu(process, watched[broker], float(limit[index, CPU]))
             if present is not None:
                 cpu[index], seconds[index], apart[index] = present
         usage = brokers.usage.copy()
         usage[:, CPU] = cpu
         live = LiveCpu(brokers, seconds, apart, took)
-        return replace(snapshot, brokers=replace(brokers, usage=usage, live=live))
+        return replace(snapshot, brokers=replace(brokers, usage=usage, limit=limit, live=live))
 
     @property
     def trouble(self) -> str:
@@ -249,6 +251,19 @@ def _with_traffic(snapshot: Snapshot) -> BoolArray:
     """Brokers that report a bundle with traffic, bool (B,)."""
     rows = snapshot.rows
     return np.bincount(rows.owner()[rows.rates.any(axis=1)], minlength=len(snapshot.brokers)) > 0
+
+
+def _trusted_limits(brokers: Brokers) -> FloatArray:
+    """Limits of the brokers, float64 (B, 5).
+
+    Before its first sample a broker may report the CPU limit of its host: on a real cluster five times that of its
+    container. Until then it is taken for no larger than the smallest of the others.
+    """
+    limit = brokers.limit.copy()
+    sampled = (brokers.usage[:, CPU] > NO_SAMPLE_YET) & (limit[:, CPU] > 0)
+    if sampled.any():
+        limit[~sampled, CPU] = np.minimum(limit[~sampled, CPU], limit[sampled, CPU].min())
+    return limit
 
 
 def _newest(times: Sequence[float], until: float) -> float | None:

@@ -180,9 +180,9 @@ def test_a_process_that_has_just_started_is_known_with_its_first_report():
     assert cpu(found[-1]) == pytest.approx(40, abs=1)
 
 
-def starting(empty: bool, others: float = 0.0) -> Machine:
+def starting(empty: bool, others: float = 0.0, first_limit: float = 100.0) -> Machine:
     """A process that was started 20 s before the first turn, used all of its CPU for eight, and 5 % since. Its load
-    manager has sampled nothing for 50 s, then the mean of those after the eight.
+    manager has sampled nothing for 50 s, then the mean of those after the eight. It reports ``first_limit`` until then.
     """
     machine = Machine(steady(5.0), others=others)
 
@@ -193,7 +193,8 @@ def starting(empty: bool, others: float = 0.0) -> Machine:
         sampled = machine.seconds >= 50
         mean = (spent(42.0) - spent(-12.0)) / 54 * 100 + others
         busy = {bundle(0): stats(0 if empty else 100)}
-        reports = {BROKER: report(Usage(mean if sampled else 1e-7, 100.0), busy), OTHER: report(33.0)}
+        own = Usage(mean, 100.0) if sampled else Usage(1e-7, first_limit)
+        reports = {BROKER: report(own, busy), OTHER: report(33.0)}
         return snapshot(reports, TAKEN_AT + machine.seconds)
 
     machine.round = round_  # type: ignore[method-assign]
@@ -215,6 +216,16 @@ def test_a_process_that_has_just_started_and_carries_nothing_is_alone(
         assert brokers.live is not None
         assert bool(np.isfinite(brokers.live.seconds[0])) == (percent is not None)
         assert percent is None or cpu(brokers) == pytest.approx(percent, abs=2)
+
+
+@pytest.mark.parametrize(("first_limit", "limit"), [(500.0, 100.0), (100.0, 100.0), (50.0, 50.0)])
+def test_before_its_first_sample_a_broker_is_no_larger_than_the_others(first_limit: float, limit: float):
+    """One in a container of 0.4 core reported the two cores of its host at first. After a first wave 9 points were
+    expected of it, where 25 to 30 came, and the plan waited two minutes in vain (4.2.4).
+    """
+    found = turns(starting(empty=True, first_limit=first_limit), 76)
+    assert [float(brokers.limit[0, CPU]) for brokers in found] == [limit, limit, limit, limit, 100.0, 100.0]
+    assert float(found[0].limit[1, CPU]) == 100.0
 
 
 def test_its_first_sample_tells_of_others_on_its_machine():
