@@ -620,12 +620,11 @@ def check_policies(survey: Survey) -> Iterator[Finding]:
         )
         for message in nowhere:
             yield POLICIES.problem(message, todo)
-        idle = _without_namespace(survey)
-        if idle:
+        if not nowhere and (idle := _without_namespace(survey)):
             what = f"{named(idle)} covers no namespace with loaded bundles"
             yield POLICIES.warning(what, "see the spelling of its namespaces (pulsar-admin ns-isolation-policy list)")
-        number = len(survey.isolation.policies)
-        if not nowhere and not idle:
+        elif not nowhere:
+            number = len(survey.isolation.policies)
             yield POLICIES.ok(f"{number} known, each with an active broker" if number else "none")
 
 
