@@ -174,11 +174,11 @@ class Stage:
             return
         self.tell(f"{machine} is killed")
         del self.lbds[machine]
-        self.running.kill(machine)
         self.topic.expel(machine)
         self.disk.release(machine)
         self.observer.gone(machine)
         self.later(seconds, partial(self.start, machine), f"{machine} is started again")
+        self.running.kill(machine)  # last: a task that ends its own machine does not come back from here
 
     def leave(self) -> None:
         """An lbd that was told to end waits no longer: as a kill."""
