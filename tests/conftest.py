@@ -16,6 +16,7 @@ from hypothesis import settings
 from lbd import redaction
 from lbd.act.executor import Executor
 from lbd.pulsar.broker_health import BrokerHealth
+from tests import silence
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -69,15 +70,9 @@ LONGER = {
         "a cluster is started, and lbd acts on no CPU sample of a broker's first two minutes",
     ),
     "learn": (300, "the first test that needs Spark starts a JVM"),
-    "api/test_grafana.py": (180, "a real Prometheus reads the scrapes of an hour of the demo"),
-    "docs/test_installed.py": (180, "lbd is installed into an environment of its own"),
-    "docs/test_tour.py": (180, "every screen of the tour is made anew"),
-    "docs/test_site.py": (180, "the whole site is built, and a small one for each of three releases"),
     "docs/test_snippets.py": (300, "one of the commands is a calibration by Spark"),
-    "nights/test_nights.py": (180, "hours of two lbds, as fast as they can be computed"),
-    "package": (180, "the first test builds a release twice and installs it"),
 }
-"""Seconds for tests of a folder or file that may take longer than the minute of pyproject.toml, and why they may."""
+"""Seconds for tests of a folder or file that may take longer than pyproject.toml has it, and why they may."""
 
 
 ALONE = (".venv/bin/python", "-m", "pytest")
@@ -108,6 +103,12 @@ def no_thread_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     yield
     for made in opened:
         made.close()
+
+
+@pytest.fixture
+def silence_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom no fake broker answers has no time left, whatever the settings allow."""
+    silence.end_at_once(monkeypatch)
 
 
 def group_of(nodeid: str) -> str:

@@ -5,9 +5,10 @@ Nothing happens by itself: no client comes back, and no time passes for the load
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lbd.bundles import holds, topic_hash, topic_namespace
@@ -30,6 +31,7 @@ HTML_PAGE = page(200)
 HTML = HTML_PAGE.body
 HALF_A_JSON = INSTEAD[Fault.HALF_JSON]
 SILENCE = Reply(hangs_up=True)
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass
@@ -68,6 +70,7 @@ class FakePulsar(FakeBrokers):
         super().__init__(count)
         self.requests: list[Request] = []
         self.unload_seconds = 0.0
+        self._held: list[tuple[str, str, threading.Event]] = []
         self.brokers = [FakeBroker(door) for door in self._ports]
         self.gone: set[str] = set()
         self.owners: dict[str, str | None] = {}
@@ -133,6 +136,12 @@ class FakePulsar(FakeBrokers):
         )
         self.faults.on(switch)
 
+    def hold(self, part: str, broker: str) -> threading.Event:
+        """Carry out what a broker is asked where the path contains ``part``, and answer once the event is set."""
+        go_on = threading.Event()
+        self._held.append((part, broker, go_on))
+        return go_on
+
     def asked(self, part: str, method: str | None = None) -> list[Request]:
         """The requests whose path contains ``part``, in their order."""
         return [one for one in self.requests if part in one.path and method in {None, one.method}]
@@ -140,7 +149,11 @@ class FakePulsar(FakeBrokers):
     def answer(self, asked: Request) -> Reply:
         """One answer after the other."""
         with self.lock:
-            return super().answer(asked)
+            reply = super().answer(asked)
+        for part, broker, go_on in self._held:
+            if broker == asked.broker and part in asked.path:
+                go_on.wait(PATIENCE_SECONDS)
+        return reply
 
     # -- what the answers are made of
 
@@ -290,11 +303,6 @@ def _segment(number: int, ends: tuple[int, int], state: str) -> dict[str, Any]:
     ids = {"segmentId": number, "parentIds": [0] if number else [], "childIds": [] if number else [1, 2]}
     since = {"createdAtEpoch": 0, "sealedAtEpoch": -1, "createdAtMs": 1795656153482, "sealedAtMs": -1}
     return {**ids, "hashRange": {"start": ends[0], "end": ends[1]}, "state": state, **since, "legacy": False}
-
-
-def later(reply: Reply, seconds: float) -> Reply:
-    """The same reply, later."""
-    return replace(reply, delay_seconds=seconds)
 
 
 HOT = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).parent / "data" / "extensible" / "messages-4.0.8.jsonl"
 FIRST, SECOND, THIRD = (f"127.0.0.{number}:18080" for number in (1, 2, 3))
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 _MARKS = count()
 
 

@@ -25,6 +25,7 @@ from tests import fake_pulsar, journals
 from tests.builders import put_value, state_begun
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
 from tests.pulsar.issuer import issuing, key_file
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
     """Settings with which one hit is enough, and a turn may move much."""
     values: dict[str, Any] = {
-        "pulsar": {"admin_urls": cluster.urls, "read_timeout_seconds": 2},
+        "pulsar": {"admin_urls": cluster.urls, "read_timeout_seconds": LIMIT_SECONDS},
         "state_dir": folder / "state",
         "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
     }
@@ -645,13 +646,12 @@ class TestErrors:
         assert issuer.secret.encode() not in kept
 
     def test_with_an_issuer_that_hangs(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """The turn ends after one read timeout, not after one for each request, and says whose fault it is."""
+        """The turn waits for one answer of it, not for one for each request, and says whose fault it is."""
         with issuing(hanging=threading.Event()) as issuer:
             client = {"issuer_url": issuer.url, "private_key_file": key_file(tmp_path / "key.json")}
             reach = {"admin_urls": pulsar.urls, "oauth2": client, "read_timeout_seconds": 1}
-            started_at = time.monotonic()
             record = once(settings(pulsar, tmp_path, pulsar=reach))
-            assert time.monotonic() - started_at < 5
+            assert len(issuer.paths) == 1
         unmoved(pulsar, record)
         assert f"{issuer.url}: no access token" in record.sentence
 

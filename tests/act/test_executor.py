@@ -23,6 +23,7 @@ from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
 from tests import fake_pulsar
+from tests.daemon.test_service import eventually
 from tests.journals import entries
 from tests.limits import SameForAll
 
@@ -96,7 +97,7 @@ def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], limits: Limi
     """A plan, handed over and waited for."""
     executor = Executor(journal, time.time)
     executor.start(moves, limits or SameForAll(), Execution(unloader(pulsar)))
-    assert executor.wait(10)
+    assert executor.wait(60)
     return executor.collect()
 
 
@@ -235,10 +236,10 @@ class TestStopping:
         executor = Executor(Diary(pulsar), time.time)
         mover = Slow(unloader(pulsar), held)
         executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Execution(mover))
-        mover.begun.wait(5)
+        assert mover.begun.wait(60)
         executor.halt(Reason.PAUSED, "by ann")
         held.set()
-        assert executor.wait(10)
+        assert executor.wait(60)
         ended = executor.collect()
         assert values(ended) == ["landed"]
         assert ended.skips == tuple(Skip(BUNDLES[number], Reason.PAUSED, "by ann") for number in (1, 2))
@@ -251,10 +252,10 @@ class TestStopping:
             mover = Slow(unloader(pulsar), held)
             bundles = (0, 1) if reason is Reason.PAUSED else (2, 3)
             executor.start(plan(pulsar, *bundles), SameForAll(), Execution(mover, passes=frozenset({Reason.PAUSED})))
-            mover.begun.wait(5)
+            assert mover.begun.wait(60)
             executor.halt(reason, "by ann")
             held.set()
-            assert executor.wait(10)
+            assert executor.wait(60)
             assert values(executor.collect()) == told
 
     def test_a_journal_that_cannot_be_written_sends_nothing(self, pulsar: FakePulsar) -> None:
@@ -301,7 +302,7 @@ class TestStopping:
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
         executor.start(plan(pulsar, 0), SameForAll(), Execution(Broken(unloader(pulsar), threading.Event())))
-        assert executor.wait(10)
+        assert executor.wait(60)
         ended = executor.collect()
         assert values(ended) == ["unknown"]
         assert [line[0] for line in diary.lines] == ["intent", "unknown"]
@@ -331,7 +332,7 @@ class TestStopping:
 
         executor = Executor(Diary(pulsar), time.time, past.append)
         executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Execution(unloader(pulsar), held=hold))
-        assert executor.wait(10)
+        assert executor.wait(60)
         ended = executor.collect()
         assert values(ended) == ["landed"]
         assert [skip.reason for skip in ended.skips] == [Reason.PAUSED] * 2
@@ -346,7 +347,7 @@ class TestStopping:
             then=lambda: executor.halt(Reason.ROUND_STOPPED, "lbd was stopped"),
         )
         executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert executor.collect().skips == (Skip(BUNDLES[0], Reason.ROUND_STOPPED, "lbd was stopped"),)
         assert (diary.lines, pulsar.asked("/unload")) == ([], [])
 
@@ -377,7 +378,7 @@ class Slow:
             self._now += 1
             self.at_once.append(self._now)
         self.begun.set()
-        self._go.wait(5)
+        assert self._go.wait(60)
         try:
             return self._inner.send(ready)
         finally:
@@ -394,7 +395,7 @@ class TestPace:
         assert executor.collect().unfinished == tuple(plan(pulsar, 0))
         assert not executor.wait(0)
         held.set()
-        assert executor.wait(10)
+        assert executor.wait(60)
         first = executor.collect()
         assert values(first) == ["landed"]
         assert executor.collect() == FinishedMoves(touched=first.touched)
@@ -406,7 +407,7 @@ class TestPace:
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[1]]
         executor = Executor(Diary(pulsar), time.time)
         executor.start(plan(pulsar, 0), SameForAll(may_stay_anywhere=False), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert executor.collect().touched == executor.collect().touched == {pulsar.ids[0], pulsar.ids[2]}
 
     def test_a_listener_that_fails_holds_nothing(self, pulsar: FakePulsar) -> None:
@@ -417,7 +418,7 @@ class TestPace:
 
         executor = Executor(Diary(pulsar), time.time, full)
         executor.start(plan(pulsar, 0, 1), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         ended = executor.collect()
         assert values(ended) == ["landed", "landed"]
         assert "No space left" in str(ended.failure)
@@ -431,7 +432,7 @@ class TestPace:
             executor.start([], SameForAll(), Execution(unloader(pulsar)))
         assert len(executor._runs) == 1
         go.set()
-        assert executor.wait(10)
+        assert executor.wait(60)
 
     @pytest.mark.parametrize(("sources", "at_once", "most"), [(1, 4, 1), (2, 4, 2), (2, 1, 1)])
     def test_one_in_flight_for_each_source(self, sources: int, at_once: int, most: int, pulsar: FakePulsar) -> None:
@@ -443,9 +444,10 @@ class TestPace:
         mover = Slow(unloader(pulsar), go)
         executor = Executor(Diary(pulsar), time.time)
         executor.start(moves, SameForAll(), Execution(mover, Pace(at_once=at_once)))
-        time.sleep(0.3)
+        eventually(lambda: len(mover.at_once) == most)
+        time.sleep(0.1)
         go.set()
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert values(executor.collect()) == ["landed"] * 4
         assert max(mover.at_once) == most
 
@@ -460,7 +462,7 @@ class TestPace:
         executor.start(moves, SameForAll(), Execution(mover))
         time.sleep(0.3)
         go.set()
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert values(executor.collect()) == ["landed"] * 2
         assert max(mover.at_once) == 1
 
@@ -470,18 +472,18 @@ class TestPace:
         executor = Executor(diary, time.time)
         began = time.monotonic()
         executor.start(plan(pulsar, 0, 1, 2), SameForAll(), Execution(unloader(pulsar), Pace(spacing_seconds=0.4)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert time.monotonic() - began >= 0.8
         executor.start(plan(pulsar, 3, 4), SameForAll(), Execution(unloader(pulsar), Pace(spacing_seconds=60)))
         while len(diary.lines) < 8:
             time.sleep(0.01)
         executor.halt(Reason.ROUND_STOPPED, "stop")
-        assert executor.wait(5)
+        assert executor.wait(60)
 
 
-def ended_within(executor: Executor, seconds: float) -> None:
+def until_closed(executor: Executor) -> None:
     """What a killed process left open is closed beside the turns."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + 60
     while executor.unfinished:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -550,7 +552,7 @@ class TestAfterAKill:
         executor = self.recovered(pulsar, tmp_path, seconds_ago=5, wait_seconds=0.3)
         assert executor.unfinished
         pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
-        ended_within(executor, 5)
+        until_closed(executor)
         assert values(executor.collect()) == ["landed"]
         assert read(tmp_path / STORE_NAME).open == ()
 
@@ -560,7 +562,7 @@ class TestAfterAKill:
         executor = self.recovered(pulsar, tmp_path, seconds_ago=100, wait_seconds=0.3)
         assert executor.unfinished
         pulsar.faults.off()
-        ended_within(executor, 5)
+        until_closed(executor)
 
     def test_what_can_never_be_told_ends_unknown(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """After twice the time of an unload lbd goes on, and says that it does not know."""
@@ -588,7 +590,7 @@ class TestAfterAKill:
         executor.recover(lambda: Unloader(Admin(settings[-1]), ActClock(time.monotonic, time.sleep)), 0.5)
         assert executor.unfinished
         settings.append(PulsarSettings(admin_urls=tuple(pulsar.urls), token_file=tmp_path / "token"))
-        ended_within(executor, 5)
+        until_closed(executor)
 
     def test_what_is_closed_is_left_alone(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A journal without open intents asks nobody and grows by nothing."""
@@ -606,7 +608,7 @@ class TestAfterAKill:
         Journal(tmp_path / STORE_NAME, time.time).intend(gone, 1)
         executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
         executor.recover(lambda: unloader(pulsar), 5)
-        ended_within(executor, 5)
+        until_closed(executor)
         assert values(executor.collect()) == ["gone"]
         assert read(tmp_path / STORE_NAME).open == ()
 
@@ -647,7 +649,7 @@ class TestAFullDisk:
         ends, journal = list[Outcome | Skip](), FullDisk(Journal(tmp_path / STORE_NAME, time.time), fails=2)
         executor = Executor(journal, time.time, ends.append)
         executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert len(journal.open) == 1
         asked = len(pulsar.requests)
         executor.recover(lambda: unloader(pulsar), 5)
@@ -660,11 +662,11 @@ class TestAFullDisk:
         journal = FullDisk(Journal(tmp_path / STORE_NAME, lambda: time.time() - 100), fails=1, published=True)
         executor = Executor(journal, time.time)
         executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert (len(journal.open), pulsar.asked("/unload", "PUT")) == (1, [])
         executor.collect()
         executor.recover(lambda: unloader(pulsar), 5)
-        ended_within(executor, 10)
+        until_closed(executor)
         assert (values(executor.collect()), journal.open) == (["failed"], ())
 
     def test_what_is_under_way_is_left_alone(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -682,7 +684,7 @@ class TestAFullDisk:
         send = sending.send
         sending.send = lambda ready: (turn(), send(ready))[1]  # type: ignore[method-assign]
         executor.start(moves, SameForAll(), Execution(sending))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert turns == [tuple(moves)]
 
 
@@ -701,7 +703,7 @@ class TestAHeir:
         executor.inherit(dict(journal.open))
         executor.recover(lambda: unloader(pulsar), 0.3)
         assert (executor.unfinished, pulsar.requests) == (tuple(plan(pulsar, 0)), [])
-        ended_within(executor, 10)
+        until_closed(executor)
         assert values(executor.collect()) == ["landed"]
 
     def test_what_another_lbd_has_closed_is_judged_no_more(
@@ -718,7 +720,7 @@ class TestAHeir:
         assert executor.unfinished == tuple(moves)
         journal.conclude(move, Outcome(moves[0], Result.LANDED, pulsar.ids[2]))
         pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
-        ended_within(executor, 5)
+        until_closed(executor)
         assert [entry["result"] for entry in entries(tmp_path) if entry["event"] == "outcome"] == ["landed"]
         assert executor.collect().outcomes == ()
 
@@ -734,7 +736,7 @@ class TestAHeir:
         executor.recover(lambda: unloader(pulsar), 1.0)
         assert executor.unfinished
         pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
-        ended_within(executor, 10)
+        until_closed(executor)
 
 
 class TestLateActs:
@@ -762,7 +764,7 @@ class TestLateActs:
         heard: list[Outcome | Skip] = []
         executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time, heard.append)
         executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert values(executor.collect()) == ["failed"]
         pulsar.owners[BUNDLES[0]] = None if owner is None else pulsar.ids[owner]
         amended = self.amended(executor)
@@ -775,7 +777,7 @@ class TestLateActs:
     @staticmethod
     def amended(executor: Executor) -> Outcome:
         """The first end that is amended."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for one in executor.collect().amended:
                 return one
@@ -788,7 +790,7 @@ class TestLateActs:
         diary = Diary(pulsar)
         executor = Executor(diary, time.time)
         executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
         assert self.amended(executor).result is Result.ELSEWHERE
         assert [line[0] for line in diary.lines] == ["intent", "unowned", "amended"]
@@ -804,10 +806,10 @@ class TestLateActs:
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
         executor = Executor(FullThen(pulsar), time.time)
         executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
+        assert executor.wait(60)
         assert values(executor.collect()) == ["failed"]
         pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (ended := executor.collect()).failure is None:
             assert time.monotonic() < deadline, "it is not told"
             time.sleep(0.01)
@@ -820,8 +822,8 @@ class TestLateActs:
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
         executor = Executor(Diary(pulsar), time.time)
         executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-        assert executor.wait(10)
-        deadline = time.monotonic() + 10
+        assert executor.wait(60)
+        deadline = time.monotonic() + 60
         while executor._amending is not None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -833,7 +835,7 @@ class TestLateActs:
         executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
         for _ in range(2):
             executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
-            assert executor.wait(10)
+            assert executor.wait(60)
         time.sleep(0.3)
         assert [one.result.value for one in history(tmp_path)] == ["failed", "landed"]
         executor.close()
@@ -870,7 +872,7 @@ class TestSeveralFromOneSource:
         executor = Executor(Diary(pulsar), time.time)
         moves = [Unload(bundle, pulsar.ids[0], pulsar.ids[2], 200.0, 20_000.0) for bundle in bundles]
         executor.start(moves, SameForAll(), Execution(unloader(pulsar), pace))
-        assert executor.wait(30)
+        assert executor.wait(60)
         assert (values(executor.collect()), meter.most) == (["landed"] * len(bundles), most)
 
 

@@ -108,7 +108,7 @@ def executed(moves: list[Unload], ends: dict[str, list[str]], at_once: int) -> t
     unloader, diary = Scripted(ends), Diary()
     executor = Executor(diary, time.time)
     executor.start(moves, SameForAll(may_stay_anywhere=False), Execution(unloader, Pace(at_once=at_once)))  # type: ignore[arg-type]
-    assert executor.wait(10)
+    assert executor.wait(60)
     return executor.collect(), unloader, diary
 
 

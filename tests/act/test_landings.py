@@ -93,7 +93,7 @@ class Cluster:
         """Hand the plan over and wait for it."""
         executor = Executor(self.journal, time.time)
         executor.start(plan, limits, Execution(self.unloader, Pace()))
-        assert executor.wait(10)
+        assert executor.wait(60)
         executor.close()
         ended = executor.collect()
         assert ended.failure is None

@@ -16,6 +16,7 @@ from lbd.reason import Reason
 from lbd.simulate.faults import page, refused
 from tests import fake_pulsar
 from tests.fake_pulsar import HOT, SILENCE
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ def place(pulsar: FakePulsar, broker: str = "", forbids: Skip | None = None) -> 
         assert (move.bundle, move.source, move.destination, planned) == (BUNDLE, "", wanted, True)
         return forbids
 
-    settings = PulsarSettings(admin_urls=pulsar.urls, read_timeout_seconds=1)
+    settings = PulsarSettings(admin_urls=pulsar.urls, read_timeout_seconds=LIMIT_SECONDS)
     admin = Admin(settings)
     admin.active_brokers()
     return Placer(admin, ActClock(time.monotonic, time.sleep), asked).place(BUNDLE, wanted, "by hand")

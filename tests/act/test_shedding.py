@@ -44,7 +44,7 @@ class Bench:
     @property
     def switch(self) -> SheddingSwitch:
         """One of a process that was started just now."""
-        admin = Admin(PulsarSettings(admin_urls=tuple(self.pulsar.urls), connect_timeout_seconds=0.5))
+        admin = Admin(PulsarSettings(admin_urls=tuple(self.pulsar.urls)))
         return SheddingSwitch(admin, KeptTakeOver(self.folder), ActClock(lambda: self.seconds, self.sleep), self.now)
 
     def now(self) -> float:

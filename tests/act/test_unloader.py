@@ -20,6 +20,7 @@ from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS, PulsarSettings
 from lbd.reason import Reason
 from lbd.simulate.faults import Reply, page, refused, text
 from tests import fake_pulsar
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ class Time:
 
 def unloader(pulsar: FakePulsar, nudge: Nudge = "leader", time: Time | None = None) -> Unloader:
     """An unloader of this cluster."""
-    settings = PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=2)
+    settings = PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=LIMIT_SECONDS)
     return Unloader(Admin(settings), (time or Time()).clock(), nudge)
 
 
@@ -375,12 +376,12 @@ class TestSilence:
         outcome = unloaded(mover, move(pulsar))
         assert (outcome.result, outcome.owner) == (Result.LANDED, pulsar.ids[2])
 
-    def test_slow(self, pulsar: FakePulsar) -> None:
-        """An answer that comes after the time-out is silence, too."""
+    @pytest.mark.usefixtures("silence_ends_at_once")
+    def test_no_answer_in_time(self, pulsar: FakePulsar) -> None:
+        """An unload that is carried out and not answered has landed."""
         pulsar.steals[MOVED] = [pulsar.ids[2]]
-        pulsar.fault("/unload", fake_pulsar.later(Reply(204), 0.6), broker=pulsar.ids[0], after_acting=True)
-        settings = PulsarSettings(admin_urls=tuple(pulsar.urls)).model_copy(update={"unload_timeout_seconds": 0.2})
-        outcome = unloaded(Unloader(Admin(settings), Time().clock()), move(pulsar))
+        pulsar.fault("/unload", Reply(silent=True), broker=pulsar.ids[0], after_acting=True)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
         assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)
         assert "no answer in time" in outcome.detail
 
@@ -476,13 +477,14 @@ class TestUnusualBrokers:
 
 
 class TestADestinationThatHangs:
+    @pytest.mark.usefixtures("silence_ends_at_once")
     def test_what_it_does_not_take_is_given_back_and_it_is_left_alone(self, pulsar: FakePulsar) -> None:
         """Its load reports may come for minutes more, so it is known by the lookup that it did not answer."""
         source, destination = pulsar.ids[0], pulsar.ids[2]
         mover, wanted = unloader(pulsar, "destination"), move(pulsar)
         ready = mover.check(wanted)
         assert not isinstance(ready, Skip)
-        pulsar.fault("/schemas", Reply(hangs_up=True, delay_seconds=4), broker=destination)
+        pulsar.fault("/schemas", Reply(silent=True), broker=destination)
         outcome = mover.send(ready)
         assert (outcome.result, outcome.owner) == (Result.FAILED, source)
         assert pulsar.owners[MOVED] == source
@@ -493,7 +495,7 @@ class TestADestinationThatHangs:
     def test_one_that_has_died_is_not_left_alone_once_it_is_back(self, pulsar: FakePulsar) -> None:
         """It refuses connections: the bundle is given back, and a restarted broker is no silent one."""
         source, destination = pulsar.ids[0], pulsar.ids[2]
-        admin = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=2))
+        admin = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=LIMIT_SECONDS))
         mover = Unloader(admin, Time().clock(), "destination")
         ready = mover.check(move(pulsar))
         assert not isinstance(ready, Skip)
@@ -676,7 +678,7 @@ class TestOnItsWay:
         late = replace(found, checked_at=found.checked_at - SEND_WITHIN_SECONDS - 1)
         outcome = mover.send(late)
         assert told(outcome) == (Result.FAILED, pulsar.ids[0], None)
-        assert re.search(r"\b1[6-9] s after its checks, wanted 15 at most; not sent", outcome.detail)
+        assert re.search(r"\b\d+ s after its checks, wanted 15 at most; not sent", outcome.detail)
         assert pulsar.asked("/unload") == []
 
     def test_an_old_leader_sends_no_longer_than_its_heir_waits(self) -> None:

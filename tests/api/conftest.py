@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.fake_pulsar import FakePulsar
 
 TOKEN = "a-token-of-the-tests"
-PATIENCE_SECONDS = 50.0
+PATIENCE_SECONDS = 60.0
 QUIET = {"low_threshold": 95, "high_threshold": 99}
 """With these thresholds an lbd wants nothing by itself."""
 

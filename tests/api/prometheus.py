@@ -64,7 +64,7 @@ def server(folder: Path, targets: list[dict[str, Any]]) -> Iterator[str]:
 
 def _ready(url: str) -> bool:
     try:
-        return requests.get(f"{url}/-/ready", timeout=5).status_code == 200
+        return requests.get(f"{url}/-/ready", timeout=PATIENCE_SECONDS).status_code == 200
     except requests.RequestException:
         time.sleep(0.2)
         return False

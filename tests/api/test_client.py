@@ -18,7 +18,7 @@ from lbd.api.client import STANDBY_TRIES, Client
 from lbd.cli import main
 from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.store.control import PlaceRequest
-from tests.api.conftest import TOKEN, serving
+from tests.api.conftest import PATIENCE_SECONDS, TOKEN, serving
 from tests.api.test_tls import OPENSSL, certify
 from tests.fake_pulsar import COLD, HOT, scalable_topic
 
@@ -104,10 +104,10 @@ def test_a_stopped_lbd_is_not_there(api: Api):
     """Its port is free at once: whoever asks is told so, and not answered by what has ended."""
     url = api.serving.url
     assert url is not None
-    assert requests.get(url + "/healthz", timeout=5).ok
+    assert requests.get(url + "/healthz", timeout=PATIENCE_SECONDS).ok
     api.serving.stop()
     with pytest.raises(requests.ConnectionError):
-        requests.get(url + "/healthz", timeout=5)
+        requests.get(url + "/healthz", timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

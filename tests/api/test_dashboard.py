@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.api.conftest import Api
     from tests.fake_pulsar import FakePulsar
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")

@@ -137,7 +137,7 @@ class TestDrain:
             for _ in range(60):
                 asking.enter_context(socket.create_connection((host, int(port)))).sendall(ask)
             for _ in range(3):
-                found = requests.get(f"{api.serving.url}/v1/status", timeout=20)
+                found = requests.get(f"{api.serving.url}/v1/status", timeout=PATIENCE_SECONDS)
                 assert found.status_code == 200
 
     def test_a_pause_refuses_it(self, api: Api, cluster: FakePulsar):

@@ -25,6 +25,7 @@ from lbd.store.turns import Turns
 from tests import fake_pulsar
 from tests.builders import put_value, state_begun
 from tests.fake_pulsar import EXTENSIBLE, MODULAR, SIMPLE, FakePulsar
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +60,10 @@ def pulsar() -> Iterator[FakePulsar]:
 
 def run(pulsar: FakePulsar, folder: Path, *words: str, **settings: Any) -> Ended:
     """The command with these settings."""
-    values = {"pulsar": {"admin_urls": pulsar.urls, "read_timeout_seconds": 5}, "state_dir": str(folder / "state")}
+    values = {
+        "pulsar": {"admin_urls": pulsar.urls, "read_timeout_seconds": LIMIT_SECONDS},
+        "state_dir": str(folder / "state"),
+    }
     config = folder / "lbd.yaml"
     config.write_text(yaml.safe_dump({**values, **settings}))
     return CliRunner().invoke(main, ["doctor", "--config", str(config), *words])

@@ -190,15 +190,19 @@ class TestStatus:
         assert found["todo"] == [RESUME]
         assert [step["reason"] for step in found["steps"]] == ["paused"]
         assert (found["running"], found["late"], found["paused"]["by"]) == (os.getpid(), False, "alice")
-        assert 4 <= found["age_seconds"] < 60
+        assert found["age_seconds"] >= 4
 
     @pytest.mark.parametrize("form", ["text", "json"])
     @pytest.mark.parametrize(
         ("age_seconds", "words"),
         [(95, "last turn 95 s ago, wanted every 15 s"), (-95, "ahead of this clock: was the clock set back?")],
     )
-    def test_a_late_turn_is_loud(self, age_seconds: float, words: str, form: str, daemon: Path) -> None:
+    def test_a_late_turn_is_loud(
+        self, age_seconds: float, words: str, form: str, daemon: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Exit 3 and one line on stderr, beside all that is known."""
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now)
         told(daemon, age_seconds)
         found = lbd("status", "--format", form)
         assert found.exit_code == 3
@@ -582,7 +586,7 @@ class TestUnload:
         ):
             until(tmp_path / "came")
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            assert process.wait(60) == 130
             assert until(tmp_path / "left") == "None"
 
     def test_an_lbd_that_is_killed_meanwhile(self, tmp_path: Path) -> None:

@@ -174,14 +174,14 @@ def test_it_is_stopped_by_another_command(cluster: FakePulsar, config: Path, tmp
         running(config, cluster, tmp_path / "orders"),
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as watching,
     ):
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while Rollouts(tmp_path / "state").under_way() is None:
             assert time.monotonic() < until
             time.sleep(0.02)
         again = lbd("rollout", cluster.brokers[0], "--config", config)
         drained = lbd("drain", cluster.brokers[0], "--apply", "--config", config)
         stopped = lbd("rollout", "--stop", "--reason", "enough", "--config", config)
-        printed, _ = watching.communicate(timeout=30)
+        printed, _ = watching.communicate(timeout=60)
     assert (again.exit_code, "lbd rollout --stop ends it" in again.stdout) == (4, True), again.output
     assert (drained.exit_code, "lbd rollout --stop ends it" in drained.stdout) == (4, True), drained.output
     assert stopped.exit_code == 0, stopped.output

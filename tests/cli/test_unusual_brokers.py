@@ -14,6 +14,7 @@ from lbd.pulsar.settings import PulsarSettings
 from lbd.store.journal import read
 from tests.cli.conftest import lbd, written
 from tests.e2e import naming
+from tests.silence import LIMIT_SECONDS
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def test_each_bundle_can_be_released_and_placed_again(
         for bundle in pulsar.owners():
             assert admin.unload(bundle, None, pulsar.admin_urls[0]).status == 204
             path = naming.topic_in(bundle).replace("://", "/")
-            if requests.get(f"{pulsar.admin_urls[0]}/lookup/v2/topic/{path}", timeout=5).status_code != 200:
+            if requests.get(f"{pulsar.admin_urls[0]}/lookup/v2/topic/{path}", timeout=LIMIT_SECONDS).status_code != 200:
                 lost.append(bundle)
         assert lost == []
 

@@ -25,6 +25,7 @@ from lbd.store.control import UnloadRequest
 from lbd.store.journal import Journal
 from lbd.store.status import running
 from tests import fake_pulsar, journals
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,7 @@ class Scene:
 
     def _begin(self, die: int | None, *, serves: bool) -> None:
         settings = {
-            "pulsar": {"admin_urls": self.pulsar.urls, "read_timeout_seconds": 2, "concurrency": 1},
+            "pulsar": {"admin_urls": self.pulsar.urls, "read_timeout_seconds": LIMIT_SECONDS, "concurrency": 1},
             "state_dir": str(self.folder),
             "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
             "guardrails": {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0, "unload_spacing_seconds": 0},

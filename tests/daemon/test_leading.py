@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOVE = Unload("t/n/0x00000000_0xffffffff", "a:80", "b:80", 1, 1)
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from lbd.api.client import LocalClient
 from lbd.cli import main
 from lbd.config import Settings
 from lbd.daemon.engine import engine
+from lbd.errors import RefusedError
 from lbd.model import Hits, Outcome, Result, Unload
 from lbd.simulate.faults import Reply
 from lbd.store.control import Control, Pause, UnloadRequest
@@ -109,40 +110,47 @@ class TestByHand:
 
     def test_a_stop_still_answers_what_is_under_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """And refuses what waits behind it: nothing is left for the next start."""
-        pulsar.fault("/unload", Reply(204, delay_seconds=4.0), broker=pulsar.ids[0], times=1, after_acting=True)
+        go_on = pulsar.hold("/unload", pulsar.ids[0])
         client, now = LocalClient(tmp_path / "state", "lbd"), time.time()
 
         def unload(number: int) -> dict[str, Any]:
             request = UnloadRequest(f"r{number}", HOT[number], pulsar.ids[2], None, "ann", now, now + 60)
-            return client.command(request)
+            try:
+                return client.command(request)
+            except RefusedError as error:  # it came after the signal
+                return {"exit_code": error.exit_code}
 
         with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon, ThreadPoolExecutor(2) as pool:
             first = pool.submit(unload, 0)
             eventually(lambda: bool(pulsar.asked("/unload", "PUT")))
             second = pool.submit(unload, 1)
             time.sleep(0.5)
-            assert daemon.end() == 0
-            assert [first.result()["result"], second.result()["exit_code"]] == ["landed", 4]
+            daemon.process.terminate()
+            assert second.result()["exit_code"] == 4
+            go_on.set()
+            assert daemon.process.wait(60) == 0
+            assert first.result()["result"] == "landed"
         assert pulsar.owners[HOT[1]] == pulsar.ids[0]
 
 
 class TestBeside:
     def test_turns_go_on_while_a_move_is_under_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker that closes topics for seconds holds no observing; meanwhile nothing new is planned."""
-        pulsar.fault("/unload", Reply(204, delay_seconds=1.0), broker=pulsar.ids[0], times=1, after_acting=True)
+        go_on = pulsar.hold("/unload", pulsar.ids[0])
         with engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
             assert len(found.turn().unloads) == 3
             for extra in range(3):
                 pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
                 record = found.turn()
                 assert (record.unloads, "moves-unfinished: 3 under way" in record.sentence) == ((), True)
-            found.wait()
+            go_on.set()
+            assert found.wait(60)
             assert found.turn().sentence == "Moved 3 of 3 bundles: 3 landed."
         assert len(journal(tmp_path)) == 6
 
     def test_a_stop_hands_over_what_does_not_end(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker that answers never: the process ends in time, and the next start finds the true outcome."""
-        pulsar.fault("/unload", Reply(204, delay_seconds=30.0), broker=pulsar.ids[0], after_acting=True)
+        pulsar.fault("/unload", Reply(silent=True), broker=pulsar.ids[0], after_acting=True)
         quick = (
             "import lbd.daemon.service as s; s.STOP_SECONDS = 1; s.LEAVE_SECONDS = 2; from lbd.cli import main; main()"
         )
@@ -150,9 +158,7 @@ class TestBeside:
         with running(tmp_path, settings, program=("-c", quick)) as daemon:
             daemon.notified.wait_for("STATUS=Begins")
             eventually(lambda: len(journal(tmp_path)) == 1)
-            began = time.monotonic()
             assert daemon.end() == 0
-            assert time.monotonic() - began < 10
             assert daemon.lines()[-1]["handed_over"] == 1
         (tmp_path / "notify").unlink()
         pulsar.faults.off()

@@ -49,7 +49,7 @@ def test_the_whole_way():
         assert request == a_request()
         requests.begun(request)
         requests.answer(request, LANDED)
-        assert told.result(10) == (RequestResult(0, "It landed.", id="r1"), False)
+        assert told.result(60) == (RequestResult(0, "It landed.", id="r1"), False)
     assert requests.next(NOW) is None
 
 
@@ -76,7 +76,7 @@ def test_where_nobody_takes_it_it_is_withdrawn():
     requests = Requests()
     began = time.monotonic()
     assert asked(requests, a_request(seconds=0.3)) == (None, True)
-    assert 0.3 <= time.monotonic() - began < 10
+    assert time.monotonic() - began >= 0.3
     assert requests.next(NOW) is None
 
 
@@ -134,11 +134,11 @@ def test_an_lbd_that_ends_refuses_what_waits_and_what_comes():
         while not requests._waiting:
             time.sleep(0.001)
         requests.close("lbd is ending")
-        assert waits.result(10) == (RequestResult(REFUSED, "Refused: lbd is ending.", id="r2"), False)
+        assert waits.result(60) == (RequestResult(REFUSED, "Refused: lbd is ending.", id="r2"), False)
         with pytest.raises(RefusedError, match="lbd is ending"):
             requests.submit(a_request("r3"))
         requests.answer(request, LANDED)
-        assert under_way.result(10) == (RequestResult(0, "It landed.", id="r1"), False)
+        assert under_way.result(60) == (RequestResult(0, "It landed.", id="r1"), False)
 
 
 @pytest.mark.security("requests withdrawn at any moment: none reported as withdrawn is executed, none twice")

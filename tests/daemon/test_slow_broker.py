@@ -32,8 +32,8 @@ ENDLESS = 1_000_000
 
 @pytest.fixture
 def chosen(cluster: FakePulsar, tmp_path: Path) -> Settings:
-    """The default ones, in a hurry."""
-    return fakes.impatient(fakes.settings(cluster, tmp_path))
+    """The default ones."""
+    return fakes.settings(cluster, tmp_path)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from tests.fake_pulsar import FakePulsar
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

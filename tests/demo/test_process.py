@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.* type=2,:ResourceWarning")
 """Where there is no systemd, sdnotify drops the socket that it would have used."""
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 FIRST_PICTURE_SECONDS = 10.0
 
 

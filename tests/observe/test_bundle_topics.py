@@ -11,8 +11,9 @@ from lbd.permit.served import BundleTopics, TopicClients
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.faults import Reply, crash, ok, page, refused
-from tests.fake_pulsar import HTML_PAGE, SILENCE, later, started
+from tests.fake_pulsar import HTML_PAGE, SILENCE, started
 from tests.fake_splits import LOW, SplittingPulsar, topic
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ def pulsar() -> Iterator[SplittingPulsar]:
 
 def asked(pulsar: SplittingPulsar, broker: int = 0) -> BundleTopics:
     """What is found of the bundle at a broker."""
-    admin = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=0.5))
+    admin = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=LIMIT_SECONDS))
     try:
         admin.active_brokers()
         return bundle_topics(admin, LOW, pulsar.ids[broker])
@@ -71,7 +72,7 @@ REPLIES: dict[str, tuple[Reply, BundleTopics | None]] = {
         BundleTopics((TopicClients("", error="load topic"),)),
     ),
     "503": (page(503), BundleTopics((TopicClients("", error="HTTP 503"),))),
-    "no answer in time": (later(ok({}), 1.5), BundleTopics((TopicClients("", error="no answer in time"),))),
+    "no answer in time": (Reply(silent=True), BundleTopics((TopicClients("", error="no answer in time"),))),
     "401": (page(401), BundleTopics(error="HTTP 401")),
     "a proxy's page": (HTML_PAGE, BundleTopics(error="cannot be read")),
     "the connection breaks": (SILENCE, BundleTopics(error="stats")),
@@ -81,6 +82,7 @@ REPLIES: dict[str, tuple[Reply, BundleTopics | None]] = {
 @pytest.mark.security(
     "an answer about a topic that is late, refused or junk: only what clients would meet, too, counts against it"
 )
+@pytest.mark.usefixtures("silence_ends_at_once")
 @pytest.mark.parametrize("case", REPLIES)
 def test_an_answer_says_of_a_topic(pulsar: SplittingPulsar, case: str):
     """Only what a client would meet, too, is an error of the topic; all else says nothing of it."""

@@ -14,7 +14,7 @@ from lbd.observe.observer import AT_ONCE, few_at_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 THREADS = 8
 
 

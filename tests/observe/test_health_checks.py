@@ -13,6 +13,7 @@ from lbd.permit.slow import FAILED_SECONDS
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.faults import Fault, Switch, refused
+from tests.silence import LIMIT_SECONDS
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def cluster() -> Iterator[FakePulsar]:
 @pytest.fixture
 def checks(cluster: FakePulsar) -> Iterator[HealthChecks]:
     """Of these brokers, which lbd knows."""
-    admin = Admin(PulsarSettings(admin_urls=list(cluster.admin_urls), read_timeout_seconds=1.0))
+    admin = Admin(PulsarSettings(admin_urls=list(cluster.admin_urls), read_timeout_seconds=LIMIT_SECONDS))
     admin.active_brokers()
     found = HealthChecks(admin)
     yield found
@@ -59,10 +60,11 @@ def test_a_round_of_checks(checks: HealthChecks, cluster: FakePulsar):
 
 
 def test_settings_for_all_other_requests_do_not_end_a_check(checks: HealthChecks, cluster: FakePulsar):
-    """A read timeout of a second would make a slow broker of one that takes 1.2 s."""
-    slow = cluster.brokers[2]
-    cluster.faults.on(Switch(Fault.SLOW, slow, HEALTH, times=1, seconds=1.2))
-    assert 1.2 <= ended(checks, cluster.brokers, 100.0)[slow] < FAILED_SECONDS
+    """A read timeout of half a second would make a slow broker of one that takes longer."""
+    slow, sends = cluster.brokers[2], checks._source.http
+    sends._settings = sends._settings.model_copy(update={"read_timeout_seconds": 0.5})
+    cluster.faults.on(Switch(Fault.SLOW, slow, HEALTH, times=1, seconds=0.8))
+    assert 0.8 <= ended(checks, cluster.brokers, 100.0)[slow] < FAILED_SECONDS
 
 
 def test_how_long_a_slow_one_takes(checks: HealthChecks, cluster: FakePulsar):

@@ -50,7 +50,7 @@ class Issuer:
         """Of metadata where there is no form, else of the token endpoint."""
         self.paths.append(path)
         if self.hanging is not None:
-            self.hanging.wait(20)
+            self.hanging.wait(60)
         if self.body is not None or self.status != 200:
             return self.status, self.body or b"<html>out of order</html>"
         if form is None:

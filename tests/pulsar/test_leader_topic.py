@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -160,10 +159,8 @@ def test_without_authorization_all_may_write(broker: responses.RequestsMock):
 def test_a_service_address_that_nobody_serves(monkeypatch: pytest.MonkeyPatch):
     """It is told in a line that names the setting, after a while."""
     monkeypatch.setattr(client, "ACKNOWLEDGED_WITHIN_SECONDS", 1.0)
-    begun = time.monotonic()
     with pytest.raises(ObserveError, match=r"cannot be read: .*; is pulsar.service_url right"):
         SharedLog(PulsarSettings(service_url="pulsar://127.0.0.1:1"), TOPIC, "me")
-    assert time.monotonic() - begun < 60
 
 
 def test_what_no_client_can_be_made_of(tmp_path: Path):

@@ -15,11 +15,13 @@ from lbd.errors import AdminError
 from lbd.pulsar.broker_health import BrokerHealth, unresponsive_text
 from lbd.pulsar.http import Http
 from lbd.pulsar.settings import PulsarSettings
+from tests import silence
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 ONE = "http://b1:8080"
 
 
@@ -31,6 +33,19 @@ class Broker:
     asked: list[str] = field(default_factory=list)
     always: str = "/nothing"
     base: str = ""
+
+    def never_answers(self, url: str) -> bool:
+        """Whether a request has to be given up."""
+        return not self.speaks.is_set() and self.always not in url
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """One that answers nothing, and is not waited for long."""
+    found = Broker()
+    silence.be_short_with(monkeypatch, found.never_answers)
+    with listening(found):
+        yield found
 
 
 @contextmanager
@@ -65,7 +80,7 @@ def listening(broker: Broker) -> Iterator[Broker]:
 
 def http(broker: Broker) -> Http:
     """Asks again every twentieth of a second."""
-    settings = PulsarSettings(admin_urls=(broker.base,), read_timeout_seconds=0.3, connect_timeout_seconds=0.3)
+    settings = PulsarSettings(admin_urls=(broker.base,), read_timeout_seconds=LIMIT_SECONDS)
     return Http(settings, BrokerHealth(again_seconds=0.05))
 
 
@@ -76,52 +91,49 @@ def known(answers: Callable[[str], bool]) -> BrokerHealth:
     return found
 
 
-def test_only_the_first_request_waits_for_it() -> None:
+def test_only_the_first_request_waits_for_it(broker: Broker) -> None:
     """What follows is refused before it is sent, also a PUT, and says since when."""
-    with listening(Broker()) as broker:
-        asking = http(broker)
-        with pytest.raises(AdminError, match="no answer in time"):
-            asking.send("GET", f"{broker.base}/first")
-        for method in ("GET", "PUT"):
-            with pytest.raises(AdminError, match=r"does not answer since \d\d:\d\d:\d\d; not sent") as refused:
-                asking.send(method, f"{broker.base}/second")
-            assert not refused.value.sent
+    asking = http(broker)
+    with pytest.raises(AdminError, match="no answer in time"):
+        asking.send("GET", f"{broker.base}/first")
+    for method in ("GET", "PUT"):
+        with pytest.raises(AdminError, match=r"does not answer since \d\d:\d\d:\d\d; not sent") as refused:
+            asking.send(method, f"{broker.base}/second")
+        assert not refused.value.sent
     assert "/second" not in broker.asked
 
 
-def test_one_that_answers_again_is_asked_again() -> None:
+def test_one_that_answers_again_is_asked_again(broker: Broker) -> None:
     """Nobody but lbd itself asked it meanwhile."""
-    with listening(Broker()) as broker:
-        asking = http(broker)
-        with pytest.raises(AdminError):
-            asking.send("GET", f"{broker.base}/first")
-        assert asking.silences.since(broker.base) is not None
-        broker.speaks.set()
-        for _ in range(600):
-            if asking.silences.since(broker.base) is None:
-                break
-            threading.Event().wait(PATIENCE_SECONDS / 600)
-        assert asking.send("GET", f"{broker.base}/second").status == 200
+    asking = http(broker)
+    with pytest.raises(AdminError):
+        asking.send("GET", f"{broker.base}/first")
+    assert asking.silences.since(broker.base) is not None
+    broker.speaks.set()
+    for _ in range(600):
+        if asking.silences.since(broker.base) is None:
+            break
+        threading.Event().wait(PATIENCE_SECONDS / 600)
+    assert asking.send("GET", f"{broker.base}/second").status == 200
 
 
-def test_one_that_is_slow_at_one_thing_is_not_silent() -> None:
+def test_one_that_is_slow_at_one_thing_is_not_silent(broker: Broker) -> None:
     """It gives its load report: only that request has failed."""
-    with listening(Broker(always="/load-report")) as broker:
-        asking = http(broker)
-        for _ in range(2):
-            with pytest.raises(AdminError, match="no answer in time"):
-                asking.send("GET", f"{broker.base}/large")
-        assert asking.silences.since(broker.base) is None
+    broker.always = "/load-report"
+    asking = http(broker)
+    for _ in range(2):
+        with pytest.raises(AdminError, match="no answer in time"):
+            asking.send("GET", f"{broker.base}/large")
+    assert asking.silences.since(broker.base) is None
     assert broker.asked.count("/large") == 2
 
 
-def test_an_unload_that_takes_its_time_tells_nothing() -> None:
+def test_an_unload_that_takes_its_time_tells_nothing(broker: Broker) -> None:
     """A source closes topics for a minute, and whoever asked for it may be given up on."""
-    with listening(Broker()) as broker:
-        asking = http(broker)
-        with pytest.raises(AdminError):
-            asking.send("PUT", f"{broker.base}/unload")
-        assert asking.silences.since(broker.base) is None
+    asking = http(broker)
+    with pytest.raises(AdminError):
+        asking.send("PUT", f"{broker.base}/unload")
+    assert asking.silences.since(broker.base) is None
 
 
 def test_one_that_is_asked_by_many_is_told_once() -> None:
@@ -188,15 +200,14 @@ def test_its_thread_ends_with_the_last_and_begins_again() -> None:
         assert (silences.since(ONE), silences._thread) == (None, None)
 
 
-def test_what_one_part_found_out_all_know() -> None:
+def test_what_one_part_found_out_all_know(broker: Broker) -> None:
     """Turns, plans and placements ask the same brokers."""
-    with listening(Broker()) as broker:
-        turns = http(broker)
-        plans = Http(turns._settings, turns.silences)
-        with pytest.raises(AdminError, match="no answer in time"):
-            turns.send("GET", f"{broker.base}/first")
-        with pytest.raises(AdminError, match="does not answer since"):
-            plans.send("GET", f"{broker.base}/second")
+    turns = http(broker)
+    plans = Http(turns._settings, turns.silences)
+    with pytest.raises(AdminError, match="no answer in time"):
+        turns.send("GET", f"{broker.base}/first")
+    with pytest.raises(AdminError, match="does not answer since"):
+        plans.send("GET", f"{broker.base}/second")
     assert "/second" not in broker.asked
 
 

@@ -17,6 +17,8 @@ from lbd.model import Result
 from lbd.operations import drain
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.store.moves import history
+from tests import silence
+from tests.silence import LIMIT_SECONDS
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -50,14 +52,8 @@ def hot(
 def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
     """The default ones, but for limits that would spread the moves over an hour, and the pause between two of them."""
     rails = {"max_traffic_per_turn": 1, "max_unloads_per_turn": 20, "unload_spacing_seconds": 0}
-    pulsar = {"admin_urls": list(cluster.admin_urls), "read_timeout_seconds": 3}
+    pulsar = {"admin_urls": list(cluster.admin_urls), "read_timeout_seconds": LIMIT_SECONDS}
     return Settings.model_validate({"state_dir": folder, "pulsar": pulsar, "guardrails": rails, **changes})
-
-
-def impatient(found: Settings, **changes: float) -> Settings:
-    """Waits for the answer to an unload far shorter than settings allow."""
-    shorter = {"unload_timeout_seconds": 0.5, **changes}
-    return found.model_copy(update={"pulsar": found.pulsar.model_copy(update=shorter)})
 
 
 @dataclass
@@ -108,7 +104,8 @@ class Run:
 def run(
     cluster: FakePulsar, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings | None = None
 ) -> Iterator[Run]:
-    """A real engine on the cluster's clock; what it waits for passes at once, but for sockets."""
+    """A real engine on the cluster's clock; what it waits for passes at once, answers that never come included."""
+    silence.end_at_once(monkeypatch)
     monkeypatch.setattr(wiring, "CLOCK", ActClock(cluster.now, cluster.forward))
     timebase = Timebase(cluster.now, lambda: cluster.speed)
     with live.engine(chosen or settings(cluster, folder), timebase=timebase) as engine:

@@ -29,6 +29,7 @@ from lbd.simulate.fake_cluster import FakeClock
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.faults import Fault, Switch
 from tests.e2e.agreement import OTHER, THIRD, Call, Side, roles
+from tests.silence import LIMIT_SECONDS
 from tests.simulate.fakes import hot, run, settings
 from tests.simulate.worlds import begun
 
@@ -143,7 +144,7 @@ def test_owned_bundles_have_the_fields_of_real_ones(pulsar: FakePulsar) -> None:
     real = json.loads((DATA / "samples" / "ownedNamespaces-4.0.8-busy-broker2.json").read_text())
     broker = pulsar.brokers[1]
     url = f"http://{broker}/admin/v2/brokers/simulated/{broker}/ownedNamespaces"
-    ours = requests.get(url, timeout=5).json()
+    ours = requests.get(url, timeout=LIMIT_SECONDS).json()
     assert {frozenset(one) for one in ours.values()} == {frozenset(one) for one in real.values()}
     assert sum(name.startswith("pulsar/") for name in ours) == sum(name.startswith("pulsar/") for name in real) == 2
 
@@ -252,7 +253,8 @@ def test_who_watches_sees_each_request_and_its_answer_faults_included(pulsar: Fa
     pulsar.on_reply = lambda _, reply: seen.append(reply.status)
     pulsar.faults.on(Switch(Fault.UNAVAILABLE, part="/ready"))
     broker = pulsar.brokers[0]
-    requests.get(f"http://{broker}/admin/v2/brokers/ready", headers={"Authorization": "Bearer secret"}, timeout=5)
+    token = {"Authorization": "Bearer secret"}
+    requests.get(f"http://{broker}/admin/v2/brokers/ready", headers=token, timeout=LIMIT_SECONDS)
     assert seen == [(broker, "Bearer secret"), 503]
 
 
@@ -290,7 +292,7 @@ def test_an_answer_drips_from_its_head_on(pulsar: FakePulsar) -> None:
     """Byte by byte: after a while there is a part of the first line."""
     host, _, port = pulsar.brokers[0].rpartition(":")
     pulsar.faults.on(Switch(Fault.DRIPS, seconds=0.01))
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=LIMIT_SECONDS) as connection:
         connection.sendall(b"GET /admin/v2/brokers/ready HTTP/1.1\r\nHost: a\r\n\r\n")
         found = [connection.recv(4096) for _ in range(5)]
     assert b"HTTP/1.1 200".startswith(b"".join(found))
@@ -316,9 +318,9 @@ def test_nothing_is_left_of_it() -> None:
     """No thread and no port, though a client has not hung up."""
     before = set(threading.enumerate())
     with hot() as cluster, requests.Session() as session:
-        assert session.get(f"{cluster.admin_urls[0]}/admin/v2/brokers/ready", timeout=5).text == "ok"
+        assert session.get(f"{cluster.admin_urls[0]}/admin/v2/brokers/ready", timeout=LIMIT_SECONDS).text == "ok"
         addresses = [broker.split(":") for broker in cluster.brokers]
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 60
     while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert set(threading.enumerate()) - before == set()

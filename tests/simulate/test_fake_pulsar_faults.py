@@ -16,7 +16,7 @@ from lbd.reason import Reason
 from lbd.simulate.faults import LOAD_REPORT, Fault, Switch
 from lbd.store.moves import history
 from tests.simulate import fakes
-from tests.simulate.fakes import assert_true, impatient, run, settings
+from tests.simulate.fakes import assert_true, run, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +118,7 @@ def test_an_unload_that_is_not_answered(
 ) -> None:
     """Whether it was done all the same is asked for when the time is over."""
     pulsar.faults.on(Switch(Fault.SILENT, part="/unload", acts=acts))
-    with run(pulsar, tmp_path, monkeypatch, impatient(settings(pulsar, tmp_path))) as running:
+    with run(pulsar, tmp_path, monkeypatch) as running:
         found = Counter(move.result for move in running.until_tried())
     assert found == wanted
 

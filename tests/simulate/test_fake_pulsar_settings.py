@@ -12,6 +12,7 @@ from lbd.pulsar.settings import PulsarSettings
 from tests import fake_pulsar
 from tests.e2e import naming
 from tests.fake_pulsar import HOT
+from tests.silence import LIMIT_SECONDS
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 def look_up(broker: str, topic: str) -> int:
     """What a client is told in the end that looks a topic up at this broker."""
-    return requests.get(f"http://{broker}/lookup/v2/topic/{topic.replace('://', '/')}", timeout=5).status_code
+    path = topic.replace("://", "/")
+    return requests.get(f"http://{broker}/lookup/v2/topic/{path}", timeout=LIMIT_SECONDS).status_code
 
 
 def marked(brokers: Sequence[str], bundle: str) -> list[int]:

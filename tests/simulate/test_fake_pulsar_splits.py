@@ -18,6 +18,7 @@ from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.faults import Fault, Switch
 from lbd.split.plan import SPECIFIED, SplitResult
 from lbd.store.moves import read_splits
+from tests.silence import LIMIT_SECONDS
 from tests.simulate.fakes import run, settings
 from tests.simulate.test_fake_pulsar import admin_of, lbd
 from tests.simulate.worlds import begun
@@ -127,7 +128,8 @@ def test_wrong_splits_are_refused_as_by_real_brokers(
 ) -> None:
     """Codes and words as on 4.0.8, and nothing is cut."""
     url, params = split_url(pulsar, BIG, 0), {"splitAlgorithmName": algorithm}
-    answer = requests.put(url, params=params, data=body, headers={"Content-Type": "application/json"}, timeout=5)
+    json_body = {"Content-Type": "application/json"}
+    answer = requests.put(url, params=params, data=body, headers=json_body, timeout=LIMIT_SECONDS)
     assert (answer.status_code, words in answer.text) == (status, True)
     assert admin_of(pulsar).boundaries("simulated/big") == ["0x00000000", "0xffffffff"]
 
@@ -143,7 +145,7 @@ def test_wrong_splits_are_refused_as_by_real_brokers(
 )
 def test_what_is_no_bundle_is_not_split(span: str, status: int, words: str, pulsar: FakePulsar) -> None:
     """As real brokers say it."""
-    answer = requests.put(split_url(pulsar, f"simulated/big/{span}", 0), timeout=5)
+    answer = requests.put(split_url(pulsar, f"simulated/big/{span}", 0), timeout=LIMIT_SECONDS)
     assert (answer.status_code, words in answer.json()["reason"]) == (status, True)
 
 
@@ -159,7 +161,7 @@ def test_nothing_to_cut_is_answered_204() -> None:
 def test_the_parts_may_be_unloaded(pulsar: FakePulsar) -> None:
     """With ``unload=true`` they find new owners by their clients' lookups."""
     params = {"splitAlgorithmName": "range_equally_divide", "unload": "true"}
-    assert requests.put(split_url(pulsar, BIG, 0), params=params, timeout=5).status_code == 204
+    assert requests.put(split_url(pulsar, BIG, 0), params=params, timeout=LIMIT_SECONDS).status_code == 204
     pulsar.forward(30)
     changes = [one.owner for one in pulsar.history() if bundle_namespace(one.bundle) == "simulated/big"]
     assert changes.count(None) == 2
@@ -180,6 +182,7 @@ def test_lbd_split_shows_and_splits(pulsar: FakePulsar, tmp_path: Path) -> None:
     assert BIG in told.stdout
 
 
+@pytest.mark.usefixtures("silence_ends_at_once")
 @pytest.mark.parametrize(
     ("switch", "code", "result"),
     [
@@ -199,7 +202,7 @@ def test_a_split_that_goes_wrong_is_told_as_it_is(
 ) -> None:
     """By the exit code, in one line, and in the journal; what was not sent is not in it."""
     pulsar.faults.on(replace(switch))
-    reached = {"admin_urls": list(pulsar.admin_urls[1:]), "read_timeout_seconds": 1}
+    reached = {"admin_urls": list(pulsar.admin_urls[1:]), "read_timeout_seconds": LIMIT_SECONDS}
     found = lbd(pulsar, tmp_path, "split", BIG, "--apply", pulsar=reached)
     assert found.exit_code == code, found.output
     assert [one.ended.result.value for one in read_splits(tmp_path / "state") if one.ended] == [result] * (

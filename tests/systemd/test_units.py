@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,11 +108,10 @@ class Unit:
         with (self.folder / "log").open("a") as log:
             return subprocess.Popen(command, env=environ, stdout=log, stderr=log)
 
-    def end(self) -> tuple[int, float]:
-        """Exit code after SIGTERM, and the seconds that took."""
-        begun = time.monotonic()
+    def end(self) -> int:
+        """Exit code after SIGTERM, within systemd's time-out."""
         self.process.terminate()
-        return self.process.wait(float(setting("TimeoutStopSec"))), time.monotonic() - begun
+        return self.process.wait(float(setting("TimeoutStopSec")))
 
 
 @pytest.fixture
@@ -139,8 +137,7 @@ def test_start_reload_kill_restart_stop(unit: Unit):
     unit.process = unit.start()
     unit.notified.wait_for("READY=1")
     unit.notified.wait_for("STATUS=")
-    code, seconds = unit.end()
-    assert (code, seconds < 75) == (0, True)
+    assert unit.end() == 0
     assert "Traceback" not in (unit.folder / "log").read_text()
 
 
@@ -148,7 +145,7 @@ def test_bad_settings_are_not_tried_again(unit: Unit):
     """Exit 2, which the unit does not restart after."""
     unit.end()
     unit.config.write_text("interval_seconds: soon\n")
-    assert unit.start().wait(20) == 2
+    assert unit.start().wait(60) == 2
     assert "2" in setting("RestartPreventExitStatus").split()
 
 

@@ -14,7 +14,8 @@ from lbd.config import Settings
 from lbd.daemon.engine import Engine, engine
 from lbd.observe import live_cpu
 from lbd.simulate.faults import Reply, page
-from tests import fake_pulsar
+from tests import fake_pulsar, silence
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -150,7 +151,7 @@ class Turns:
 
     def usual(self, path: str, broker: str) -> Any:
         """What the broker answers else."""
-        with urllib.request.urlopen(f"http://{broker}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{broker}{path}", timeout=LIMIT_SECONDS) as answer:
             return json.load(answer)
 
 
@@ -210,13 +211,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Turns]:
         pulsar.policies.isolation = {"p": POLICY}
         chosen = Settings.model_validate(
             {
-                "pulsar": {"admin_urls": pulsar.urls},
+                "pulsar": {"admin_urls": pulsar.urls, "read_timeout_seconds": LIMIT_SECONDS},
                 "state_dir": folder / "state",
                 "avg_shedder": {"hit_count_high": 1000, "hit_count_low": 1000},
                 "guardrails": {"membership_settle_seconds": 0, "avoid_slow_brokers": False},
             }
         )
         with pytest.MonkeyPatch.context() as patch, engine(chosen) as balancer:
+            silence.end_at_once(patch)
             patch.setattr(live_cpu._ProcessHistory, "is_due", lambda *_: True)
             turns = Turns(pulsar, balancer)
             for _ in range(3):
@@ -252,3 +254,9 @@ def test_all_requests_of_a_turn_are_tried(turns: Turns) -> None:
     turns.pulsar.requests.clear()
     turns.turn()
     assert {one.path for one in turns.pulsar.requests} == REQUESTS.keys()
+
+
+def test_one_that_is_too_slow(turns: Turns) -> None:
+    """It costs its own time-out, and is doubtful as one that answers nothing."""
+    for path in (REPORT, BEANS):
+        assert turns.trouble(path, Reply(silent=True), turns.pulsar.ids[2]) == ""

@@ -1,0 +1,68 @@
+"""A fake broker that never answers: the client's time is over at once, so that its limit is longer than any stall.
+
+A limit of half a second that a test waits out is one that no broker meets on a machine that stops for a moment.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING, Any
+
+from lbd.clock import boot_seconds
+from lbd.deadline import DeadlineReader
+from lbd.pulsar.http import Http
+from lbd.simulate import fake_pulsar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from lbd.pulsar.http import Response
+    from lbd.simulate.faults import Reply
+
+LIMIT_SECONDS = 30.0
+"""Time-out in the settings of tests: whoever answers at all meets it."""
+
+SHORT_SECONDS = 0.5
+"""Time-out of a request that is never answered."""
+
+_LOOK_SECONDS = 0.01
+
+
+def end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on each request that a fake broker of this process leaves unanswered has no time left."""
+    unanswered: set[object] = set()
+    send, read_into = fake_pulsar._Handler._send, DeadlineReader.readinto
+
+    def noted(handler: Any, reply: Reply) -> None:
+        if not reply.silent:
+            send(handler, reply)
+            return
+        unanswered.add(handler.client_address)
+        try:
+            send(handler, reply)
+        finally:
+            unanswered.discard(handler.client_address)
+
+    def read(reader: DeadlineReader, buffer: memoryview) -> int | None:
+        peer = reader._socket
+        while not select.select([peer], [], [], min(reader._remaining(), _LOOK_SECONDS))[0]:
+            if peer.getsockname() in unanswered:
+                raise TimeoutError
+        return read_into(reader, buffer)
+
+    monkeypatch.setattr(fake_pulsar._Handler, "_send", noted)
+    monkeypatch.setattr(DeadlineReader, "readinto", read)
+
+
+def be_short_with(monkeypatch: pytest.MonkeyPatch, never_answers: Callable[[str], bool]) -> None:
+    """Give requests to URLs that are never answered half a second; all others have the time of the settings."""
+    exchange = Http._exchange
+
+    def short(self: Http, method: str, url: str, params: Any, ends_at: float, content: Any, token: str) -> Response:
+        if never_answers(url):
+            ends_at = min(ends_at, boot_seconds() + SHORT_SECONDS)
+        return exchange(self, method, url, params, ends_at, content, token)
+
+    monkeypatch.setattr(Http, "_exchange", short)
