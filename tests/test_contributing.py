@@ -83,10 +83,11 @@ def test_it_is_as_short_as_it_says():
     assert len(rule.strip().splitlines()) <= 11
 
 
-def test_what_shares_a_thing_stays_on_one_worker():
+def test_what_shares_a_thing_stays_on_one_worker(tmp_path: Path):
     """Tests of a group run on one of two workers, also where each has a name of its own."""
     command = [sys.executable, "-m", "pytest", "-n", "2", "-v", "-p", "no:cacheprovider", "tests/e2e/test_witness.py"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    own = [f"--basetemp={tmp_path / 'own'}"]  # else it closes the folder of all tests to other users
+    done = subprocess.run([*command, *own], capture_output=True, text=True, cwd=ROOT, check=False)
     workers = re.findall(r"^\[(gw\d)\] .* PASSED", done.stdout, re.MULTILINE)
 
     assert done.returncode == 0, done.stdout + done.stderr

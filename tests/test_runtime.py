@@ -153,6 +153,12 @@ def test_only_these_modules_read_a_clock():
     assert in_daemon(users(READS)) == {*READING, *STILL_READING}
 
 
+def test_a_clock_is_read_by_the_name_of_its_module():
+    """``from time import time`` keeps a clock that a test or a simulation has put in its place meanwhile."""
+    taken = {path.name for path in PACKAGE.rglob("*.py") if "from time import" in path.read_text(encoding="utf-8")}
+    assert taken == set()
+
+
 def test_nothing_waits_outside_of_simulated_time_but_these():
     """A wait, a clock or a thread that a simulation cannot replace is in the table."""
     assert users(UNREPLACED) == OUTSIDE

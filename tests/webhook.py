@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,13 +18,17 @@ SECRET = "/services/T0000/B0000/4xAmPl3S3cr3tOfTheTests"
 
 @dataclass
 class Hook:
-    """``answers`` are the next status codes, the last one for good; with ``hangs`` nothing is answered."""
+    """``answers`` are the next status codes, the last one for good; with ``hangs`` nothing is answered.
+
+    ``arrived`` is when each of the ``bodies`` came, in seconds of the monotonic clock.
+    """
 
     port: int = 0
     answers: list[int] = field(default_factory=lambda: [200])
     headers: dict[str, str] = field(default_factory=dict)
     hangs: bool = False
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    arrived: list[float] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -39,6 +44,7 @@ def receiving() -> Iterator[Hook]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            hook.arrived.append(time.monotonic())
             hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             if hook.hangs:
                 hook.ended.wait(60)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
-from time import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,7 +73,7 @@ def _present(settings: Settings) -> tuple[Collection[str], Collection[str]]:
     """The namespaces with loaded bundles, and the brokers. Raises :class:`LbdError` where neither source has them."""
     with suppress(UsageError):  # a state directory of another user, or a damaged one: the cluster knows better
         kept = load_bundles(settings.state_dir)
-        if kept is not None and 0 <= time() - kept.at < KEPT_SECONDS:
+        if kept is not None and 0 <= time.time() - kept.at < KEPT_SECONDS:
             return {bundle_namespace(bundle) for bundle in kept.bundles}, kept.brokers
     with observing(settings) as observer:
         observation = observer.observe()

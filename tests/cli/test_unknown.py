@@ -41,9 +41,9 @@ def config(pulsar: FakePulsar, tmp_path: Path) -> Path:
 
 
 def findings(config: Path) -> dict[str, dict[str, Any]]:
-    """What the doctor says, by check."""
+    """What the doctor says, by check: the gravest finding, which comes first."""
     said = json.loads(lbd("doctor", "--format", "json", "--config", config).stdout)
-    return {finding["check"]: finding for finding in said["findings"]}
+    return {finding["check"]: finding for finding in reversed(said["findings"])}
 
 
 class TestAnUnsupportedVersion:

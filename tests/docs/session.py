@@ -8,7 +8,9 @@ eight hours take a second, and the same seed gives the same screens, but for the
 from __future__ import annotations
 
 import errno
+import importlib
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -26,6 +28,7 @@ from click.testing import CliRunner
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
+import lbd.cli
 from lbd import log
 from lbd.act.executor import Pace
 from lbd.api.client import Client
@@ -297,6 +300,8 @@ def session(folder: Path, browser: Chrome | None = None, pictures: Path | None =
         program = folder / "bin" / name
         program.write_text(f"#!/bin/sh\n{does.format(orders=folder / 'orders')}\n")
         program.chmod(0o755)
+    for command in pkgutil.iter_modules(lbd.cli.__path__, "lbd.cli."):
+        importlib.import_module(command.name)  # one that is imported below would keep the clock that is put there
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
     own = {"LBD_CONFIG": str(folder / "lbd.yaml"), "COLUMNS": "120", "TZ": "UTC", "SUDO_USER": "ann"}
     with ExitStack() as stack:
