@@ -56,7 +56,10 @@ def test_no_remedy_counts_samples(reason: Reason):
             Reason.APPROVAL_REQUIRED,
             NOW + 60,
             {"plan": "1fa0"},
-            "Approve plan 1fa0, if `lbd plan` shows what you want: `lbd apply 1fa0`",
+            (
+                "Approve plan 1fa0, if `lbd plan` shows what you want: `lbd apply 1fa0`; or wait about 60 s: "
+                "the plan expires, and a later turn proposes a new one if the brokers are still too far apart"
+            ),
         ),
         (
             Reason.SOLE_BUNDLE,

@@ -130,7 +130,7 @@ def _trust_lines(turn: TurnRecord) -> Iterator[Line]:
 def _pair_lines(turn: TurnRecord, pair: PairRecord) -> Iterator[Line]:
     pool = f" in pool {pair.pool}" if pair.pool else ""
     label = "pair" if pair.destination is not None else "broker"
-    yield label, f"{pair.ends}{pool}: {pair.apart}{pair.hits and f', hits {pair.hits}'}", "bold"
+    yield label, f"{pair.ends}{pool}: {pair.apart}{pair.hits and f', samples {pair.hits}'}", "bold"
     if pair.fired:
         yield "", f"fired: {_taken(pair, [one for one in turn.unloads if one.source == pair.source])}", ""
     if pair.reason is not None:

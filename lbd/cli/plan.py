@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from lbd.operations.dry import Fixed, live_parts, order_parts
 from lbd.operations.parts import observing
 from lbd.operations.planned import plan_refusal
 from lbd.store.control import REFUSED, PlannedMove, PlanRequest, RequestResult, new_id
+from lbd.store.predictions import predictions
 from lbd.text import counted, zoned
 from lbd.turn.record import PlanDocument, plan_document, proposal
 from lbd.turn.turn import turn
@@ -40,7 +42,8 @@ def _plan_of_now(settings: Settings) -> PlanDocument:
             raise record.error or ObserveError(record.sentence)
         offered = proposal(record)
         refused = plan_refusal(offered, replace(order_parts(settings, observer), observer=Fixed(record.observation)))
-    plan = msgspec.convert(plan_document(record, offered, refused, proposed=False), PlanDocument)
+    past = predictions(settings.state_dir, time.time())
+    plan = msgspec.convert(plan_document(record, offered, refused, past, proposed=False), PlanDocument)
     return msgspec.structs.replace(plan, expires_at=None, skips=msgspec.UNSET)
 
 
@@ -88,6 +91,7 @@ def print_plan(plan: PlanDocument) -> None:
         if plan.gap_after_points is not None:
             text = f"{plan.gap_after_points:.1f} points between highest and lowest when all have landed"
             out.print(Text(text, "dim"))
+        out.print(Text(plan.predictions.summary, "dim"))
     out.print(Text(plain(_sentence(plan)), "bold"))
 
 

@@ -79,7 +79,7 @@ def as_text(record: TurnResult, *, everything: bool) -> None:
     console.print(broker_table(brokers(record), hot))
     pairs = record.decision.comparison.pairs if record.decision is not None else ()
     if any(pair.destination is not None for pair in pairs):
-        console.print(pair_table(pair_statuses(record, before=True), "hits before this turn"))
+        console.print(pair_table(pair_statuses(record, before=True), "samples before this turn"))
     if any(pair.destination is None for pair in pairs):
         console.print(_relieved_table(pairs))
     for (source, destination), unloads in _by_pair(record.unloads).items():

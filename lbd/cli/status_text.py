@@ -146,7 +146,7 @@ def show_status(
         out.print(broker_table(status.brokers, {pair.source for pair in status.pairs}, end))
     if any(pair.destination is not None for pair in status.pairs):
         out.print()
-        out.print(pair_table(status.pairs, "hits", end))
+        out.print(pair_table(status.pairs, "samples", end))
 
 
 def _too_long(status: Status) -> str:

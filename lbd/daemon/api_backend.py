@@ -42,6 +42,7 @@ from lbd.pulsar.admin import Admin
 from lbd.split.plan import as_document
 from lbd.store.control import SOCKET
 from lbd.store.drains import Drains
+from lbd.store.predictions import predictions
 from lbd.turn.record import plan_document, proposal
 from lbd.turn.turn import turn
 
@@ -99,9 +100,10 @@ class Planner:
         return self._engine.proposed(name) or shown
 
     def _response(self, published: Published, waiting: Proposal | None) -> PlanResponse:
+        past = predictions(self._engine.settings.state_dir, self._engine.timebase.now())
         if waiting is not None and published.record.observation is not None:
             refused = plan_refusal(waiting, self._acting(published))
-            return PlanResponse(waiting, plan_document(published.record, waiting, refused, proposed=True))
+            return PlanResponse(waiting, plan_document(published.record, waiting, refused, past, proposed=True))
         record = self._planned(published)
         plan = proposal(record)
         self._known.pop(plan.id, None)
@@ -109,7 +111,7 @@ class Planner:
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
         refused = plan_refusal(plan, self._acting(published))
-        return PlanResponse(plan, plan_document(record, plan, refused, proposed=False))
+        return PlanResponse(plan, plan_document(record, plan, refused, past, proposed=False))
 
     def _planned(self, published: Published) -> TurnResult:
         planned = turn(self._parts(published))

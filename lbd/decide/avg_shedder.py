@@ -561,7 +561,7 @@ def _median(values: FloatArray) -> float:
 
 def _hits(pair: Pair) -> str:
     hits, limits = pair.hits, pair.wanted_hits
-    return f"low hits {hits.low}/{limits.low}, high hits {hits.high}/{limits.high}"
+    return f"low samples {hits.low}/{limits.low}, high samples {hits.high}/{limits.high}"
 
 
 def _too_little(pair: Pair, measure: Measure, amount: float, minimum: float) -> str:

@@ -907,7 +907,7 @@ class _PlanningRound:
 
     def _waits(self, far: Far) -> tuple[Reason, str]:
         limits = self._settings.wanted_hits
-        progress = f"low hits {far.hits.low}/{limits.low}, high hits {far.hits.high}/{limits.high}"
+        progress = f"low samples {far.hits.low}/{limits.low}, high samples {far.hits.high}/{limits.high}"
         if self._permission.hold is not None:
             return self._permission.hold, progress
         if not self._permission.counts[far.broker]:

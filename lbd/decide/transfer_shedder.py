@@ -442,11 +442,11 @@ class _TransferRound:
         if not settled:
             self._tell(pair, Reason.SETTLING, "one of them was moved to, moved from or restarted lately")
         elif self._permission.hold is not None:
-            self._tell(pair, self._permission.hold, f"hits {hits}/{limit}")
+            self._tell(pair, self._permission.hold, f"samples {hits}/{limit}")
         elif not fresh:
-            self._tell(pair, Reason.NO_NEW_SAMPLE, f"{pair.source} has no new sample; hits {hits}/{limit}")
+            self._tell(pair, Reason.NO_NEW_SAMPLE, f"{pair.source} has no new sample; samples {hits}/{limit}")
         elif hits < limit:
-            self._tell(pair, Reason.WAITING, f"hits {hits}/{limit}")
+            self._tell(pair, Reason.WAITING, f"samples {hits}/{limit}")
         else:
             self._level(hits)
         return 0 if self.unloads else hits

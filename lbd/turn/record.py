@@ -18,6 +18,7 @@ from lbd.model import BYTES_IN, BYTES_OUT, CLUSTER, MSG_IN, MSG_OUT, RESOURCES, 
 from lbd.reason import Reason
 from lbd.score.bounds import fewest_removed
 from lbd.store.history_round import HistoryRound
+from lbd.store.predictions import Predictions
 from lbd.store.proposal import PLAN_SECONDS, PlannedScore, Proposal, ProposedMove, plan_id
 from lbd.store.status import HitStatus, PairStatus
 from lbd.store.turn_record import (
@@ -272,7 +273,7 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
     With ``proposed`` the plan waits for approval; otherwise it is what would move if the imbalance lasts, and nobody
     remembers it where ``expires_at`` is null. ``refused`` is why ``lbd apply`` would refuse it now; null where it would
     begin. ``plan_scores`` are the scores of all brokers now and after it, and
-    ``gap_after_points`` is the gap then.
+    ``gap_after_points`` is the gap then. ``predictions`` are the last ones of this lbd, and what came of them.
     """
 
     id: str
@@ -286,6 +287,7 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
     refused: str | None = None
     plan_scores: list[PlannedScore] = []
     gap_after_points: float | None = None
+    predictions: Predictions = Predictions()
 
 
 def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
@@ -335,11 +337,13 @@ class _Named(Scored, Protocol):
     def id(self) -> str: ...
 
 
-def plan_document(record: TurnResult, plan: Proposal, refused: str, *, proposed: bool) -> dict[str, Any]:
+def plan_document(
+    record: TurnResult, plan: Proposal, refused: str, past: Predictions, *, proposed: bool
+) -> dict[str, Any]:
     """The JSON shape of a plan, :class:`PlanDocument`; ``record`` is the last turn that is about it."""
     scores, gap_after = planned_scores(brokers(record), plan.expected)
     verdict_fields = {"proposed": proposed, "refused": refused or None, "gap_after_points": gap_after}
-    verdict_fields["plan_scores"] = msgspec.to_builtins(scores)
+    verdict_fields |= {"plan_scores": msgspec.to_builtins(scores), "predictions": msgspec.to_builtins(past)}
     return {**document(record, everything=False), **msgspec.to_builtins(plan), **verdict_fields}
 
 

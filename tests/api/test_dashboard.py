@@ -99,7 +99,7 @@ def test_the_four_answers(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert reads(browser, "next", "Wait for ") == "Wait for 1 more fresh sample"
         assert "then it would move " in reads(browser, "next-why", "then it would move ")
         assert len(browser.find_elements(By.CSS_SELECTOR, "#brokers tr")) == 3
-        assert "hits" in text(browser, "sentence")
+        assert "samples" in text(browser, "sentence")
 
 
 def opened_before_a_move(browser: Chrome, api: Api, pulsar: FakePulsar) -> None:
@@ -450,7 +450,8 @@ def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert f" {plan['gap_after_points']:.1f} points between highest and lowest when all" in text(
             browser, "plan-about"
         )
-        assert text(browser, "todo").endswith(f"`lbd apply {name}`")
+        assert f"`lbd apply {name}`; or wait about " in text(browser, "todo")
+        assert reads(browser, "plan-trust", "prediction") == plan["predictions"]["summary"]
 
 
 def name_of(broker: dict[str, Any]) -> str:

@@ -124,7 +124,7 @@ def test_hits_and_differences_of_pairs(moment: Moment):
         for threshold in ("low", "high"):
             assert scraped["lbd_pair_hits", *ends, threshold] == hits[threshold]
             assert scraped["lbd_pair_hits_wanted", *ends, threshold] == hits[f"{threshold}_wanted"]
-    words = "low hits {low}/{low_wanted}, high hits {high}/{high_wanted}".format(**pairs[0]["hits"])
+    words = "low samples {low}/{low_wanted}, high samples {high}/{high_wanted}".format(**pairs[0]["hits"])
     assert words in line(command("status"), "last turn")
     assert words in command("explain")
     assert words in finding(command, "lbd")

@@ -74,7 +74,7 @@ class TestTurn:
         assert [record.number for record in records] == [1, 2, 3, 4, 5, 6]
         assert re.fullmatch(r"turn 2, \d+ s ago \(20[-+0-9T:Z]+\)", told[0])
         assert told[1:3] == ["verdict moving: 3 begun", "said Begins to move 3 bundles."]
-        assert f"pair {first} -> {third}: 70.0 points apart, hits low 2 of 8, high 2 of 2" in told
+        assert f"pair {first} -> {third}: 70.0 points apart, samples low 2 of 8, high 2 of 2" in told
         assert "fired: 7,900 msg/s wanted, 6,000 in 3 bundles taken" in told
         assert f"guardrails foresee: {first} 81.0 -> 50.6; {third} 11.0 -> 41.4" in told
         assert [line for line in told if line.startswith("t/n/")] == [
@@ -157,7 +157,9 @@ class TestBroker:
         told = lines(explain(first))
         assert told[0] == f"broker {first}"
         assert told[1].startswith("seen 60.0 points by cpu, 10,000 msg/s, 1.0 MB/s, 5 bundles, in turn 6, ")
-        assert told[2].startswith(f"because it is 24.0 points above {third}: waiting, low hits 2/8, high hits 0/2")
+        assert told[2].startswith(
+            f"because it is 24.0 points above {third}: waiting, low samples 2/8, high samples 0/2"
+        )
         assert "cluster waiting for 6 more fresh samples" in told
         assert any(line.startswith("last fired in turn 2, ") for line in told)
         assert f"to {third}, 70.0 points apart: 7,900 msg/s wanted, 6,000 in 3 bundles taken" in told

@@ -10,6 +10,7 @@ import pytest
 from lbd.cli.plan import print_plan
 from lbd.cli.render import shared_notes, without_notes
 from lbd.model import Hits
+from lbd.store.predictions import Predictions
 from lbd.turn.record import PlanDocument, plan_document, proposal
 from tests.turn.records import HOT, record, two
 
@@ -31,7 +32,7 @@ def test_a_note_on_several_bundles_is_printed_once(
     turn = record(two(80, 20), hits={HOT: Hits(8, 1)})
     moves = [replace(unload, reason=f"r{at}{notes[at]}") for at, unload in enumerate(turn.unloads[:3])]
     turn = replace(turn, unloads=tuple(moves))
-    print_plan(msgspec.convert(plan_document(turn, proposal(turn), "", proposed=False), PlanDocument))
+    print_plan(msgspec.convert(plan_document(turn, proposal(turn), "", Predictions(), proposed=False), PlanDocument))
 
     printed = capsys.readouterr().out
     assert len(moves) == 3

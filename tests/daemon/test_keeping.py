@@ -49,7 +49,7 @@ def turn_lines(daemon: Daemon) -> list[dict[str, Any]]:
 def test_what_a_line_of_the_log_tells_of_a_turn():
     """By names that a search relies on: what was decided and why, what came of it, and what the round cost."""
     waiting = record(two(), hold=(Reason.PAUSED, "by ann"))
-    held = f"{HOT} -> {COLD}: paused: low hits 1/8, high hits 1/2"
+    held = f"{HOT} -> {COLD}: paused: low samples 1/8, high samples 1/2"
     decided = {"verdict": "blocked", "why": "paused", "hold": "paused", "planned": 0, "outcomes": [], "unfinished": 0}
     assert turn_line(waiting) == decided | {"brokers": 2, "requests": 0, "seconds": 0.0, "skips": [held]}
     move = Unload(bundle(1), HOT, COLD, 1.0, 1.0)

@@ -21,6 +21,7 @@ from lbd.load.scoring import Weights
 from lbd.model import Hits, Memory, Unload
 from lbd.reason import Reason
 from lbd.store.control import Control, Pause, PlannedMove, PlanRequest, RequestResult
+from lbd.store.predictions import Predictions
 from lbd.store.proposal import PLAN_SECONDS, plan_id
 from lbd.turn.record import plan_document, proposal
 from lbd.turn.verdict import sentence, verdict
@@ -80,7 +81,7 @@ def test_what_is_told_of_it():
         seen.unloads[0].reason,
         2 * len(seen.unloads),
     )
-    told = plan_document(seen, found, "", proposed=True)
+    told = plan_document(seen, found, "", Predictions(), proposed=True)
     assert (told["proposed"], told["id"], len(told["unloads"])) == (True, found.id, len(seen.unloads))
     number = len(seen.unloads)
     assert sentence(seen) == f"Proposes to move {number} bundles (plan {found.id}): lbd apply {found.id}."

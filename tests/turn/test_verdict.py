@@ -157,13 +157,13 @@ def test_the_headline_names_the_widest_pair_and_the_blocked_one():
     inner, full = "b:1 -> c:1", "2 of 2 used"
     seen = {"a:1": report(95.0, {bundle(100): two()[HOT].last_stats[bundle(0)]}), **middle, "d:1": report(5.0)}
     found = record(seen, settings={"hit_count_high": 2}, blocked={inner: Skip(inner, Reason.HOUR_UNLOADS, full)})
-    widest = "a:1 -> d:1: {}waiting (low hits 1/8, high hits 1/2)"
+    widest = "a:1 -> d:1: {}waiting (low samples 1/8, high samples 1/2)"
     assert sentence(found) == (
         f"No move: {widest.format('')}; {inner} 35.0 points apart, blocked by unloads-per-hour: {full}."
     )
     assert verdict(found).words == (
         f"blocked by unloads-per-hour: {inner} 35.0 points apart; {full}; and waiting for 1 more fresh sample: "
-        "a:1 -> d:1 90.0 points apart; low hits 1/8, high hits 1/2"
+        "a:1 -> d:1 90.0 points apart; low samples 1/8, high samples 1/2"
     )
 
 
@@ -171,7 +171,7 @@ def test_the_widest_pair_is_named_though_all_its_bundles_were_refused():
     """Not the next one, that only waits."""
     found = record(two(), settings=AT_ONCE, unloads=())
     refused = Skip(found.decision.unloads[0].bundle, Reason.DESTINATION_OVERLOADED, "cold would reach 90")
-    narrow = Skip("a:1 -> b:1", Reason.WAITING, "low hits 1/8")
+    narrow = Skip("a:1 -> b:1", Reason.WAITING, "low samples 1/8")
     assert sentence(replace(found, skips=(narrow, refused))).startswith(f"No move: {ENDS}: destination-overloaded (")
 
 

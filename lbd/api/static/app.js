@@ -273,6 +273,20 @@ function showPlan(status) {
   });
 }
 
+/** How good the last predictions were: in the words of `lbd plan`. */
+function showPredictions() {
+  const past = seen.plan && seen.plan.predictions;
+  say("plan-trust", past ? past.summary : "");
+  $("plan-past").hidden = !past || !past.last.length;
+  rows($("past"), past ? past.last : [], ["", "num", "num", "num"], "none", (one, cells) => {
+    write(cells[0], `${short(one.broker)}, turn ${one.turn}`, one.broker);
+    ["before", "predicted", "found"].forEach((name, at) => {
+      write(cells[at + 1], one[name].toFixed(1));
+      cells[at + 1].dataset.label = name;
+    });
+  });
+}
+
 /** A score and its bar, of 100 points. */
 function scoreBar(cell, score, style) {
   if (!cell.firstChild) {
@@ -346,12 +360,14 @@ function fillRollout(row, { rollout, summary }) {
 }
 
 function showBrokers(status) {
-  const brokers = [...status.brokers].sort((one, other) => (other.score ?? -1) - (one.score ?? -1));
-  const scores = brokers.map((one) => one.score).filter((score) => score !== null);
+  const scores = status.brokers.map((one) => one.score).filter((score) => score !== null);
   const mean = scores.reduce((sum, score) => sum + score, 0) / (scores.length || 1);
   const full = Math.max(100, ...scores);
   const hot = new Set(status.pairs.map((pair) => pair.source));
   const cold = new Set(status.pairs.map((pair) => pair.destination));
+  // A phone shows few: those of pairs come first there.
+  const behind = (one) => Number(phone.matches && !hot.has(one.id) && !cold.has(one.id));
+  const brokers = [...status.brokers].sort((one, other) => behind(one) - behind(other) || (other.score ?? -1) - (one.score ?? -1));
   rows($("brokers"), first($("brokers"), brokers, Infinity, 5), ["", "wide", "", "num", "num"], "no broker was seen", (broker, cells) => {
     if (!cells[0].firstChild) cells[0].append(element("a"));
     write(cells[0].firstChild, short(broker.id), broker.id);
@@ -632,9 +648,9 @@ async function readChart() {
   Object.assign(seen, { chart, chartRead: chart.trouble ? null : { key, at: performance.now() } });
 }
 
-/** What a turn would begin: only asked for where something is to come, and an lbd that cannot say is no trouble. */
+/** What waits, or what a turn would begin: asked for where something is to come; an lbd that cannot say is no trouble. */
 async function readPlan(status) {
-  const coming = status.verdict && status.verdict.kind === "waiting";
+  const coming = status.proposal || (status.verdict && status.verdict.kind === "waiting");
   seen.plan = coming && !document.hidden ? await get("/v1/plan?skips=false").catch(() => null) : null;
 }
 
@@ -659,6 +675,7 @@ async function refresh(moved, told = moved) {
     if (turned) {
       await readPlan(status);
       showNext(status);
+      showPredictions();
     }
   } catch (error) {
     if (!(error instanceof Unanswered)) throw error;

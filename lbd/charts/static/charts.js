@@ -17,17 +17,24 @@ const drawChart = (() => {
   }
 
   /** Day and time of day, in UTC unless the chart is of this machine's time. */
-  function stamp(chart, at) {
+  function stamp(chart, at, seconds = false) {
     const away = chart.local ? new Date(at * 1000).getTimezoneOffset() * 60 : 0;
-    return new Date((at - away) * 1000).toISOString().slice(0, 16).split("T");
+    return new Date((at - away) * 1000).toISOString().slice(0, seconds ? 19 : 16).split("T");
   }
 
-  /** Times of ticks; the first one and midnights have their day below, or of this machine's time midnights only their day. */
-  const ticks = (chart) => (u, splits, axis, space, step) => splits.map((at, index) => {
-    const [day, time] = stamp(chart, at);
-    if (step >= 86400 || (chart.local && time === "00:00")) return day.slice(5);
-    return !chart.local && (index === 0 || time === "00:00") ? `${time}\n${day}` : time;
-  });
+  /** Times of ticks; the first one and midnights have their day below, or of this machine's time midnights only their day. No label stands twice: ticks within a minute have seconds, and of noons the first has a label. */
+  const ticks = (chart) => (u, splits, axis, space, step) => {
+    const given = new Set();
+    return splits.map((at, index) => {
+      const [day, time] = stamp(chart, at, step < 60);
+      const midnight = time === "00:00";
+      const plain = step >= 86400 || (chart.local && midnight) ? day.slice(5) : time;
+      const label = plain === time && !chart.local && (index === 0 || midnight) ? `${time}\n${day}` : plain;
+      if (given.has(label)) return "";
+      given.add(label);
+      return label;
+    });
+  };
 
   function place(line, x) {
     let low = 0, high = line.x.length;

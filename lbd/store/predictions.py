@@ -1,0 +1,91 @@
+"""How good the last predictions of scores were: the journal's moves beside the kept turns."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lbd.model import Result
+from lbd.store.explain import move_stories
+from lbd.store.moves import newest_moves
+from lbd.store.turns import KeptTurns
+from lbd.text import DAY_SECONDS, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.store.explain import Story
+
+
+SHOWN = 20
+"""Predictions that are compared with what came."""
+
+LOOKED_AT = 200
+"""Moves that are looked at: a plan predicts one score of each broker, whatever the number of its moves."""
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """A broker's score in points before the moves that ``turn`` planned, as ``predicted``, and as ``found`` in the
+    first turn in which both ends of a move had settled; other load may have changed, too.
+    """
+
+    turn: int
+    broker: str
+    before: float
+    predicted: float
+    found: float
+
+
+class Predictions(msgspec.Struct, frozen=True):
+    """The last predictions of the last day, the newest first; ``median_error_points`` is None where there is none.
+
+    ``summary`` says so in a sentence.
+    """
+
+    last: list[Prediction] = []
+    median_error_points: float | None = None
+    summary: str = ""
+
+
+def predictions(state_dir: Path, now: float) -> Predictions:
+    """The last predictions at ``now`` (epoch seconds). Raises :class:`UsageError` for a store that cannot be read."""
+    since = now - DAY_SECONDS
+    moves = [move for move in newest_moves(state_dir, LOOKED_AT) if move.result is Result.LANDED and move.at > since]
+    if not moves:
+        return Predictions(summary=NONE)
+    stories = move_stories(moves)
+    for turn in KeptTurns(state_dir):
+        for story in stories:
+            story.take(turn)
+        if turn.ended_at < since or all(story.done for story in stories):
+            break
+    return judged(list({(one.turn, one.broker): one for story in stories for one in _compared(story)}.values()))
+
+
+NONE = "No prediction of the last day can be compared with what came of it yet."
+
+
+def _compared(story: Story) -> Iterator[Prediction]:
+    """Both ends of a move, where their score before, predicted and afterwards are known."""
+    move = story.answer()
+    if move.planned_in is None or move.before is None or move.expected is None or move.came is None:
+        return
+    for broker, end in ((move.source, "source"), (move.destination or "", "destination")):
+        before, predicted, found = (getattr(scores, end) for scores in (move.before, move.expected, move.came))
+        if before is not None and predicted is not None and found is not None:
+            yield Prediction(move.planned_in, broker, before, predicted, found)
+
+
+def judged(compared: list[Prediction]) -> Predictions:
+    """The error of the first of these, which are the newest."""
+    last = compared[:SHOWN]
+    if not last:
+        return Predictions(summary=NONE)
+    errors = [abs(one.found - one.predicted) for one in last]
+    error = median(errors)
+    many = f"The last {counted(len(last), 'prediction')} of a broker's score"
+    missed = f"{error:.1f} points in the median, by {max(errors):.1f} at most"
+    return Predictions(last, error, f"{many} missed what came by {missed}.")
