@@ -67,11 +67,11 @@ def test_numbers_and_verdicts_are_told_everywhere_and_survive_kill_9(pulsar: Fak
         daemon.notified.wait_for("STATUS=Moved")
         daemon.notified.wait_for("STATUS=No move")
         eventually((tmp_path / "state" / "status.json").exists)
+        eventually(lambda: {"moving", "waiting"} <= {line["verdict"] for line in turn_lines(daemon)})
         status = json.loads(lbd(daemon, "status", "--format", "json"))
         daemon.process.kill()
         daemon.process.wait()
         before = turn_lines(daemon)
-    assert {"moving", "waiting"} <= {line["verdict"] for line in before}
     assert (status["verdict"]["kind"], status["turn"] >= 1) == ("waiting", True)
     moving = next(line["turn"] for line in before if line["event"] == "Begins to move 3 bundles.")
     assert "Begins to move 3 bundles." in lbd(daemon, "explain", str(moving))
