@@ -80,7 +80,7 @@ def run(job: tuple[str, int, str]) -> Ran:
     kind, number, candidate = job
     scenario = cluster(kind, number)
     settings = settled(scenario, Settings(), CANDIDATES[candidate])
-    simulation = _ClusterWithClients(scenario, settings, number + 1, lambda: 0.0)
+    simulation = _ClusterWithClients(scenario, settings, number + 1)
     simulation.number = number
     for _ in simulation.turns():
         pass

@@ -62,7 +62,7 @@ def test_a_storm_of_wrong_reports_stays_within_the_budget_of_an_hour(strategy: s
     """Five brokers, levelled before. Where the budget is spent lbd says so as long as more is planned."""
     scenario = load("steady").model_copy(update={"hours": RUNS_HOURS})
     changes = {"strategy": strategy, "interval_seconds": 15, "guardrails.max_unloads_per_hour": PER_HOUR}
-    cluster = LyingCluster(scenario, settled(scenario, Settings(), changes), 1, lambda: 0.0, lie)
+    cluster = LyingCluster(scenario, settled(scenario, Settings(), changes), 1, lie)
     said = [turned.record.sentence for turned in cluster.turns() if turned.seconds >= BEGINS]
     moves = cluster.trace().moves
 
