@@ -7,6 +7,8 @@ import shutil
 import stat
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -14,7 +16,6 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextmanager
@@ -34,6 +35,14 @@ def open_way(folder: Path) -> None:
     for parent in (folder, *folder.parents):
         if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & stat.S_IXOTH:
             parent.chmod(0o755)
+
+
+@contextmanager
+def open_to_all() -> Iterator[Path]:
+    """A folder that every user reaches; each pytest that starts closes the one above ``tmp_path`` to others again."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def free(folder: Path) -> int:

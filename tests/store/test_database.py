@@ -424,7 +424,7 @@ def test_a_file_that_is_taken_away_is_seen(name: str, how: str, tmp_path: Path) 
     assert len(history(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("name", LAST.keys() - {"averages"})
+@pytest.mark.parametrize("name", sorted(LAST.keys() - {"averages"}))
 def test_nothing_is_written_to_another_file_of_that_name(name: str, tmp_path: Path) -> None:
     """Whoever writes: it would be lost, and what is there is another's."""
     with closing(Everything(tmp_path)) as everything:
@@ -459,39 +459,43 @@ def test_planted_files_are_refused(name: str, plant: str, tmp_path: Path) -> Non
     assert not (tmp_path / "absent").exists()
 
 
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A folder that other users reach."""
+    with disks.open_to_all() as folder:
+        yield folder
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root opens files as somebody else")
-def test_what_root_makes_belongs_to_the_service(tmp_path: Path) -> None:
+def test_what_root_makes_belongs_to_the_service(open_path: Path) -> None:
     """Root opens the files as the owner of the directory, and is root again."""
-    os.chown(tmp_path, 12345, 12345)
-    disks.open_way(tmp_path)
-    with closing(journal_at(tmp_path)) as journal:
+    os.chown(open_path, 12345, 12345)
+    with closing(journal_at(open_path)) as journal:
         assert os.geteuid() == 0
         moved(journal, 0)
-        assert {file.stat().st_uid for file in tmp_path.iterdir()} == {12345}
+        assert {file.stat().st_uid for file in open_path.iterdir()} == {12345}
 
 
-def test_another_user_reads_what_nobody_writes(tmp_path: Path) -> None:
+def test_another_user_reads_what_nobody_writes(open_path: Path) -> None:
     """Also without the right to make files beside the store, as SQLite would for its log."""
-    with closing(journal_at(tmp_path)) as journal:
+    with closing(journal_at(open_path)) as journal:
         moved(journal, 0)
     script = "import os, sys; from pathlib import Path; from lbd.store.moves import history; os.setuid(12345)"
     script += "; print(len(history(Path(sys.argv[1]))))"
-    disks.open_way(tmp_path)
     if os.geteuid() != 0:
         pytest.skip("only root becomes somebody else")
-    command = [sys.executable, "-c", script, str(tmp_path)]
+    command = [sys.executable, "-c", script, str(open_path)]
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "1\n"
 
 
-def test_another_user_reads_all_of_it_while_lbd_writes(tmp_path: Path) -> None:
+def test_another_user_reads_all_of_it_while_lbd_writes(open_path: Path) -> None:
     """Who may not write there, as a person with lbd explain or history."""
     script = "import encodings.cp437, os, sys; from pathlib import Path; from tests.store.test_database import last"
     script += "; os.setuid(12345); print(last(Path(sys.argv[1])))"
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    disks.open_way(tmp_path)
+    command = [sys.executable, "-c", script, str(open_path)]
     if os.geteuid() != 0:
         pytest.skip("only root becomes somebody else")
-    with closing(Everything(tmp_path)) as everything:
+    with closing(Everything(open_path)) as everything:
         everything.write(1)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         everything.write(2)
