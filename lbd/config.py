@@ -225,7 +225,7 @@ if TYPE_CHECKING:
 
 else:
     _Strategies = create_model(
-        "_Strategies", __base__=_Common, **{strategy_section(one.name): (one, one()) for one in RULES}
+        "_Strategies", __base__=_Common, **{strategy_section(rule.name): (rule, rule()) for rule in RULES}
     )
 
 
@@ -287,27 +287,27 @@ class Settings(_Strategies):
 
     @property
     def spread_in_force(self) -> SpreadSettings:
-        """What belongs apart: nothing for Pulsar's own rule."""
+        """Settings of what belongs apart; the defaults, thus nothing, for Pulsar's own rule."""
         return self.spread if self.profile == "live" else SpreadSettings()
 
     @property
     def topic_costs_in_force(self) -> Mapping[TopicKind, float | str] | None:
-        """What Pulsar's own topics add to the cost of a move: None for Pulsar's own rule, which knows no costs."""
+        """Cost that each kind of Pulsar's own topics adds to a move; None for Pulsar's own rule, which has no costs."""
         return self.guardrails.topic_costs if self.profile == "live" else None
 
     @field_validator("weights")
     @classmethod
     def _scored(cls, weights: Weights) -> Weights:
         if not (weights.cpu or weights.direct_memory or weights.bandwidth_in or weights.bandwidth_out):
-            wanted = "wanted cpu, direct_memory, bandwidth_in or bandwidth_out above 0"
-            raise ValueError(f"every broker would score 0 points; {wanted}")
+            weighted = "cpu, direct_memory, bandwidth_in or bandwidth_out"
+            raise ValueError(f"every broker would score 0 points; wanted {weighted} above 0")
         return weights
 
 
-def _check_known(name: str, known: Iterable[str]) -> str:
-    if name not in known:
-        near = _nearest(name, list(known))
-        raise ValueError(f"{near and f'did you mean {near}? '}wanted one of {', '.join(known)}")
+def _check_known(name: str, names: Iterable[str]) -> str:
+    if name not in names:
+        near = _nearest(name, list(names))
+        raise ValueError(f"{near and f'did you mean {near}? '}wanted one of {', '.join(names)}")
     return name
 
 
@@ -320,9 +320,9 @@ class Loaded:
 
     @property
     def files(self) -> frozenset[str]:
-        """The files that say something: by their paths."""
+        """Paths of the files that set something."""
         none = f"{ENVIRONMENT} {PREFIX}"
-        return frozenset(one for one in self.origins.values() if one != OPTIONS and not one.startswith(none))
+        return frozenset(path for path in self.origins.values() if path != OPTIONS and not path.startswith(none))
 
 
 def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Loaded:
@@ -434,8 +434,8 @@ def _known(path: tuple[Any, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
+def _nearest(name: str, names: list[str]) -> str:
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.5)), "")
 
 
 def environment() -> dict[str, str]:

@@ -72,21 +72,20 @@ class Sentence:
 
 @dataclass(frozen=True)
 class DemoProgress:
-    """What the daemon has done so far; ``first`` is the first turn that saw brokers, ``last`` the last turn."""
+    """Progress of the daemon; ``first`` is the first turn that had brokers, ``last`` the last turn."""
 
     first: TurnRecord | None = None
     last: TurnRecord | None = None
-    said: tuple[Sentence, ...] = ()
+    sentences: tuple[Sentence, ...] = ()
     moves: tuple[DemoMove, ...] = ()
 
     def turned(self, turn: TurnRecord) -> DemoProgress:
         """The same after one more turn; some of its moves may have ended before its record came."""
         first = self.first or (turn if turn.brokers else None)
-        ended = {move.bundle for move in self.moves if move.ended and move.at >= turn.at}
-        planned = tuple(_planned(one, turn.at) for one in turn.unloads if one.bundle not in ended)
-        return replace(
-            self, first=first, last=turn, said=_merge_sentences(self.said, turn), moves=(*self.moves, *planned)
-        )
+        over = {move.bundle for move in self.moves if move.ended and move.at >= turn.at}
+        planned = tuple(_planned(unload, turn.at) for unload in turn.unloads if unload.bundle not in over)
+        sentences = _merge_sentences(self.sentences, turn)
+        return replace(self, first=first, last=turn, sentences=sentences, moves=(*self.moves, *planned))
 
     def ended(self, outcome: Outcome | Skip, at: float) -> DemoProgress:
         """The same after a move has ended, or was not sent."""
@@ -102,7 +101,7 @@ class DemoProgress:
 
     @property
     def gaps(self) -> tuple[float, float] | None:
-        """Points between the highest and the lowest score at first and now; None before two brokers were seen."""
+        """Points between the highest and the lowest score at first and now; None before two brokers report."""
         if self.first is None or self.last is None:
             return None
         first, last = gap(self.first), gap(self.last)
@@ -121,7 +120,7 @@ def _merge_sentences(sentences: tuple[Sentence, ...], turn: TurnRecord) -> tuple
 
 
 def _gist(sentence: str) -> str:
-    """What it says, without the numbers in brackets."""
+    """The sentence up to its numbers in brackets."""
     return sentence.partition(" (")[0]
 
 
@@ -155,11 +154,11 @@ class Truth:
     def ended(self, outcome: Outcome) -> None:
         """A move has ended; only those that landed count."""
         if outcome.result is Result.LANDED and outcome.owner is not None:
-            one, seconds = outcome.unload, self._cluster.now() - self._cluster.begun_at
-            self._moves.append(Moved(seconds, one.bundle, one.source, outcome.owner, one.throughput))
+            unload, seconds = outcome.unload, self._cluster.now() - self._cluster.begun_at
+            self._moves.append(Moved(seconds, unload.bundle, unload.source, outcome.owner, unload.throughput))
 
     def scorecard(self, settings: Settings) -> Scorecard:
-        """What the run has come to so far."""
+        """Scorecard of the run up to now."""
         self._truths.append(self._look())
         trace = Trace(
             truths=tuple(self._truths),
@@ -185,7 +184,7 @@ class Truth:
         return ClusterTruth(float(state.seconds), points[present], unmoved[present], present, carried)
 
     def _placement(self) -> BundleHistory | None:
-        """Under the load of now. Not told where a broker left: what became of its bundles was not lbd's doing."""
+        """Placement, judged by the load of now; None once a broker has left: lbd did not place its bundles."""
         present = self._present()
         if (self._first_present & ~present).any():
             return None
@@ -203,11 +202,11 @@ class Truth:
     def _unserved(self) -> float:
         """For how long nobody owned a bundle, in bundle-seconds, by the cluster's own book."""
         lost, total = dict[str, float](), 0.0
-        for one in self._cluster.history():
-            if one.owner is None:
-                lost[one.bundle] = one.seconds
+        for change in self._cluster.history():
+            if change.owner is None:
+                lost[change.bundle] = change.seconds
             else:
-                total += one.seconds - lost.pop(one.bundle, one.seconds)
+                total += change.seconds - lost.pop(change.bundle, change.seconds)
         now = self._cluster.now() - self._cluster.begun_at
         return total + sum(now - since for since in lost.values())
 
@@ -221,7 +220,7 @@ PORTS = range(28080, 28090)
 """The first that is free is every broker's, each on an address of its own; where none is the system chooses."""
 
 DAY_SECONDS, BUSY_PEAK = 24 * 60.0, 2.0
-"""Of a served demo: a simulated day takes so long, and at its middle one broker's bundles carry so many times as much.
+"""Length of a served demo's simulated day, and the factor on the traffic of one broker's bundles at its middle.
 For half of the day the brokers are further apart than the low threshold. A day takes four to six moves, half of what
 ``guardrails.max_unloads_per_hour`` allows."""
 
@@ -267,7 +266,7 @@ class Stage:
     @property
     def flying(self) -> frozenset[str]:
         """Bundles whose unload was sent and has no outcome yet."""
-        return frozenset(one.bundle for one in self._balancer.unfinished if self._balancer.since(one))
+        return frozenset(unload.bundle for unload in self._balancer.unfinished if self._balancer.since(unload))
 
     def _turned(self, record: TurnResult) -> None:
         turn = turn_record(record, self.cluster.now())

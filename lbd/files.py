@@ -41,10 +41,10 @@ DAMAGED = (
     *(ValueError, KeyError, EOFError, RuntimeError, IndexError, TypeError, MemoryError, OverflowError),
     *(BadZipFile, zlib.error, tokenize.TokenError),
 )
-"""What NumPy and zipfile raise on files of arrays whose bytes are wrong, beside OSError where they cannot be read."""
+"""Errors that NumPy and zipfile raise for a damaged file of arrays, beside OSError for an unreadable one."""
 
 LARGEST_BYTES = 1 << 30
-"""Of a file that is read whole: what lbd writes is far below."""
+"""Largest file that is read whole; files of lbd are far smaller."""
 
 REPLACED = "was removed or replaced while lbd runs on it"
 STARTS_AGAIN = "stop lbd, put back what was there, and start it"
@@ -109,9 +109,9 @@ def _walked(path: str) -> int:
         for name in way.split("/"):
             walk.enter(name)
     except BaseException:
-        os.close(walk.at)
+        os.close(walk.folder)
         raise
-    return walk.at
+    return walk.folder
 
 
 def _begun(path: str) -> tuple[_Walk, str]:
@@ -131,14 +131,14 @@ def _begun(path: str) -> tuple[_Walk, str]:
 
 
 class _Walk:
-    """From a directory step by step, so that every link on the way is seen. ``at`` is a descriptor."""
+    """A walk along a path, step by step, that judges each link on it. ``folder`` is the descriptor it has reached."""
 
-    def __init__(self, at: int) -> None:
-        self.at = at
+    def __init__(self, folder: int) -> None:
+        self.folder = folder
         self._links = 0
 
     def enter(self, name: str) -> None:
-        """Into a directory. ``..`` in a link is that of where the link stands. Raises OSError."""
+        """Enter a directory. ``..`` in a link is the parent of the link's own directory. Raises OSError."""
         pending = deque([name] if name else [])
         while pending:
             target = self._step(pending.popleft())
@@ -153,7 +153,7 @@ class _Walk:
         except OSError as error:
             if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
                 raise
-            there = os.stat(name, dir_fd=self.at, follow_symlinks=False)
+            there = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
             if not stat.S_ISLNK(there.st_mode):
                 raise
             self._links += 1
@@ -162,11 +162,11 @@ class _Walk:
             if there.st_uid not in {0, os.geteuid()}:
                 message = f"{name} is a symbolic link of {user_name(there.st_uid)}, and is not followed"
                 raise OSError(errno.ELOOP, message) from error
-            return os.readlink(name, dir_fd=self.at)
+            return os.readlink(name, dir_fd=self.folder)
         return ""
 
     def _go(self, name: str) -> None:
-        before, self.at = self.at, os.open(name, _WALK, dir_fd=self.at)
+        before, self.folder = self.folder, os.open(name, _WALK, dir_fd=self.folder)
         os.close(before)
 
 
@@ -254,7 +254,7 @@ def read(path: Path) -> bytes:
 
 
 def decoded(path: Path, kind: type[Kind]) -> Kind | None:
-    """What a JSON file holds, None when there is none. Raises :class:`UsageError` for junk of whatever sort."""
+    """Content of a JSON file, None without a file. Raises :class:`UsageError` for junk of whatever sort."""
     try:
         return msgspec.json.decode(read(path), type=kind)
     except FileNotFoundError:
@@ -352,7 +352,7 @@ def _take_after(descriptor: int, name: str, folder: int) -> None:
 
 
 def _give(descriptor: int, like: os.stat_result) -> None:
-    """What root makes belongs to the user of the service; a container's root may not be allowed to, and goes on."""
+    """Give a file that root writes to the owner in ``like``, where this root may: a container's root may not."""
     there = os.fstat(descriptor)
     if os.geteuid() == 0 and (there.st_uid, there.st_gid) != (like.st_uid, like.st_gid):
         with suppress(PermissionError):

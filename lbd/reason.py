@@ -128,5 +128,5 @@ _CAUSES = {reason.label: text for reason, text in STATES.items()}
 
 
 def cause(label: str | None) -> str:
-    """What blocks or holds, by the label of its reason: ``by cool-down``, ``while lbd is paused``."""
+    """Text after ``blocked`` or ``held``, by the label of a reason: ``by cool-down``, ``while lbd is paused``."""
     return _CAUSES.get(label or "", f"by {label}")

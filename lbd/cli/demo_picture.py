@@ -396,7 +396,7 @@ def _beside(label: str, words: str, style: str, width: int, most: int | None = N
 def _recent_sentences(frame: Frame, number: int, width: int) -> list[Text]:
     """The last messages of its turns, the latest at the bottom, in that many lines; the latest is always there."""
     lines: list[Text] = []
-    for message in reversed(frame.progress.said):
+    for message in reversed(frame.progress.sentences):
         turns = f"  ({message.turns} turns)" if message.turns > 1 else ""
         own = _beside(f"{ago(message.at - frame.begun_at)}  ", _short(frame, message.sentence) + turns, "", width)
         if len(lines) + len(own) > number:

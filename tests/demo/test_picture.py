@@ -121,7 +121,7 @@ def test_no_line_ends_inside_a_word_or_before_the_reason(minute: float, width: i
     lines = drawn(frame, width, 30)
     assert not [one for one in lines if "…" in one]
     text = " ".join(" ".join(lines).split())
-    for said in (frame.progress.said[-1].sentence, gap_text(frame.progress, frame.settings)):
+    for said in (frame.progress.sentences[-1].sentence, gap_text(frame.progress, frame.settings)):
         assert said.replace(frame.end, "") in text
     shown = [one.split()[-1] for one in lines if " landed in " in one]
     bundles = {move.bundle for move in frame.progress.moves}

@@ -62,7 +62,10 @@ def test_a_sentence_that_only_counts_on_is_said_once():
         .turned(turn(15, "A: waiting (2/8)."))
         .turned(turn(30, "Moved."))
     )
-    assert [(one.at, one.sentence, one.turns) for one in seen.said] == [(0, "A: waiting (2/8).", 2), (30, "Moved.", 1)]
+    assert [(one.at, one.sentence, one.turns) for one in seen.sentences] == [
+        (0, "A: waiting (2/8).", 2),
+        (30, "Moved.", 1),
+    ]
 
 
 def test_the_gap_at_first_and_now():
