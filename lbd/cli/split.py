@@ -85,7 +85,7 @@ def show_splits(splits: Sequence[SplitRecord], form: str) -> None:
     columns = (f"time ({zone_name()})", "bundle", "at", "result", "parts", "why")
     rows = table(*((name, "left") for name in columns))
     for split in splits:
-        outcome, cut = split.ended, split.cut
+        outcome, cut = split.end, split.cut
         result, parts = (outcome.result.value, len(outcome.parts)) if outcome is not None else ("open", 1)
         why = "; ".join(filter(None, (outcome.detail if outcome is not None else "", cut.reason)))
         rows.add_row(local(split.at), plain(cut.bundle), plain(cut.owner), result, str(parts), plain(why))
@@ -96,7 +96,7 @@ def _document(split: SplitRecord) -> dict[str, object]:
     cut = split.cut
     request = {"bundle": cut.bundle, "owner": cut.owner, "algorithm": cut.algorithm, "reason": cut.reason}
     positions = [f"0x{position:08x}" for position in cut.positions]
-    return {"at": split.at, **request, "positions": positions, "outcome": msgspec.to_builtins(split.ended)}
+    return {"at": split.at, **request, "positions": positions, "outcome": msgspec.to_builtins(split.end)}
 
 
 # --- command

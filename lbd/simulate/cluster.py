@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 FIRST_CPU = 1e-7
-"""What a broker reports before its first sample: seen on 4.0.8, not 0."""
+"""CPU that a broker reports before its first sample: observed on 4.0.8, not 0."""
 
 HANDED_OVER_SECONDS = 0.15
 """From the end of one owner until clients are served by the next: 0.13 to 0.2 s on 4.0.8."""
@@ -61,7 +61,7 @@ LEAST_POINTS = 0.01
 """A broker that does nothing still uses something, and never twice the same."""
 
 START_UP_POINTS = 10.0
-"""Of a broker's first minute: 67, 38 and 39 points were sampled on 4.2.4 for a true 57, 27 and 27."""
+"""Points that start-up adds to a broker's first minute: 4.2.4 sampled 67, 38 and 39 for a true 57, 27 and 27."""
 
 
 def rates_at(world: World, seconds: float) -> FloatArray:
@@ -143,7 +143,7 @@ def _warming_up(
 
 
 def moved(state: ClusterState, bundle: int, destination: int, unserved_seconds: float = 0.0) -> ClusterState:
-    """The bundle has landed; its new owner begins to count it, and to serve it after so many seconds."""
+    """Land a bundle: its new owner begins to count it, and serves it after ``unserved_seconds``."""
     return _landed(state, np.array([bundle]), np.array([destination], dtype=np.int32), unserved_seconds)
 
 
@@ -171,7 +171,7 @@ def _landed(
 
 
 def _members_changed(world: World, state: ClusterState) -> ClusterState:
-    """What belonged to a broker that went belongs to nobody; one that comes knows nothing."""
+    """Release the bundles of brokers that have left; a broker that joins begins without statistics."""
     if not world.membership.changed(state.seconds - STEP_SECONDS, state.seconds):
         return state
     members = world.membership.at(state.seconds)
@@ -184,7 +184,7 @@ def _members_changed(world: World, state: ClusterState) -> ClusterState:
         spent=np.where(members.present, state.spent, 0.0),
         cold_seconds=np.where(members.present, state.cold_seconds, WARM_UP_SECONDS),
         counted=tuple(
-            one if here else nothing for one, here in zip(state.counted, members.present.tolist(), strict=True)
+            own if here else nothing for own, here in zip(state.counted, members.present.tolist(), strict=True)
         ),
         passed=np.where(lost[:, None], 0.0, state.passed),
         placed_from=np.where(lost, members.placed_from[state.owner], state.placed_from),
@@ -243,9 +243,9 @@ def _count(world: World, state: ClusterState) -> ClusterState:
         return state
     counted, passed = list(state.counted), state.passed.copy()
     owner = np.where(state.owned, state.owner, -1) if state.disturbed else state.owner
-    for at in np.flatnonzero(due).tolist():
-        own = np.flatnonzero(owner == at)
-        counted[at] = Counted(own, passed[own] / world.stats_interval_seconds)
+    for broker in np.flatnonzero(due).tolist():
+        own = np.flatnonzero(owner == broker)
+        counted[broker] = Counted(own, passed[own] / world.stats_interval_seconds)
         passed[own] = 0.0
     return replace(state, counted=tuple(counted), passed=passed)
 
@@ -266,15 +266,15 @@ SPAN_NOISE_SECONDS = 10.0 / 2**0.5
 
 
 def process_cpu(state: ClusterState, broker: int, started_at: float) -> ProcessCpu:
-    """What a broker's process has spent of its CPU since its start, or that of the run, by now.
+    """CPU seconds of a broker's process, and the seconds since its start or that of the run.
 
-    ``started_at`` is in seconds of the run, -inf where that was before it.
+    ``started_at`` is in seconds of the run, -inf for a start before it.
     """
     return ProcessCpu(float(state.spent[broker]) / 100.0, state.seconds - max(started_at, -DAY_SECONDS))
 
 
 def noisy_process_cpu(world: World, state: ClusterState, broker: int) -> ProcessCpu:
-    """The same as lbd sees it: ten seconds of it are about as noisy as a sample of a minute."""
+    """The same as lbd measures it: ten seconds of it are about as noisy as a sample of a minute."""
     exact = process_cpu(state, broker, float(world.membership.at(state.seconds).started_at[broker]))
     noise = _random(world, state.seconds, 2).standard_normal(len(world.brokers))[broker] * world.noise_points
     return exact._replace(spent_seconds=exact.spent_seconds + noise * SPAN_NOISE_SECONDS / 100.0)
@@ -299,7 +299,7 @@ def steps_at_once(world: World, state: ClusterState, until: float) -> int:
 
 
 def leap(world: World, state: ClusterState, steps: int) -> ClusterState:
-    """The cluster so many steps later, as ``cluster.step`` makes them but for the last bits of sums.
+    """The cluster ``steps`` later, as ``cluster.step`` makes them but for the last bits of sums.
 
     ``steps`` is at least 1, and at most :func:`steps_at_once`.
     """
@@ -329,8 +329,11 @@ class _Ahead:
     def factors(self) -> FloatArray:
         """Factors on messages and bytes in, and on those out, of each load in each step: float64 (n, L, 2)."""
         factors = [
-            [(within := traffic.factor(at), within * consumers.factor(at)) for traffic, consumers in self.world.shapes]
-            for at in (self.ends - STEP_SECONDS / 2).tolist()
+            [
+                (within := traffic.factor(now), within * consumers.factor(now))
+                for traffic, consumers in self.world.shapes
+            ]
+            for now in (self.ends - STEP_SECONDS / 2).tolist()
         ]
         return np.array(factors, dtype=np.float64)
 
@@ -377,10 +380,10 @@ class _Ahead:
         flowed = np.tile(flowed * STEP_SECONDS, 2)
         counted, passed = list(state.counted), state.passed + world.rates * flowed[-1][world.load]
         due = self.due(world.stats_second, world.stats_interval_seconds)
-        for at in np.flatnonzero((due < self.steps) & self._present).tolist():
-            own, until = np.flatnonzero(state.owner == at), flowed[due[at] + 1]
+        for broker in np.flatnonzero((due < self.steps) & self._present).tolist():
+            own, until = np.flatnonzero(state.owner == broker), flowed[due[broker] + 1]
             rates, load = world.rates[own], world.load[own]
-            counted[at] = Counted(own, (state.passed[own] + rates * until[load]) / world.stats_interval_seconds)
+            counted[broker] = Counted(own, (state.passed[own] + rates * until[load]) / world.stats_interval_seconds)
             passed[own] = rates * (flowed[-1] - until)[load]
         return tuple(counted), passed
 
@@ -390,7 +393,7 @@ class _Ahead:
 # such that it has a given hash; a search would take as many tries as there are bundles.
 
 DIGITS = 12
-"""Octal ones, of three bits each: the fewest of which some combination has each of the 2**32 hashes."""
+"""Octal digits, three bits each: the smallest number whose combinations reach each of the 2**32 hashes."""
 
 HASH_BITS = 32
 
@@ -401,8 +404,8 @@ def topic_at(namespace: str, position: int, *, partition: bool = False) -> str:
     A ``partition`` has a number that is far too large for one, because its hash is chosen and not its number.
     """
     stem = f"persistent://{namespace}/topic-{'partition-1' if partition else ''}"
-    wanted = position ^ topic_hash(f"{stem}{0:0{DIGITS}o}")
-    flips = (digits for bit, digits in enumerate(_digits_by_bit()) if wanted >> bit & 1)
+    difference = position ^ topic_hash(f"{stem}{0:0{DIGITS}o}")
+    flips = (digits for bit, digits in enumerate(_digits_by_bit()) if difference >> bit & 1)
     return f"{stem}{reduce(xor, flips, 0):0{DIGITS}o}"
 
 
@@ -416,14 +419,14 @@ def simulated_topics(bundle: str, number: int, *, partitioned: bool = False) -> 
     return tuple(Topic(topic_at(namespace, position, partition=partitioned), position) for position in positions)
 
 
-def topics_in(first: World, world: World, at: int) -> tuple[Topic, ...]:
+def topics_in(first: World, world: World, row: int) -> tuple[Topic, ...]:
     """The topics of a bundle of ``world``, which is ``first`` after some splits."""
-    whole = int(world.origin[at])
-    lower, upper = range_in_name(world.bundles[at])
+    whole = int(world.origin[row])
+    lower, upper = range_in_name(world.bundles[row])
     last = upper + (upper == FULL_RANGE[1])
     partitioned = first.partitioned[first.load[whole]]
     topics = simulated_topics(first.bundles[whole], int(first.topics[whole]), partitioned=partitioned)
-    return tuple(one for one in topics if lower <= one.position < last)
+    return tuple(topic for topic in topics if lower <= topic.position < last)
 
 
 @cache
@@ -431,8 +434,8 @@ def _digits_by_bit() -> tuple[int, ...]:
     """For each bit of the hash, the digits that flip only that bit, as a number, by Gaussian elimination."""
     zero = topic_hash(f"{0:0{DIGITS}o}")
     digits_of: dict[int, tuple[int, int]] = {}
-    for at in range(3 * DIGITS):
-        digits = 1 << at
+    for flip in range(3 * DIGITS):
+        digits = 1 << flip
         flipped = topic_hash(f"{digits:0{DIGITS}o}") ^ zero
         for bit, (other, others) in digits_of.items():
             if flipped >> bit & 1:
@@ -453,25 +456,25 @@ def _digits_by_bit() -> tuple[int, ...]:
 
 
 def split(
-    world: World, state: ClusterState, at: int, positions: Sequence[int], topics: Sequence[Topic]
+    world: World, state: ClusterState, row: int, positions: Sequence[int], topics: Sequence[Topic]
 ) -> tuple[World, ClusterState]:
     """The same cluster with a bundle cut at ``positions``, which rise inside its range; ``topics`` are the bundle's.
 
     The lowest part stands in its place, the others behind all bundles. They belong to its owner.
     """
-    parts, counts = split_parts(world.bundles[at], positions), _counts(positions, topics)
-    rows = np.append(np.arange(len(world.bundles)), np.full(len(parts) - 1, at))
-    own = np.append(at, np.arange(len(world.bundles), rows.size))
-    shares = _shares(world.bundles[at], positions, counts)
+    parts, counts = split_parts(world.bundles[row], positions), _counts(positions, topics)
+    rows = np.append(np.arange(len(world.bundles)), np.full(len(parts) - 1, row))
+    own = np.append(row, np.arange(len(world.bundles), rows.size))
+    shares = _shares(world.bundles[row], positions, counts)
     number, rates, passed = world.topics[rows], world.rates[rows], state.passed[rows]
     number[own], rates[own], passed[own] = counts, rates[own] * shares, passed[own] * shares
-    bundles = (*world.bundles[:at], parts[0], *world.bundles[at + 1 :], *parts[1:])
+    bundles = (*world.bundles[:row], parts[0], *world.bundles[row + 1 :], *parts[1:])
     return replace(
         world, bundles=bundles, rates=rates, topics=number, load=world.load[rows], origin=world.origin[rows]
     ), replace(
         state,
         owner=state.owner[rows],
-        counted=tuple(_without(at, one) for one in state.counted),
+        counted=tuple(_without(row, counted) for counted in state.counted),
         passed=passed,
         placed_from=state.placed_from[rows],
         served_from=state.served_from[rows],
@@ -501,8 +504,8 @@ def _shares(bundle: str, positions: Sequence[int], counts: NDArray[np.int64]) ->
     return shares
 
 
-def _without(at: int, counted: Counted) -> Counted:
-    others = counted.bundles != at
+def _without(bundle: int, counted: Counted) -> Counted:
+    others = counted.bundles != bundle
     return Counted(counted.bundles[others], counted.rates[others])
 
 
@@ -511,7 +514,7 @@ def _without(at: int, counted: Counted) -> Counted:
 """For so long the brokers of the beginning are up."""
 
 UNKNOWN_LIMIT = -1000.0
-"""Of a virtual network card without a speed, as brokers report it: only CPU makes a score here."""
+"""Limit that brokers report for a virtual network card without a speed: only CPU makes a score here."""
 
 
 def snapshot(world: World, state: ClusterState, begun_at: float) -> Snapshot:
@@ -519,7 +522,7 @@ def snapshot(world: World, state: ClusterState, begun_at: float) -> Snapshot:
     up = np.flatnonzero(world.answering(state.seconds)).tolist()
     counted = [state.counted[at] for at in up]
     bundles, rows = _rows(world, counted)
-    totals = np.array([one.rates.sum(axis=0) for one in counted]).reshape(-1, 4)
+    totals = np.array([own.rates.sum(axis=0) for own in counted]).reshape(-1, 4)
     started = np.maximum(world.membership.at(state.seconds).started_at[up], -DAY_SECONDS)
     usage, limit = _usage(state.cpu[up])
     brokers = Brokers(
@@ -527,7 +530,7 @@ def snapshot(world: World, state: ClusterState, begun_at: float) -> Snapshot:
         usage=usage,
         limit=limit,
         rates=totals,
-        topics=np.array([world.topics[one.bundles].sum() for one in counted], dtype=np.int64),
+        topics=np.array([world.topics[own.bundles].sum() for own in counted], dtype=np.int64),
         started_at=begun_at + started,
         versions=("simulated",) * len(up),
     )
@@ -543,17 +546,17 @@ def _usage(cpu: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _rows(world: World, counted: list[Counted]) -> tuple[list[str], Rows]:
     """A producer and a consumer for each topic; the statistics and the list change together."""
-    reported = np.concatenate([one.bundles for one in counted])
+    reported = np.concatenate([own.bundles for own in counted])
     distinct, first, position = np.unique(reported, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(order.size, dtype=np.int32)
     rank[order] = np.arange(order.size, dtype=np.int32)
     everywhere = np.ones(reported.size, dtype=np.bool_)
-    start = np.concatenate(([0], np.cumsum([one.bundles.size for one in counted])))
+    start = np.concatenate(([0], np.cumsum([own.bundles.size for own in counted])))
     rows = Rows(
         start=start.astype(np.int32),
         bundle=rank[position],
-        rates=np.concatenate([one.rates for one in counted]),
+        rates=np.concatenate([own.rates for own in counted]),
         counts=np.repeat(world.topics[reported][:, None], 3, axis=1),
         reported=everywhere,
         listed=everywhere,
@@ -565,7 +568,7 @@ def _rows(world: World, counted: list[Counted]) -> tuple[list[str], Rows]:
 
 RANGES = 1 << 32
 PLACEMENTS = 1000
-"""Of so many at random one is as uneven as it is wanted, or none can be."""
+"""Random placements that are tried for one that is as uneven as the scenario wants; then the scenario is refused."""
 
 
 def cluster(scenario: Scenario, seed: int) -> tuple[World, ClusterState]:
@@ -631,11 +634,11 @@ def _loaded(
     )
 
 
-def _is_as_uneven(wanted: tuple[float, float] | None, carried: FloatArray) -> bool:
-    """Whether the largest of these is so many times the smallest."""
-    if wanted is None:
+def _is_as_uneven(ratio: tuple[float, float] | None, carried: FloatArray) -> bool:
+    """Whether the largest of these is within this ratio, lowest and highest, of the smallest."""
+    if ratio is None:
         return True
-    least, most = wanted
+    least, most = ratio
     return bool(least * carried.min() <= carried.max() <= most * carried.min())
 
 
@@ -652,7 +655,7 @@ def _isolation(scenario: Scenario) -> Isolation:
         {
             load.name: {
                 "namespaces": [re.escape(load_namespace(load))],
-                "primary": [re.escape(broker.partition(":")[0]) for one in load.isolated_to for broker in width[one]],
+                "primary": [re.escape(broker.partition(":")[0]) for name in load.isolated_to for broker in width[name]],
             }
             for load in scenario.load
             if load.isolated_to
@@ -693,7 +696,8 @@ def _names(load: LoadPart) -> list[str]:
 
 
 def _bursts(broker: int, part: BrokerPart) -> list[Burst]:
-    return [Burst(broker, one.at_minutes * 60, (one.at_minutes + one.minutes) * 60, one.points) for one in part.bursts]
+    times = ((burst.at_minutes * 60, (burst.at_minutes + burst.minutes) * 60, burst.points) for burst in part.bursts)
+    return [Burst(broker, begin, end, points) for begin, end, points in times]
 
 
 def _second(random: np.random.Generator, number: int, interval_seconds: int) -> IntArray:

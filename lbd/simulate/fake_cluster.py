@@ -48,7 +48,7 @@ class FakeClock:
         self._since = time.monotonic()
 
     def now(self) -> float:
-        """What it shows."""
+        """The time that the clock shows, epoch seconds."""
         with self._lock:
             return self._now()
 
@@ -64,7 +64,7 @@ class FakeClock:
             self._speed = _checked(speed)
 
     def forward(self, seconds: float) -> None:
-        """Let so many seconds have passed. Raises :class:`ValueError` for less than none."""
+        """Advance by ``seconds`` at once. Raises :class:`ValueError` for less than none."""
         if not seconds >= 0:
             raise ValueError(f"forward by {seconds} s: wanted 0 or more")
         with self._lock:
@@ -174,10 +174,10 @@ def _defaults() -> dict[str, str]:
 
 
 class Configuration:
-    """What brokers run with, and the overrides of all of them.
+    """Configuration of the brokers, and the dynamic overrides that all of them have.
 
-    ``changes`` are what this cluster's broker.conf says else than the default, ``own`` what that of one broker says;
-    ``version`` is a broker's.
+    ``changes`` are the keys in which this cluster's broker.conf differs from the default, ``own`` those of one
+    broker's; ``version`` is a broker's.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ def _is_number(text: str) -> bool:
 OWN_RANGE = "0x00000000_0xffffffff"
 RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 _UNKNOWN_LIMIT = {"usage": 0.0, "limit": -1000.0}
-"""Of a virtual network card without a speed."""
+"""Bandwidth that brokers report for a virtual network card without a speed."""
 
 
 def heartbeats(cluster: str, broker: str) -> list[str]:
@@ -322,7 +322,7 @@ class Broker:
     """One broker. ``up``: it answers. ``listed``: its session lives. ``started_at`` is seconds of the run."""
 
     id: str
-    at: int
+    row: int
     up: bool
     listed: bool
     started_at: float
@@ -395,12 +395,12 @@ class Book:
         self.ranges = ranges(self.world.bundles)
 
     def owner(self, bundle: str) -> str | None:
-        """Who owns a bundle; a broker that died owns it until its session ends."""
+        """The owner of a bundle; a broker that died owns it until its session ends."""
         return self.world.brokers[self.state.owner[self.bundles[bundle]]] or None
 
     def owned(self, broker: str) -> list[str]:
         """The bundles of a broker."""
-        mine = np.flatnonzero(self.state.owner == self.brokers[broker].at)
+        mine = np.flatnonzero(self.state.owner == self.brokers[broker].row)
         return [self.world.bundles[at] for at in mine.tolist()]
 
     def free(self, bundle: str, *, died: bool = False) -> None:
@@ -436,26 +436,24 @@ class Book:
 
     def split(self, bundle: str, positions: Sequence[int]) -> tuple[str, ...]:
         """Its parts, which belong to its owner; the history of the whole bundle ends."""
-        owner, at, parts = self.owner(bundle), self.bundles[bundle], split_parts(bundle, positions)
-        self.world, self.state = split(self.world, self.state, at, positions, self.topics(bundle))
+        owner, row, parts = self.owner(bundle), self.bundles[bundle], split_parts(bundle, positions)
+        self.world, self.state = split(self.world, self.state, row, positions, self.topics(bundle))
         self._index()
         self.history += [OwnershipChange(self.seconds, part, owner) for part in parts]
         return parts
 
     def scale(self, factors: Mapping[str, float]) -> None:
-        """These bundles carry so many times what they did."""
+        """Multiply the traffic of bundles by a factor each."""
         column = np.ones((len(self.bundles), 1))
         for bundle, factor in factors.items():
             column[self.bundles[bundle]] = factor
         self.world = replace(self.world, rates=self.world.rates * column)
 
     def begin_day(self, day_seconds: float, peak: float, number: int = 0) -> None:
-        """What one broker owns now carries up to ``peak`` times as much at the middle of the day. Tomorrow another
-        broker's bundles do.
-        """
+        """Multiply the traffic of one broker's bundles by up to ``peak`` at midday; tomorrow that of another broker."""
         owners = [broker for broker in self.brokers.values() if broker.up and self.owned(broker.id)]
         if owners:
-            rows = self.state.owner == owners[number % len(owners)].at
+            rows = self.state.owner == owners[number % len(owners)].row
             self.world = busy(self.first, self.world, rows, self.seconds, day_seconds, peak)
         self.at(self.seconds + day_seconds, partial(self.begin_day, day_seconds, peak, number + 1))
 
@@ -498,8 +496,8 @@ class Book:
         return bundle_range(bundle) if forced or keys_destinations_by_range(self.version) else bundle
 
     def _give(self, bundle: str, broker: str | None) -> None:
-        at = self.nobody if broker is None else self.brokers[broker].at
-        self.state = moved(self.state, self.bundles[bundle], at)
+        owner = self.nobody if broker is None else self.brokers[broker].row
+        self.state = moved(self.state, self.bundles[bundle], owner)
         self.history.append(OwnershipChange(self.seconds, bundle, broker))
 
     # -- brokers
@@ -519,11 +517,11 @@ class Book:
         rates = {bundle: row for bundle, row in rates.items() if self.loads(broker, bundle)}
         idle = [bundle for bundle in rates if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None]
         topics = {bundle: int(self.world.topics[self.bundles[bundle]]) for bundle in rates}
-        cpu, started_at = float(self.state.cpu[member.at]), member.started_at
+        cpu, started_at = float(self.state.cpu[member.row]), member.started_at
         began = begun_at + (started_at if np.isfinite(started_at) else -DAY_SECONDS)
-        at = begun_at + self.seconds
+        time = begun_at + self.seconds
         who = {"version": self.version, "cluster": cluster}
-        return load_report(broker, cpu, rates, topics, without_clients=idle, **who, started_at=began, at=at)
+        return load_report(broker, cpu, rates, topics, without_clients=idle, **who, started_at=began, at=time)
 
     def loads(self, broker: str, bundle: str) -> bool:
         """Whether a broker can load the topics of a bundle."""
@@ -533,12 +531,12 @@ class Book:
         """Since when clients are connected to a bundle's topics, seconds of the run; None where none is."""
         if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None:
             return None
-        return max(one.seconds for one in self.history if one.bundle == bundle and one.owner == broker)
+        return max(change.seconds for change in self.history if change.bundle == bundle and change.owner == broker)
 
     def process(self, broker: str) -> ProcessCpu:
         """The CPU counter of a broker's process."""
         member = self.brokers[broker]
-        return process_cpu(self.state, member.at, member.started_at)
+        return process_cpu(self.state, member.row, member.started_at)
 
     def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
         """Equal shares of the rates of each bundle that the broker has counted."""
@@ -549,7 +547,7 @@ class Book:
         return rates
 
     def _counted(self, broker: str) -> dict[str, list[float]]:
-        counted = self.state.counted[self.brokers[broker].at]
+        counted = self.state.counted[self.brokers[broker].row]
         names = [self.world.bundles[at] for at in counted.bundles.tolist()]
         return dict(zip(names, counted.rates.tolist(), strict=True))
 
@@ -564,8 +562,8 @@ class Book:
         self.affinity.clear()
 
     def lead_another(self) -> None:
-        """Another one than now, if there is one."""
-        self.lead(next((one.id for one in self.brokers.values() if one.up and one.id != self.leader), None))
+        """Make another broker than now the leader, if there is one."""
+        self.lead(next((other.id for other in self.brokers.values() if other.up and other.id != self.leader), None))
 
     def die(self, broker: str) -> None:
         """Kill -9: the broker answers no more, and stays listed until its session ends."""
@@ -588,14 +586,14 @@ class Book:
         if not member.up:
             self._gone(member, died=True)
             member.up, member.listed, member.started_at = True, True, self.seconds
-            self.world, self.state = started(self.world, self.state, member.at, self.seconds)
+            self.world, self.state = started(self.world, self.state, member.row, self.seconds)
             if self.leader is None:
                 self.lead(broker)
 
     def _plan_lives(self, world: World) -> None:
         """Schedule the brokers that join, leave or fail in the scenario."""
         for broker in self.brokers.values():
-            joins, leaves = float(world.joins_at[broker.at]), float(world.leaves_at[broker.at])
+            joins, leaves = float(world.joins_at[broker.row]), float(world.leaves_at[broker.row])
             if joins > self.seconds:
                 self.at(joins, lambda member=broker: self.start(member.id))  # type: ignore[misc]
             if np.isfinite(leaves):
@@ -632,9 +630,9 @@ def ranges(bundles: Iterable[str]) -> dict[str, tuple[list[int], list[str]]]:
     }
 
 
-def _broker(broker: str, at: int, world: World) -> Broker:
-    there = bool(world.present(0)[at])
-    return Broker(broker, at, up=there, listed=there, started_at=float(world.joins_at[at]))
+def _broker(broker: str, row: int, world: World) -> Broker:
+    there = bool(world.present(0)[row])
+    return Broker(broker, row, up=there, listed=there, started_at=float(world.joins_at[row]))
 
 
 # --- clients: they lose their connections to an owner, and return by a lookup
@@ -658,14 +656,14 @@ LATER_SECONDS = 5.0
 
 
 class Clients:
-    """``number`` clients on each bundle. ``speed``: what takes them milliseconds takes so many times more here."""
+    """Clients, ``number`` on each bundle. ``speed`` is the factor on the milliseconds that their steps take."""
 
     def __init__(self, book: Book, number: int, speed: Callable[[], float]) -> None:
         self._book, self._number, self._speed = book, number, speed
         book.on_free = self.lost
 
     def lost(self, bundle: str, died: bool) -> None:
-        """Their connections broke: each will look the bundle up. Of one that nobody uses nobody cares."""
+        """Have each client of the bundle look it up again; of a dead owner (``died``) it takes notice later."""
         random, speed = self._book.random, self._speed()
         for _ in range(self._number):
             short = (RECONNECT_SECONDS - random.uniform(0, JITTER_SECONDS)) * speed

@@ -164,8 +164,8 @@ class Doors:
         """A port for each broker, each at its own address where the system has them: isolation policies go by hosts."""
         with ExitStack() as undone:
             doors = []
-            for at in range(number):
-                doors.append(_door(f"127.0.{at // 250}.{at % 250 + 1}", port, answers))
+            for index in range(number):
+                doors.append(_door(f"127.0.{index // 250}.{index % 250 + 1}", port, answers))
                 undone.callback(doors[-1].server_close)
             undone.pop_all()
         return doors
@@ -281,7 +281,7 @@ class Closing(Exception):  # noqa: N818 - no error, an unload under way
 
 
 class BrokerState(Protocol):
-    """What the answers are made of: :class:`~lbd.simulate.fake_cluster.Book`, or what a test sets."""
+    """State that the answers are made of: :class:`~lbd.simulate.fake_cluster.Book`, or what a test sets."""
 
     leader: str | None
     affinity: dict[str, str]
@@ -451,13 +451,13 @@ class FakeBundles:
         bundle = self.bundle_of(bundle_namespace(topic.partition("://")[2]), topic)
         if bundle is not None and topic.startswith("non-persistent:"):
             book = self._book
-            off = {one for one in book.listed if self._configuration.running(one).get(NON_PERSISTENT) == "false"}
+            off = {name for name in book.listed if self._configuration.running(name).get(NON_PERSISTENT) == "false"}
             book.barred[broker, bundle] = frozenset(off)
         return bundle
 
     def _may_be_created(self, broker: str, bundle: str, topic: str) -> bool:
         created = self._configuration.running(broker).get("allowAutoTopicCreation") != "false"
-        return created or any(known.name == topic for known in self._book.topics(bundle))
+        return created or any(existing.name == topic for existing in self._book.topics(bundle))
 
     def _placed(self, request: Request, bundle: str, nowhere: Reply) -> Reply | None:
         """None if somebody owns the bundle from now on; ``nowhere`` if no broker may have it."""
@@ -505,12 +505,12 @@ class FakeBundles:
     def bundle_of(self, namespace: str, topic: str) -> str | None:
         """The bundle of a topic: CRC32 of its full name, ranges are [lower, upper)."""
         starts, bundles = self._ranges.get(namespace, ([], []))
-        at = bisect_right(starts, zlib.crc32(topic.encode())) - 1
-        return bundles[at] if at >= 0 else None
+        index = bisect_right(starts, zlib.crc32(topic.encode())) - 1
+        return bundles[index] if index >= 0 else None
 
 
 def malformed(span: str) -> str:
-    """What brokers say of a range that is none, nothing of others."""
+    """The brokers' error for a text that is no range; empty for a range."""
     ends = span.split("_")
     if len(ends) != 2:
         return "Invalid bundle range"
@@ -552,7 +552,7 @@ _WRONG_OPTION = (
     f"class {_OPTIONS[0]} cannot be cast to class {_OPTIONS[1]} "
     f"({' and '.join(_OPTIONS)} are in unnamed module of loader 'app')"
 )
-"""Of ``flow_or_qps_equally_divide`` where another algorithm is the broker's default."""
+"""Error of ``flow_or_qps_equally_divide`` where another algorithm is the broker's default."""
 
 
 class FakeSplits:
@@ -609,13 +609,13 @@ class FakeSplits:
             positions = topic_count_equally_divide(topics)
         else:
             positions = range_equally_divide(*range_in_name(bundle))
-        wanted = inside(bundle, set(positions or ()))
-        if wanted:
-            self._made(self._book.split(bundle, wanted), unload=request.query.get("unload") == "true")
+        cuts = inside(bundle, set(positions or ()))
+        if cuts:
+            self._made(self._book.split(bundle, cuts), unload=request.query.get("unload") == "true")
         return Reply(204)
 
     def halve(self, bundle: str) -> tuple[str, ...]:
-        """Its two parts; whoever was closing it has nothing left to close."""
+        """Split a bundle in two and return its parts; an owner that was closing it has nothing left to close."""
         self._book.closing.discard(bundle)
         parts = self._book.split(bundle, range_equally_divide(*range_in_name(bundle)))
         self._made(parts, unload=False)
@@ -759,7 +759,7 @@ class FakeAdminApi:
         )
 
     def _topic(self, request: Request, tenant: str, namespace: str, topic: str) -> Reply:
-        """Who is connected to a topic, which the owner of its bundle loads for this answer."""
+        """The clients of a topic, which the owner of its bundle loads for this answer."""
         bundle = self._bundles.bundle_of(f"{tenant}/{namespace}", f"persistent://{tenant}/{namespace}/{topic}")
         if bundle is None or self._book.owner(bundle) != request.broker:
             return ok({"publishers": []})
@@ -816,11 +816,11 @@ class FakeAdminApi:
     def _members(self, request: Request, cluster: str, group: str) -> Reply:
         del cluster
         own, groups = f"{request.query.get('tenant', '')}/", self._policies.groups
-        return ok([name for name, one in groups.items() if one.lower() == group and name.startswith(own)])
+        return ok([name for name, its_group in groups.items() if its_group.lower() == group and name.startswith(own)])
 
 
 def _pattern(path: str) -> Callable[[str], re.Match[str] | None]:
-    """What matches a path in which ``{}`` stands for one part."""
+    """A matcher of paths in which ``{}`` stands for one part."""
     return re.compile("([^/]+)".join(map(re.escape, path.split("{}")))).fullmatch
 
 
@@ -1008,7 +1008,7 @@ class FakePulsar(FakeBrokers):
             return self._book.world, self._book.state
 
     def owners(self) -> dict[str, str | None]:
-        """Who owns each bundle, None: nobody."""
+        """The owner of each bundle; None: nobody."""
         with self._lived():
             return {bundle: self._book.owner(bundle) for bundle in self._book.bundles}
 
@@ -1025,20 +1025,20 @@ class FakePulsar(FakeBrokers):
 
     @property
     def leader(self) -> str | None:
-        """Who leads, or is believed to."""
+        """The broker that leads, or is believed to."""
         with self._lived():
             return self._book.leader
 
     @property
     def affinity(self) -> dict[str, str]:
-        """What the leader has noted, by bundle or by range."""
+        """Destinations that the leader has noted, by bundle or by range."""
         with self._lived():
             return dict(self._book.affinity)
 
     # -- what is done to it
 
     def forward(self, seconds: float) -> None:
-        """Let so many seconds pass at once."""
+        """Let ``seconds`` pass at once."""
         self.clock.forward(seconds)
         with self._lived():
             pass
@@ -1059,7 +1059,7 @@ class FakePulsar(FakeBrokers):
             self._book.lead(broker)
 
     def scale(self, factors: Mapping[str, float]) -> None:
-        """Have these bundles carry so many times what they carry now."""
+        """Multiply the traffic of bundles by a factor each."""
         with self._lived():
             self._book.scale(factors)
 

@@ -18,7 +18,7 @@ HTML_PAGE = b"<html>\n<head>\n<title>Error</title>\n</head>\n<body><h2>HTTP ERRO
 
 @dataclass(frozen=True)
 class Request:
-    """What a broker was asked."""
+    """Request to a broker."""
 
     broker: str
     method: str
@@ -33,8 +33,8 @@ class Reply:
     """One answer. ``promised`` is a length larger than the body's: the connection closes in the middle.
 
     ``silent``: no answer comes, until the other side closes the connection or the broker does. ``hangs_up``: the broker
-    closes it without an answer. ``delay_seconds``: the answer comes so many seconds of this machine later.
-    ``drip_seconds``: it comes byte by byte, beginning with its head, one in so many seconds; 0: at once.
+    closes it without an answer. ``delay_seconds``: the answer comes this much later, in seconds of this machine.
+    ``drip_seconds``: it comes byte by byte, beginning with its head, at this interval; 0: at once.
     """
 
     status: int = 200
@@ -70,13 +70,13 @@ def page(status: int) -> Reply:
 
 
 def crash(message: str) -> Reply:
-    """500 with a stack trace of which only the first lines matter."""
+    """Answer 500 with a stack trace; only its first lines matter."""
     text = f"\n --- An unexpected error occurred in the server ---\n\nMessage: {message}\n\nStacktrace:\n\n"
     return refused(500, text)
 
 
 class Fault(Enum):
-    """What goes wrong: with ownership, with single answers and clocks, and with brokers."""
+    """Faults of ownership, of single answers and clocks, and of brokers."""
 
     LOST_TO_A_LOOKUP = "a concurrent lookup takes the bundle elsewhere, and the leader's note with it (#24884)"
     OTHER_REPLY = "the switch's own reply"
@@ -124,11 +124,11 @@ _PARTS = {
 
 @dataclass
 class Switch:
-    """A fault that is on: at a broker (None: at all), where the path contains ``part``, so many ``times``.
+    """A fault that is on: at a broker (None: at all), where the path contains ``part``, ``times`` times.
 
-    Of TOPICS_DO_NOT_LOAD and CLIENTS_LEAVE ``part`` is of the bundle's name.
+    With TOPICS_DO_NOT_LOAD and CLIENTS_LEAVE, ``part`` is looked for in the bundle's name.
 
-    ``acts``: what was asked is done all the same, or (SLOW) at once, and only its answer is wrong. ``seconds`` is how
+    ``acts``: the request is carried out anyway, or (SLOW) at once, and only its answer is wrong. ``seconds`` is how
     late (SLOW, DRIPS, CLOSES_LATE), in seconds of this machine, or how far ahead (CLOCK_SKEW), in those of the cluster.
     ``location`` is where LED_AWAY leads, ``reply`` is OTHER_REPLY's, and ``then`` is called when it is given. Where
     ``acts`` a redirect stays as it is, and is not one of the ``times``.
@@ -167,14 +167,15 @@ class Faults:
     def off(self, switch: Switch | None = None) -> None:
         """Switch it off; without one, all of them."""
         with self._lock:
-            self._switches = [one for one in self._switches if switch is not None and one is not switch]
+            self._switches = [other for other in self._switches if switch is not None and other is not switch]
 
     def take(self, fault: Fault, broker: str, path: str = "", method: str = "") -> Switch | None:
         """The switch that makes this fault happen now, counted as used; None when none does."""
         if not self._switches:
             return None
         with self._lock:
-            switch = next((one for one in self._switches if one.fits(fault, broker, path, method)), None)
+            fitting = (switch for switch in self._switches if switch.fits(fault, broker, path, method))
+            switch = next(fitting, None)
             if switch is not None and switch.times is not None:
                 switch.times -= 1
             return switch
@@ -191,7 +192,7 @@ INSTEAD = {
     Fault.HTML: page(200),
     Fault.LED_AWAY: Reply(307),
 }
-"""What is answered instead of the usual."""
+"""Answers in place of the usual one, by their faults."""
 
 
 def spoilt(faults: Faults, request: Request, usual: Callable[[Request], Reply], now: Callable[[], float]) -> Reply:

@@ -63,22 +63,22 @@ def gap_chart(traces: Mapping[str, Trace], low_threshold: float, high_threshold:
 def _broker_lines(trace: Trace, values: FloatArray) -> tuple[Line, ...]:
     """A line for each broker: coloured and named where moves touched it (or where there are few), else grey."""
     colours, times = _colours(trace), _times(trace)
-    order = sorted(range(len(trace.brokers)), key=lambda at: trace.brokers[at] in colours)
+    order = sorted(range(len(trace.brokers)), key=lambda index: trace.brokers[index] in colours)
     return tuple(
         Line(
             broker,
             times,
-            values[:, at],
+            values[:, index],
             colours.get(broker, "grey"),
             step=True,
             group="" if broker in colours else "the others",
         )
-        for at, broker in ((at, trace.brokers[at]) for at in order)
+        for index, broker in ((index, trace.brokers[index]) for index in order)
     )
 
 
 def _colours(trace: Trace) -> dict[str, Colour]:
-    """Of the brokers that gave or took most bundles, and of those first by name while there are colours left."""
+    """Colours for the brokers that gave or took most bundles, then for the first by name while there are any left."""
     touched = Counter(end for move in trace.moves for end in (move.source, move.destination))
     first = [broker for broker, _ in touched.most_common()]
     named = dict.fromkeys([*first, *(trace.brokers if len(trace.brokers) <= len(COLOURS) else ())])
@@ -98,22 +98,23 @@ def _marks(trace: Trace) -> Iterator[Marks]:
 
     moved = transfers(trace)
     if moved:
-        texts = [_move_text(one) for one in moved]
-        gives = (mark(one.look, one.source, text) for one, text in zip(moved, texts, strict=True))
-        takes = (mark(one.look, one.destination, text) for one, text in zip(moved, texts, strict=True))
+        texts = [_move_text(move) for move in moved]
+        gives = (mark(move.look, move.source, text) for move, text in zip(moved, texts, strict=True))
+        takes = (mark(move.look, move.destination, text) for move, text in zip(moved, texts, strict=True))
         yield Marks("gives bundles", "down", tuple(gives))
         yield Marks("takes bundles", "up", tuple(takes))
     if trace.splits:
-        looks = np.searchsorted(trace.seconds(), [one.seconds for one in trace.splits], side="right") - 1
-        split = (
-            mark(look, one.owner, f"{one.bundle}: {one.parts} parts, by {one.by}")
-            for look, one in zip(looks.tolist(), trace.splits, strict=True)
+        looks = np.searchsorted(trace.seconds(), [split.seconds for split in trace.splits], side="right") - 1
+        marks = (
+            mark(look, split.owner, f"{split.bundle}: {split.parts} parts, by {split.by}")
+            for look, split in zip(looks.tolist(), trace.splits, strict=True)
         )
-        yield Marks("a bundle is split", "cross", tuple(split))
+        yield Marks("a bundle is split", "cross", tuple(marks))
 
 
-def _move_text(one: Transfer) -> str:
-    return f"{one.source} to {one.destination}: {counted(one.bundles, 'bundle')}, {one.throughput / 1e6:,.1f} MB/s"
+def _move_text(move: Transfer) -> str:
+    carried = f"{counted(move.bundles, 'bundle')}, {move.throughput / 1e6:,.1f} MB/s"
+    return f"{move.source} to {move.destination}: {carried}"
 
 
 def _x_label(trace: Trace) -> str:
@@ -168,9 +169,9 @@ def _tables(runs: Sequence[Finished]) -> Iterator[str]:
 def _scorecard(runs: Sequence[Finished]) -> str:
     first, spreads = figures(runs[0].card), spread([run.card for run in runs])
     if len(runs) == 1:
-        return _evenness(first) + table(("", ""), [(one.label, one.text(first[one.name])) for one in RUN])
+        return _evenness(first) + table(("", ""), [(row.label, row.text(first[row.name])) for row in RUN])
     head = ("", f"seed {runs[0].seed}", f"median of {len(runs)}", "lowest", "highest")
-    return table(head, [_spread_row(one, first[one.name], spreads[one.name]) for one in FIGURES])
+    return table(head, [_spread_row(row, first[row.name], spreads[row.name]) for row in FIGURES])
 
 
 def _spread_row(figure: Figure, first: float | None, over: FigureSpread) -> tuple[str, ...]:
@@ -179,7 +180,7 @@ def _spread_row(figure: Figure, first: float | None, over: FigureSpread) -> tupl
 
 def _evenness(of: Mapping[str, float | None]) -> str:
     """The figures of several moments, side by side."""
-    rows = [(one.label, *(one.text(of[f"{section}.{one.name}"]) for section in WHEN)) for one in EVENNESS]
+    rows = [(row.label, *(row.text(of[f"{section}.{row.name}"]) for section in WHEN)) for row in EVENNESS]
     return table(("true scores", *WHEN.values()), rows)
 
 
@@ -187,14 +188,14 @@ def _moves(trace: Trace) -> str:
     if not trace.moves:
         return "<p>None.</p>"
     rows = [
-        (one.clock, one.source, one.destination, str(one.bundles), f"{one.throughput / 1e6:,.1f}")
-        for one in transfers(trace)
+        (move.clock, move.source, move.destination, str(move.bundles), f"{move.throughput / 1e6:,.1f}")
+        for move in transfers(trace)
     ]
     return table(("at", "from", "to", "bundles", "MB/s"), rows, words=3)
 
 
 def _splits(trace: Trace) -> str:
-    rows = [(clock(one.seconds), one.bundle, one.owner, one.by, str(one.parts)) for one in trace.splits]
+    rows = [(clock(row.seconds), row.bundle, row.owner, row.by, str(row.parts)) for row in trace.splits]
     return table(("at", "bundle", "on", "by", "parts"), rows, words=4)
 
 

@@ -100,11 +100,11 @@ TOPIC_SECONDS = 0.0007
 """More for each further topic: a second for 1,250 (apache/pulsar #359)."""
 
 COLD_SECONDS = 1.3
-"""Of the first unload towards a broker that has owned nothing yet, on 4.2.4."""
+"""Duration of the first unload towards a broker that has owned nothing yet, on 4.2.4."""
 
 
 def unload_seconds(topics: int, *, cold: bool) -> float:
-    """How long a bundle is served by nobody when it moves to a broker that has owned bundles before, or is ``cold``."""
+    """Seconds without an owner when a bundle moves; ``cold``: to a broker that has owned nothing before."""
     return max(UNLOAD_SECONDS + TOPIC_SECONDS * (topics - 1), COLD_SECONDS if cold else 0.0)
 
 
@@ -161,7 +161,7 @@ class Moving:
 
     @property
     def sent(self) -> tuple[Sent, ...]:
-        """What was sent within the last day."""
+        """Requests of the last day, oldest first."""
         return self._journal.in_order()
 
     @property
@@ -204,7 +204,7 @@ class Moving:
         return finished
 
     def settled(self) -> None:
-        """What was touched so far has been noted; what is under way is told again."""
+        """Forget the touched bundles: they have been noted. Those under way are reported again."""
         self._touched.clear()
 
     def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
@@ -245,13 +245,13 @@ class Moving:
 # placed anew.
 
 BROKERS = SplitSettings()
-"""What brokers go by: the defaults of broker.conf."""
+"""Settings of the brokers' own splits: the defaults of broker.conf."""
 
 
 class Cutting:
-    """A cluster whose bundles can be split; ``first`` is what it was at the beginning of the run.
+    """A cluster whose bundles can be split; ``first`` is its world at the beginning of the run.
 
-    ``world`` and ``state`` are those of now, ``made`` is what was split in it.
+    ``world`` and ``state`` are those of now, ``made`` are the splits so far.
     """
 
     def __init__(self, first: World, world: World, state: ClusterState) -> None:
@@ -264,12 +264,12 @@ class Cutting:
         return sum(bundle_namespace(bundle) == namespace for bundle in self.world.bundles)
 
     def look(self, bundle: str, settings: SplitSettings) -> SplitPlan:
-        """Where it would be cut. Raises :class:`RefusedError` for what is no bundle, nobody's, or too small to cut."""
-        at = self._position(bundle)
-        if at is None or not self.state.owned[at]:
-            raise RefusedError(f"{bundle}: {'split already' if at is None else 'nobody owns it'}")
-        owner = self.world.brokers[self.state.owner[at]]
-        return plan(owner, bundle, settings.algorithm, tuple(self._topics(at)), settings.flow)
+        """Plan the split of a bundle. Raises :class:`RefusedError` for an unknown, unowned or too small one."""
+        row = self._position(bundle)
+        if row is None or not self.state.owned[row]:
+            raise RefusedError(f"{bundle}: {'split already' if row is None else 'nobody owns it'}")
+        owner = self.world.brokers[self.state.owner[row]]
+        return plan(owner, bundle, settings.algorithm, tuple(self._topics(row)), settings.flow)
 
     def by_lbd(self, this_round: SplitRound, settings: Settings) -> tuple[Due, SplitPlan] | None:
         """The split by lbd's rule, and why; the parts stay where they are."""
@@ -291,32 +291,31 @@ class Cutting:
         observation = record.observation
         if observation is None or record.facts is None or observation.leader is None:
             return plans
-        due = [
-            one for one in too_large(observation.snapshot, record.facts.averages, BROKERS) if one.bundle not in closing
-        ]
-        bundles = {name: self.number_of_bundles(name) for name in {bundle_namespace(one.bundle) for one in due}}
-        for one in within_namespaces(due, bundles, BROKERS)[0]:
+        large = too_large(observation.snapshot, record.facts.averages, BROKERS)
+        due = [split for split in large if split.bundle not in closing]
+        bundles = {name: self.number_of_bundles(name) for name in {bundle_namespace(split.bundle) for split in due}}
+        for due_split in within_namespaces(due, bundles, BROKERS)[0]:
             with suppress(RefusedError):  # as a broker that finds nothing to cut, and answers 204
-                plans.append(self.look(one.bundle, BROKERS))
+                plans.append(self.look(due_split.bundle, BROKERS))
         return plans
 
     def _cut(self, split_plan: SplitPlan, by: str) -> None:
-        at = self.world.bundles.index(split_plan.bundle)
-        self.world, self.state = split(self.world, self.state, at, split_plan.positions, split_plan.whole.topics)
+        row = self.world.bundles.index(split_plan.bundle)
+        self.world, self.state = split(self.world, self.state, row, split_plan.positions, split_plan.whole.topics)
         ends = (split_plan.bundle, split_plan.owner, len(split_plan.parts), by)
         self.made.append(SplitEvent(float(self.state.seconds), *ends))
 
     def _position(self, bundle: str) -> int | None:
         return self.world.bundles.index(bundle) if bundle in self.world.bundles else None
 
-    def _topics(self, at: int) -> Iterator[Topic]:
-        """Its topics, with equal shares of what its owner has counted; without rates where it has not yet."""
-        counted = self.state.counted[self.state.owner[at]]
-        rates = counted.rates[counted.bundles == at].sum(axis=0)
-        known = topics_in(self._first, self.world, at)
-        messages, volume = (rates[[0, 1]].sum(), rates[[2, 3]].sum()) if known else (0.0, 0.0)
-        for topic in known:
-            yield replace(topic, msg_rate=float(messages) / len(known), throughput=float(volume) / len(known))
+    def _topics(self, row: int) -> Iterator[Topic]:
+        """Topics of a bundle, with equal shares of the rates that its owner has counted; 0 before it has."""
+        counted = self.state.counted[self.state.owner[row]]
+        rates = counted.rates[counted.bundles == row].sum(axis=0)
+        topics = topics_in(self._first, self.world, row)
+        messages, volume = (rates[[0, 1]].sum(), rates[[2, 3]].sum()) if topics else (0.0, 0.0)
+        for topic in topics:
+            yield replace(topic, msg_rate=float(messages) / len(topics), throughput=float(volume) / len(topics))
 
 
 # --- loop
@@ -374,7 +373,7 @@ class Simulation:
             seconds += self.settings.interval_seconds
 
     def trace(self) -> Trace:
-        """What the scorecard is made of."""
+        """Trace of the run, from which the scorecard is computed."""
         return Trace(
             truths=tuple(self._truths),
             moves=tuple(self._moves),
@@ -448,8 +447,8 @@ class Simulation:
 
     def _may_show(self, later: ClusterState) -> bool:
         """Whether some moment until then can have shown two brokers as far apart as the high threshold."""
-        known = np.concatenate([self._state.cpu, later.cpu])[np.tile(self._world.present(later.seconds), 2)]
-        return bool(np.ptp(known) >= self.settings.avg_shedder.high_threshold)
+        cpu = np.concatenate([self._state.cpu, later.cpu])[np.tile(self._world.present(later.seconds), 2)]
+        return bool(np.ptp(cpu) >= self.settings.avg_shedder.high_threshold)
 
     def _land(self) -> None:
         for unload, took in self._moving.landed():
@@ -471,12 +470,12 @@ class Simulation:
     def _notice(self) -> None:
         """When reports first show two brokers as far apart as the high threshold."""
         if self._shown_at is None:
-            known = self._state.cpu[self._world.answering(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
-            if known.size and np.ptp(known) >= self.settings.avg_shedder.high_threshold:
+            cpu = self._state.cpu[self._world.answering(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
+            if cpu.size and np.ptp(cpu) >= self.settings.avg_shedder.high_threshold:
                 self._shown_at = float(self._state.seconds)
 
     def _refused(self, unload: Unload) -> Skip | None:
-        """What the executor checks before each request."""
+        """Check a move as the executor does before each request; the skip where it fails."""
         bundle = self._bundle.get(unload.bundle)
         if bundle is None:
             return Skip(unload.bundle, Reason.OWNER_CHANGED, "it was split; not sent")
@@ -506,7 +505,7 @@ class Simulation:
     def _placement(self) -> BundleHistory | None:
         """None where a broker left, or split bundles: where bundles ended up was not lbd's doing."""
         world = self._world
-        if world.membership.lost_any(self._state.seconds) or any(one.by == "brokers" for one in self._splits):
+        if world.membership.lost_any(self._state.seconds) or any(split.by == "brokers" for split in self._splits):
             return None
         seconds = self._heaviest()
         return BundleHistory(
@@ -522,8 +521,8 @@ class Simulation:
     def _heaviest(self) -> float:
         """When most was carried since the last move."""
         last = self._moves[-1].seconds if self._moves else 0.0
-        since = [one for one in self._truths if one.seconds >= last] or self._truths[-1:]
-        return max(since, key=lambda one: one.throughput).seconds
+        since = [truth for truth in self._truths if truth.seconds >= last] or self._truths[-1:]
+        return max(since, key=lambda truth: truth.throughput).seconds
 
     def _pools(self) -> Pools:
         """A pool for each load, as each load is its own namespace."""
@@ -549,7 +548,7 @@ class Finished:
 
     @property
     def conclusion(self) -> str:
-        """What lbd itself saw last, for people."""
+        """The last verdict by lbd's own view, as a sentence for people."""
         return f"In the end, by reports whose CPU is a noisy sample of a minute: {self.sentence}"
 
 
@@ -583,7 +582,7 @@ def load_reports(snapshot: Snapshot) -> dict[str, bytes]:
 
 
 def estimated_bytes(snapshot: Snapshot, rounds: int, *, packed: bool) -> int:
-    """About how long a recording of so many rounds like this one becomes; ``packed``: with gzip.
+    """Estimate the bytes of a recording of ``rounds`` like this one; ``packed``: with gzip.
 
     A round packs worse by itself than after others, so that a small cluster's becomes shorter than this.
     """
@@ -591,27 +590,27 @@ def estimated_bytes(snapshot: Snapshot, rounds: int, *, packed: bool) -> int:
     return rounds * len(gzip.compress(line) if packed else line)
 
 
-def _report(snapshot: Snapshot, at: int) -> LoadReport:
+def _report(snapshot: Snapshot, row: int) -> LoadReport:
     brokers = snapshot.brokers
-    usages = map(Usage, brokers.usage[at].tolist(), brokers.limit[at].tolist())
-    columns: dict[str, Any] = dict(zip((*RESOURCES, *RATES), (*usages, *brokers.rates[at].tolist()), strict=True))
-    statistics, listed = _bundles(snapshot, at)
+    usages = map(Usage, brokers.usage[row].tolist(), brokers.limit[row].tolist())
+    columns: dict[str, Any] = dict(zip((*RESOURCES, *RATES), (*usages, *brokers.rates[row].tolist()), strict=True))
+    statistics, listed = _bundles(snapshot, row)
     return LoadReport(
         **columns,
         last_stats=statistics,
         bundles=listed,
-        num_topics=int(brokers.topics[at]),
-        broker_version_string=brokers.versions[at],
-        start_timestamp=float(brokers.started_at[at]) * 1000,
-        web_service_url=f"http://{brokers.ids[at]}",
+        num_topics=int(brokers.topics[row]),
+        broker_version_string=brokers.versions[row],
+        start_timestamp=float(brokers.started_at[row]) * 1000,
+        web_service_url=f"http://{brokers.ids[row]}",
     )
 
 
-def _bundles(snapshot: Snapshot, at: int) -> tuple[dict[str, BundleStats], list[str]]:
+def _bundles(snapshot: Snapshot, row: int) -> tuple[dict[str, BundleStats], list[str]]:
     """Statistics by bundle, and the list of bundles."""
-    rows, own = snapshot.rows, snapshot.rows.of(at)
+    rows, own = snapshot.rows, snapshot.rows.of(row)
     names = [snapshot.bundles[bundle] for bundle in rows.bundle[own].tolist()]
     rates, counts = rows.rates[own].tolist(), rows.counts[own].tolist()
-    known = zip(names, rates, counts, rows.reported[own].tolist(), strict=True)
-    statistics = {name: BundleStats(*rate, *count) for name, rate, count, reported in known if reported}
+    columns = zip(names, rates, counts, rows.reported[own].tolist(), strict=True)
+    statistics = {name: BundleStats(*rate, *count) for name, rate, count, reported in columns if reported}
     return statistics, [name for name, listed in zip(names, rows.listed[own].tolist(), strict=True) if listed]

@@ -242,9 +242,9 @@ class Scenario(_Part):
         silences = tuple(self.silences(brokers))
         lives = np.array([part.lives for part in self.brokers for _ in part.ids()])
         membership = Lifetimes(lives[:, 0], lives[:, 1], tuple(self.outages(brokers)))
-        moments = {0.0, *(one.begin for one in silences), *(time for time in membership.times if time > 0)}
+        moments = {0.0, *(silence.begin for silence in silences), *(time for time in membership.times if time > 0)}
         for now in sorted(moments):
-            silent = {one.broker for one in silences if one.begin <= now < one.end}
+            silent = {silence.broker for silence in silences if silence.begin <= now < silence.end}
             if set(np.flatnonzero(membership.at(now).present).tolist()) <= silent:
                 raise ValueError(
                     f"brokers: none is there, or none answers, at minute {now / 60:g}; wanted one at any time"
@@ -252,15 +252,15 @@ class Scenario(_Part):
 
     def _has_brokers(self, load: LoadPart) -> None:
         """Check that the brokers named by a load exist, and that one that it may be on is there at first."""
-        known = {part.id for part in self.brokers}
+        every = {part.id for part in self.brokers}
         first = {part.id for part in self.brokers if part.is_there_first}
         reserved = {broker for other in self.load for broker in other.isolated_to}
-        for key, wanted, among in (("brokers", load.brokers, first), ("isolated_to", load.isolated_to, known)):
-            for unknown in sorted(set(wanted) - among):
+        for key, names, among in (("brokers", load.brokers, first), ("isolated_to", load.isolated_to, every)):
+            for unknown in sorted(set(names) - among):
                 there = "is not there at first" if key == "brokers" else "is not there"
                 message = f"{unknown} {there}; wanted some of {', '.join(sorted(among))}"
                 raise ValueError(f"load.{load.name}.{key}: {message}")
-        able = (set(load.isolated_to) or known - reserved) & first & (set(load.brokers) or known)
+        able = (set(load.isolated_to) or every - reserved) & first & (set(load.brokers) or every)
         if not able:
             wanted_one = f"wanted one of {', '.join(sorted(first))}"
             raise ValueError(f"load.{load.name}: no broker that it may be on is there at first; {wanted_one}")
@@ -355,7 +355,7 @@ class Below:
 
 
 def layered(below: Below, settings: Settings, overrides: Mapping[str, object], origins: Mapping[str, str]) -> Settings:
-    """Settings of which later sources override earlier ones: ``below``, the user's, and the ``overrides``.
+    """Settings from three sources, each overriding those before it: ``below``, the user's, and the ``overrides``.
 
     ``origins`` is where each of these stands. Raises as :func:`settled`.
     """

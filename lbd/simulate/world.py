@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LONGEST_HOURS = 24 * 366
 LONGEST_MINUTES = 60 * LONGEST_HOURS
-"""Of a scenario."""
+"""Length of a scenario at most."""
 
 
 class _Shape(BaseModel):
@@ -118,7 +118,7 @@ class BusyDay:
     peak: float
 
     def factor(self, seconds: float) -> float:
-        """That of its own shape, before and after the day."""
+        """Factor of its own shape, raised to ``peak`` at the middle of the day."""
         passed = min(max((seconds - self.begin) / self.day_seconds, 0.0), 1.0)
         return self.own.factor(seconds) * (1 + (self.peak - 1) * (1 - cos(tau * passed)) / 2)
 
@@ -157,9 +157,9 @@ class Outage:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """What is so of each broker between two moments at which somebody comes or goes; arrays are of shape (B,).
+    """State of each broker between two moments at which a broker comes or goes; arrays are of shape (B,).
 
-    ``present``: it is up. ``listed``: it is among the active brokers. ``started_at`` is -inf where that was before the
+    ``present``: it is up. ``listed``: it is among the active brokers. ``started_at`` is -inf for a start before the
     run. ``placed_from`` is when bundles that it owned are placed elsewhere, inf where it is up. ``leader`` is the
     position of the broker that leads by name, ``leads`` whether it is up.
     """
@@ -177,7 +177,7 @@ class Lifetimes:
 
     def __init__(self, joins_at: FloatArray, leaves_at: FloatArray, outages: Sequence[Outage] = ()) -> None:
         away = [*_before(joins_at), *_after(leaves_at), *outages]
-        times = {time for one in away for time in (one.begin, one.end, one.unlisted_from) if isfinite(time)}
+        times = {time for gap in away for time in (gap.begin, gap.end, gap.unlisted_from) if isfinite(time)}
         self.times = sorted(times)
         self._members = [_members(joins_at.size, away, start) for start in (-inf, *self.times)]
 
@@ -206,14 +206,14 @@ def _after(leaves_at: FloatArray) -> Iterator[Outage]:
 def _members(brokers: int, outages: Sequence[Outage], now: float) -> Members:
     present, listed = np.ones(brokers, dtype=np.bool_), np.ones(brokers, dtype=np.bool_)
     started_at, placed_from = np.full(brokers, -inf), np.full(brokers, inf)
-    for one in outages:
-        if one.begin <= now < one.end:
-            present[one.broker] = False
-            placed_from[one.broker] = one.placed_from
-        if one.unlisted_from <= now < one.end:
-            listed[one.broker] = False
-        if one.end <= now:
-            started_at[one.broker] = max(started_at[one.broker], one.end)
+    for outage in outages:
+        if outage.begin <= now < outage.end:
+            present[outage.broker] = False
+            placed_from[outage.broker] = outage.placed_from
+        if outage.unlisted_from <= now < outage.end:
+            listed[outage.broker] = False
+        if outage.end <= now:
+            started_at[outage.broker] = max(started_at[outage.broker], outage.end)
     leader = int(np.argmin(np.where(listed, started_at, inf)))
     return Members(present, listed, started_at, placed_from, leader, bool(present[leader]))
 
@@ -240,10 +240,10 @@ def at_random(candidates: BoolArray, random: np.random.Generator) -> IntArray:
 def least_message_rate(candidates: BoolArray, rates: FloatArray, carried: FloatArray, points: FloatArray) -> IntArray:
     """The same by messages/s: ``rates`` is float64 (K,), ``carried`` and ``points`` are float64 (B,)."""
     carried, chosen = carried.copy(), np.zeros(len(candidates), dtype=np.int32)
-    for at, able in enumerate(candidates):
+    for row, able in enumerate(candidates):
         healthy = able & (points <= OVERLOADED_POINTS)
-        chosen[at] = np.argmin(np.where(healthy if healthy.any() else able, carried, np.inf))
-        carried[chosen[at]] += rates[at]
+        chosen[row] = np.argmin(np.where(healthy if healthy.any() else able, carried, np.inf))
+        carried[chosen[row]] += rates[row]
     return chosen
 
 
@@ -251,10 +251,11 @@ def least_message_rate(candidates: BoolArray, rates: FloatArray, carried: FloatA
 
 STEP_SECONDS = 5
 WARM_UP_SECONDS = 60.0
-"""Of traffic: three real brokers of 0.4 core, one of which had just started (docs/results/comparison.md)."""
+"""How long traffic warms a broker up: measured on three real brokers of 0.4 core, one newly started
+(docs/results/comparison.md)."""
 
 MINUTE_SECONDS = 60
-"""Of the CPU sample (loadBalancerHostUsageCheckIntervalMinutes)."""
+"""Interval of the CPU sample (loadBalancerHostUsageCheckIntervalMinutes)."""
 
 MIB = 1024.0 * 1024.0
 
@@ -280,7 +281,7 @@ class SilentBroker:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What does not change in a run. Times are seconds since its beginning.
+    """The constants of a run. Times are seconds since its beginning.
 
     ``background`` (points), ``capacity`` (1 = ordinary), ``joins_at`` and ``leaves_at`` (-inf and inf: it is always
     there, but for ``outages``) are float64 (B,), aligned with ``brokers``, which are sorted. ``rates`` is float64
@@ -320,7 +321,7 @@ class World:
 
     @cached_property
     def membership(self) -> Lifetimes:
-        """Who is there when."""
+        """The brokers that are up at each moment."""
         return Lifetimes(self.joins_at, self.leaves_at, self.outages)
 
     @cached_property
@@ -335,7 +336,7 @@ class World:
     def answering(self, seconds: float) -> BoolArray:
         """The brokers that give a load report, bool (B,)."""
         answering = self.present(seconds).copy()
-        answering[[one.broker for one in self.silences if one.begin <= seconds < one.end]] = False
+        answering[[silence.broker for silence in self.silences if silence.begin <= seconds < silence.end]] = False
         return answering
 
 

@@ -1,4 +1,4 @@
-"""What a calibration proposes: ``summary.json`` beside ``proposal.yaml``, which a running lbd and the commands read.
+"""Proposal of a calibration: ``summary.json`` beside ``proposal.yaml``, read by a running lbd and the commands.
 
 The unit and the chart's CronJob calibrate into ``calibration/`` of the state directory, in a folder named by the time.
 """
@@ -34,7 +34,7 @@ class ChangedSetting(msgspec.Struct, frozen=True):
 
 
 class ReplayedFigures(msgspec.Struct, frozen=True):
-    """What settings did on the part of the time that nothing was chosen on; gaps in points."""
+    """Figures of settings in a replay of the days that they were not chosen on; gaps in points."""
 
     moves_per_day: float
     mean_gap: float
@@ -78,7 +78,7 @@ def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
     """
     folder = state_dir / CALIBRATION_FOLDER
     try:
-        runs = sorted((one for one in folder.iterdir() if _RUN.fullmatch(one.name)), reverse=True)
+        runs = sorted((run for run in folder.iterdir() if _RUN.fullmatch(run.name)), reverse=True)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -162,15 +162,15 @@ Request: TypeAlias = (
 
 
 def ordered_by(request: Request) -> str:
-    """Who asks, and why where a reason was given: for the reason of each move."""
+    """The requester, and the reason given: the reason of each move."""
     return f"{request.by}{request.reason and f': {request.reason}'}"
 
 
 class PlacedBundle(msgspec.Struct, frozen=True):
-    """What became of one bundle of a :class:`PlaceRequest`, or of one move of a :class:`PlanRequest`.
+    """Result for one bundle of a :class:`PlaceRequest`, or for one move of a :class:`PlanRequest`.
 
     ``result`` is None where nothing was requested, as ``detail`` says; ``reason`` is why it was to go there. ``owner``
-    is who owns it now, ``answer`` where it was to go (None: no broker may have it).
+    is its owner now, ``answer`` the broker it was to go to (None: no broker may have it).
     """
 
     bundle: str
@@ -182,13 +182,13 @@ class PlacedBundle(msgspec.Struct, frozen=True):
 
 
 class RequestResult(msgspec.Struct, frozen=True):
-    """What became of a request, and one sentence for the person.
+    """Result of a request, and one sentence for the person.
 
     ``exit_code``: 0 landed, 4 refused, 5 failed or landed elsewhere, below 4 why it could not even be judged.
 
-    ``result`` is None when nothing was sent or nothing is known, and of a split; ``owner`` is who owns the bundle now,
-    or all parts of it. ``parts`` are what a bundle was split into, unset elsewhere;
-    ``placed`` is what became of each bundle of a :class:`PlaceRequest` or :class:`PlanRequest`.
+    ``result`` is None when nothing was sent or nothing is known, and for a split; ``owner`` owns the bundle now, or all
+    parts of it. ``parts`` are those of a split bundle, unset elsewhere;
+    ``placed`` has the results for the bundles of a :class:`PlaceRequest` or :class:`PlanRequest`.
     """
 
     exit_code: int

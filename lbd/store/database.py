@@ -79,7 +79,7 @@ OF_BEFORE = (
     *("journal.jsonl", "memory.json", "averages.npz", "load.npz", "capacity.json", "drains.json"),
     *("take-over.json", "turns", "control"),
 )
-"""What an lbd kept that had files of its own for each."""
+"""Files of versions without a store, which had a file for each kind of content."""
 
 LOST = (
     "cool-downs, budgets, open moves and orders of before are not known, and nothing is moved; stop lbd and put the "
@@ -194,7 +194,7 @@ class Database:
 
     @property
     def damage(self) -> str:
-        """What SQLite finds wrong with the file, in one line; empty where all is well."""
+        """The first fault that SQLite finds in the file, in one line; empty where all is well."""
         with _told(self._path):
             return _damage(self._connection)
 
@@ -275,7 +275,7 @@ def value(path: Path, name: str) -> bytes | None:
 
 
 def damage(path: Path) -> str:
-    """What is wrong with the bytes of a store, as text; empty where nothing is, or none is there.
+    """The first fault in the bytes of a store, as text; empty for a sound store, or without one.
 
     Raises :class:`UsageError` where it cannot be read at all.
     """
@@ -432,7 +432,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _damage(connection: sqlite3.Connection) -> str:
-    """What SQLite finds wrong, in one line; empty where all is well."""
+    """The first fault that SQLite finds, in one line; empty where all is well."""
     words = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     return "" if words == "ok" else " ".join(words.replace("***", "").split())
 

@@ -137,7 +137,7 @@ class Works(msgspec.Struct, frozen=True):
 
     def of(self, request: str) -> Work | None:
         """The work that a request began."""
-        return next((one for one in (*self.drains.values(), self.fill) if one and one.request == request), None)
+        return next((work for work in (*self.drains.values(), self.fill) if work and work.request == request), None)
 
 
 class Drains:
@@ -212,20 +212,20 @@ class Drains:
     def release_by_name(self, name: str) -> Drain | Fill | None:
         """End the drain of a broker, else its fill; returns its order, even if expired.
 
-        ``name`` may be the broker's host alone: the broker may be down, so its orders say which one is meant.
+        ``name`` may be the broker's host alone: the broker may be down, so its orders say which broker is meant.
         """
-        ended = list[Drain | Fill | None]()
+        over = list[Drain | Fill | None]()
 
         def edit(orders: OrderList) -> OrderList:
             by_broker = {str(order.body.get("broker")): order for order in orders.keyed(FILL).values()}
             by_broker |= {key.removeprefix(DRAIN): order for key, order in orders.keyed(DRAIN).items()}
             meant = brokers_named(name, by_broker)
             order = by_broker[meant[0]] if len(meant) == 1 else None
-            ended[:] = [] if order is None else [_fill(order) if order.key == FILL else _value(order)]
+            over[:] = [] if order is None else [_fill(order) if order.key == FILL else _value(order)]
             return orders if order is None else orders.end(order.key, time.time())
 
         self._orders.change(edit)
-        return ended[0] if ended else None
+        return over[0] if over else None
 
     def release(self, broker: str, only: Drain | None = None) -> Drain | None:
         """End a drain, or ``only`` this one; returns its order, even if expired. Moved bundles stay where they are."""

@@ -203,42 +203,42 @@ ENOUGH = 5_000
 """Names compared at most: likeness is looked for character by character."""
 
 
-def broker_named(name: str, known: Callable[[], Iterable[str]]) -> str:
-    """The one broker of this ``host:port``, host, or beginning up to a dot; ``known`` may be long, and is read twice.
+def broker_named(name: str, names: Callable[[], Iterable[str]]) -> str:
+    """The one broker of this ``host:port``, host, or beginning up to a dot; ``names`` may be long, and is read twice.
 
     Raises :class:`UsageError` for any other name.
     """
-    if any(one == name for one in known()):
+    if any(broker == name for broker in names()):
         return name
-    brokers = sorted(set(known()))
+    brokers = sorted(set(names()))
     fits = brokers_named(name, brokers)
     if len(fits) == 1:
         return fits[0]
     if fits:
         raise UsageError(f"{name}: may be {' or '.join(fits)}; wanted one of them")
-    wanted = f"; known brokers are {', '.join(brokers[:3])}{', ...' if brokers[3:] else ''}" if brokers else ""
-    raise UsageError(f"{name}: no such broker, bundle or turn is known{nearest(name, brokers) or wanted}")
+    examples = f"; known brokers are {', '.join(brokers[:3])}{', ...' if brokers[3:] else ''}" if brokers else ""
+    raise UsageError(f"{name}: no such broker, bundle or turn is known{nearest(name, brokers) or examples}")
 
 
-def no_bundle(name: str, known: list[str]) -> str:
+def no_bundle(name: str, bundles: list[str]) -> str:
     """The error message for an unknown bundle."""
-    own = [bundle for bundle in known if bundle_namespace(bundle) == bundle_namespace(name)]
-    return f"{name}: no broker reports such a bundle, and no move of it is known{nearest(name, own or known)}"
+    own = [bundle for bundle in bundles if bundle_namespace(bundle) == bundle_namespace(name)]
+    return f"{name}: no broker reports such a bundle, and no move of it is known{nearest(name, own or bundles)}"
 
 
-def bundle_with(topic: str, known: list[str]) -> str:
+def bundle_with(topic: str, bundles: list[str]) -> str:
     """The bundle that a topic falls into. Raises :class:`UsageError` where none of these is of its namespace."""
     namespace, position = topic_namespace(topic), topic_hash(topic)
-    own = [bundle for bundle in known if bundle_namespace(bundle) == namespace]
+    own = [bundle for bundle in bundles if bundle_namespace(bundle) == namespace]
     bundle = next((bundle for bundle in own if holds(bundle, position)), None)
     if bundle is None:
         raise UsageError(f"{topic}: no broker reports a bundle of {namespace} that it falls into")
     return bundle
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, names: list[str]) -> str:
     """The nearest known name, as the end of an error message; empty where none is near."""
-    matches = difflib.get_close_matches(name, known[:ENOUGH], n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name, names[:ENOUGH], n=1, cutoff=0.5)
     return f"; did you mean {matches[0]}?" if matches else ""
 
 
@@ -295,20 +295,20 @@ def of_broker(turn: TurnRecord, broker: str) -> Iterator[str]:
 
 
 def crowded_on(turn: TurnRecord, broker: str) -> Iterator[str]:
-    """What a broker has more than its share of (``spread.by``)."""
-    return (crowded_text(one) for one in turn.crowded if one.broker == broker)
+    """Groups whose bundles a broker holds beyond its share (``spread.by``), as text."""
+    return (crowded_text(group) for group in turn.crowded if group.broker == broker)
 
 
 def crowded_with(turn: TurnRecord, broker: str, bundle: str) -> Iterator[str]:
-    """What a bundle has of that, and the cost in pairs that are together on its broker, in shares."""
-    for one in turn.crowded:
-        members = members_in(bundle, one.group, one.total) if one.broker == broker else 0
+    """A bundle's members of these groups, and its cost: pairs that are together on its broker, in shares."""
+    for group in turn.crowded:
+        members = members_in(bundle, group.group, group.total) if group.broker == broker else 0
         if members:
-            cost = members * (one.members - members) / one.share
+            cost = members * (group.members - members) / group.share
             what = (
                 f"it has {members} of these; spread cost {cost:.1f}: of bundles of like size it goes first (spread.by)"
             )
-            yield f"its broker: {crowded_text(one)}; {what}"
+            yield f"its broker: {crowded_text(group)}; {what}"
 
 
 def _of_pairs(turn: TurnRecord, broker: str) -> Iterator[str]:
@@ -334,7 +334,7 @@ def _in_no_pair(turn: TurnRecord) -> str:
 
 def outcome(turn: TurnRecord, pair: PairRecord) -> str:
     """The result of a turn for a pair."""
-    number = sum(one.source == pair.source for one in turn.unloads)
+    number = sum(unload.source == pair.source for unload in turn.unloads)
     if number:
         return f"{counted(number, 'bundle')} {'begun' if turn.acts else 'would move'}"
     if pair.reason is None:
@@ -355,12 +355,12 @@ def split_stories(splits: Iterable[SplitRecord]) -> list[SplitStory]:
 
 def about(bundle: str, splits: Iterable[SplitRecord]) -> list[SplitStory]:
     """The splits that cut the bundle, or tried to, and the split that made it."""
-    return [one for one in split_stories(splits) if bundle in {one.bundle, *one.parts}]
+    return [split for split in split_stories(splits) if bundle in {split.bundle, *split.parts}]
 
 
 def gone_bundle(bundle: str, splits: Iterable[SplitStory]) -> SplitStory | None:
     """The split after which there is no such bundle."""
-    return next((one for one in splits if one.bundle == bundle and one.result in MADE), None)
+    return next((split for split in splits if split.bundle == bundle and split.result in MADE), None)
 
 
 def sentence(parts: Sequence[str], positions: Sequence[str] = ()) -> str:
@@ -370,7 +370,7 @@ def sentence(parts: Sequence[str], positions: Sequence[str] = ()) -> str:
 
 
 def _split_story(split: SplitRecord) -> SplitStory:
-    cut, outcome = split.cut, split.ended
+    cut, outcome = split.cut, split.end
     return derived(
         SplitStory,
         cut,
@@ -402,7 +402,7 @@ class Story:
         if ended_at is not None and turn.at > ended_at and self._settled(turn):
             self.measured = turn
         if turn.at <= self.move.at:
-            self.planned = turn if any(one.bundle == self.move.bundle for one in turn.unloads) else None
+            self.planned = turn if any(unload.bundle == self.move.bundle for unload in turn.unloads) else None
             self._done = self.planned is not None or turn.at < self.move.at - PLANNED_WITHIN_SECONDS
 
     @property
@@ -520,7 +520,7 @@ class Explainer:
         return self._of_turn(turn)
 
     def _of_turn(self, turn: TurnRecord) -> TurnAnswer:
-        planned = {one.bundle for one in turn.unloads}
+        planned = {unload.bundle for unload in turn.unloads}
         window = (turn.at, turn.at + PLANNED_WITHIN_SECONDS)
         attempts = ATTEMPTS * len(planned)
         moves = self._moves(lambda move: move.bundle in planned and window[0] <= move.at <= window[1], attempts)
@@ -535,7 +535,7 @@ class Explainer:
     def broker(self, name: str) -> BrokerAnswer:
         """One broker: its score, its pairs, why it gives bundles or not, and its moves."""
         newest = self._newest()
-        broker = broker_named(name, lambda: (one for turn in self._back() for one in _names(turn)))
+        broker = broker_named(name, lambda: (broker_name for turn in self._back() for broker_name in _names(turn)))
         last = next((turn for turn in self._back() if turn.broker(broker) is not None), newest)
         reports = load_bundles(self._state_dir)
         reported_at = reports.at if reports is not None else self._now
@@ -580,7 +580,7 @@ class Explainer:
                 sent = report.throughput if report is not None else None
                 why = _own_reasons(turn, bundle, label, self._remaining_cool_down(own_moves))
                 listed.append(OwnBundle(bundle, carried, sent, [*why, *crowded_with(turn, broker, bundle)]))
-        return sorted(listed, key=lambda one: -(one.throughput or 0.0))[:MOST_BUNDLES]
+        return sorted(listed, key=lambda line: -(line.throughput or 0.0))[:MOST_BUNDLES]
 
     def _drained(self, broker: str) -> Iterator[str]:
         """Sentences on the drain of this broker, if there is one."""
@@ -604,7 +604,7 @@ class Explainer:
             raise UsageError(no_bundle(name, reports.bundles if reports is not None else []))
         owner, known_at = _owner(reported, [story.move for story in stories], cut)
         fired = self._walk(
-            stories, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates)
+            stories, lambda turn: turn.named(name) or any(candidate.broker == owner for candidate in turn.candidates)
         )
         gone = sentence(cut.parts, cut.positions) if cut is not None else sentence(parts) if parts else ""
         remaining = self._remaining_cool_down([story.move for story in stories])
@@ -629,22 +629,24 @@ class Explainer:
         reports = load_bundles(self._state_dir)
         reported = reports.of_namespace(name) if reports is not None else []
         if reports is None or not reported:
-            known = sorted({bundle_namespace(one) for one in reports.bundles}) if reports is not None else []
-            raise UsageError(f"{name}: no broker reports a bundle of such a namespace{nearest(name, known)}")
+            namespaces = sorted({bundle_namespace(bundle) for bundle in reports.bundles}) if reports is not None else []
+            raise UsageError(f"{name}: no broker reports a bundle of such a namespace{nearest(name, namespaces)}")
         stories = move_stories(self._moves(lambda move: bundle_namespace(move.bundle) == name))
         self._walk(stories, lambda _: False)
-        splits = [one for one in split_stories(read_splits(self._state_dir)) if bundle_namespace(one.bundle) == name]
+        splits = [
+            split for split in split_stories(read_splits(self._state_dir)) if bundle_namespace(split.bundle) == name
+        ]
         return NamespaceAnswer(
             name,
             reports.at,
             len(reported),
-            sum(one.msg_rate for _, one in reported),
-            sum(one.throughput for _, one in reported),
-            dict(Counter(one.owner for _, one in reported).most_common()),
-            dict(Counter(one.label for _, one in reported if barred(one.label)).most_common()),
+            sum(report.msg_rate for _, report in reported),
+            sum(report.throughput for _, report in reported),
+            dict(Counter(report.owner for _, report in reported).most_common()),
+            dict(Counter(report.label for _, report in reported if barred(report.label)).most_common()),
             [
-                CandidateLine(bundle, one.owner, one.msg_rate, one.throughput, one.label if barred(one.label) else "")
-                for bundle, one in sorted(reported, key=lambda each: -each[1].throughput)[:LARGEST]
+                CandidateLine(bundle, row.owner, row.msg_rate, row.throughput, row.label if barred(row.label) else "")
+                for bundle, row in sorted(reported, key=lambda pair: -pair[1].throughput)[:LARGEST]
             ],
             [story.answer() for story in stories],
             splits[: self._last],
@@ -667,30 +669,30 @@ class Explainer:
 
     def _back(self) -> Iterator[TurnRecord]:
         """The turns since the requested time, the newest first; the newest one in any case."""
-        for at, turn in enumerate(self._turns):
-            if at and turn.ended_at < self._since:
+        for index, turn in enumerate(self._turns):
+            if index and turn.ended_at < self._since:
                 return
             yield turn
 
     def _walk(
-        self, stories: list[Story], wanted: Callable[[TurnRecord], bool], since: float | None = None
+        self, stories: list[Story], condition: Callable[[TurnRecord], bool], since: float | None = None
     ) -> TurnRecord | None:
-        """Give the turns to each story, newest first, until all are complete; returns the newest ``wanted`` turn."""
+        """Give the turns to each story, newest first, until all are complete; returns the newest that meets it."""
         newest: TurnRecord | None = None
         for turn in self._turns:
             if turn.ended_at < (self._since if since is None else since):
                 break
             for story in stories:
                 story.take(turn)
-            newest = turn if newest is None and wanted(turn) else newest
+            newest = turn if newest is None and condition(turn) else newest
             if newest is not None and all(story.done for story in stories):
                 break
         return newest
 
-    def _moves(self, wanted: Callable[[MoveRecord], bool], last: int | None = None) -> list[MoveRecord]:
-        """The last ``wanted`` moves of the journal."""
+    def _moves(self, condition: Callable[[MoveRecord], bool], last: int | None = None) -> list[MoveRecord]:
+        """The last moves of the journal that meet the condition."""
         newest = self._last if last is None else last
-        return list(deque((move for move in history(self._state_dir) if wanted(move)), newest))
+        return list(deque((move for move in history(self._state_dir) if condition(move)), newest))
 
 
 def _names(turn: TurnRecord) -> Iterator[str]:
@@ -704,8 +706,8 @@ def _fired(turn: TurnRecord, broker: str) -> Fired:
         turn.turn,
         turn.at,
         [pair for pair in turn.pairs if pair.source == broker and pair.fired],
-        [one for one in turn.unloads if one.source == broker],
-        [one for one in turn.candidates if one.broker == broker],
+        [unload for unload in turn.unloads if unload.source == broker],
+        [candidate for candidate in turn.candidates if candidate.broker == broker],
         turn.rest.get(broker, {}),
     )
 
@@ -716,7 +718,7 @@ def _load(state_dir: Path, broker: str) -> BrokerLoad | None:
         status = read_status(state_dir)
     except UsageError:
         return None
-    return next((one.load for one in status.brokers if one.id == broker), None)
+    return next((status_broker.load for status_broker in status.brokers if status_broker.id == broker), None)
 
 
 def _owner(
@@ -736,7 +738,7 @@ def _owner(
 
 
 def _passed_over(turn: TurnRecord, bundle: str) -> PassedOver:
-    candidate = next((one for one in turn.candidates if one.bundle == bundle), None)
+    candidate = next((line for line in turn.candidates if line.bundle == bundle), None)
     if candidate is not None:
         return PassedOver(turn.turn, turn.at, candidate.reason, candidate.detail)
     return PassedOver(turn.turn, turn.at, "", "not kept by name: it was elsewhere then, or not among the largest")
@@ -750,7 +752,7 @@ def _reason_sentences(
         yield "no broker reports it"
         return
     yield from _own_reasons(turn, bundle, label, cool_down_left)
-    yield from (f"its broker: {one}" for one in of_broker(turn, owner))
+    yield from (f"its broker: {reason}" for reason in of_broker(turn, owner))
     yield from crowded_with(turn, owner, bundle)
 
 

@@ -106,17 +106,17 @@ def changes(before: Stored, snapshot: Snapshot, fresh: BoolArray, step: float) -
     A bundle is stored when its owner or one of its counts differs from the stored one, or one of its rates has changed
     by more than the fraction ``step``.
     """
-    known, gone = _aligned(before, snapshot)
+    stored, gone = _aligned(before, snapshot)
     table, owner = snapshot.rows, snapshot.rows.owner()
     own = np.flatnonzero(fresh[owner])
-    at, rates = table.bundle[own], table.rates[own]
-    limit = np.maximum(np.abs(known.rates[at]) * step, FLOORS if step else 0.0)
+    bundle, rates = table.bundle[own], table.rates[own]
+    limit = np.maximum(np.abs(stored.rates[bundle]) * step, FLOORS if step else 0.0)
     with np.errstate(invalid="ignore"):
-        moved = ~(np.abs(rates - known.rates[at]) <= limit)  # written so that NaN is a change
-    counted = (table.counts[own] != known.counts[at]).any(axis=1)
-    elsewhere = owner[own] != known.owner[at]
-    rows = own[(moved & ~_both_unknown(rates, known.rates[at])).any(axis=1) | counted | elsewhere]
-    return _stored(known, table, owner, rows), ChangedRows(rows, gone)
+        moved = ~(np.abs(rates - stored.rates[bundle]) <= limit)  # written so that NaN is a change
+    counted = (table.counts[own] != stored.counts[bundle]).any(axis=1)
+    elsewhere = owner[own] != stored.owner[bundle]
+    rows = own[(moved & ~_both_unknown(rates, stored.rates[bundle])).any(axis=1) | counted | elsewhere]
+    return _stored(stored, table, owner, rows), ChangedRows(rows, gone)
 
 
 def _both_unknown(new: FloatArray, old: FloatArray) -> BoolArray:
@@ -125,23 +125,23 @@ def _both_unknown(new: FloatArray, old: FloatArray) -> BoolArray:
     return unknown
 
 
-def _stored(known: Stored, table: Rows, owner: IntArray, rows: NDArray[np.int64]) -> Stored:
-    rates, counts, owned = known.rates.copy(), known.counts.copy(), known.owner.copy()
-    at = table.bundle[rows]
-    rates[at], counts[at], owned[at] = table.rates[rows], table.counts[rows], owner[rows]
-    return replace(known, rates=rates, counts=counts, owner=owned)
+def _stored(stored: Stored, table: Rows, owner: IntArray, rows: NDArray[np.int64]) -> Stored:
+    rates, counts, owned = stored.rates.copy(), stored.counts.copy(), stored.owner.copy()
+    bundle = table.bundle[rows]
+    rates[bundle], counts[bundle], owned[bundle] = table.rates[rows], table.counts[rows], owner[rows]
+    return replace(stored, rates=rates, counts=counts, owner=owned)
 
 
 def _aligned(before: Stored, snapshot: Snapshot) -> tuple[Stored, tuple[str, ...]]:
     """The stored values in the order of this snapshot's bundles and brokers, and the bundles without report."""
     old = snapshot.positions_in(before.bundles)
-    known = old >= 0
+    stayed = old >= 0
     aligned = Stored.nothing(snapshot.brokers.ids, snapshot.bundles)
-    aligned.rates[known], aligned.counts[known] = before.rates[old[known]], before.counts[old[known]]
-    aligned.owner[known] = _owners(before, aligned.brokers, before.owner[old[known]])
+    aligned.rates[stayed], aligned.counts[stayed] = before.rates[old[stayed]], before.counts[old[stayed]]
+    aligned.owner[stayed] = _owners(before, aligned.brokers, before.owner[old[stayed]])
     unreported = before.owner >= 0
-    unreported[old[known]] = False
-    return aligned, tuple(before.bundles[at] for at in np.flatnonzero(unreported).tolist())
+    unreported[old[stayed]] = False
+    return aligned, tuple(before.bundles[row] for row in np.flatnonzero(unreported).tolist())
 
 
 def _owners(before: Stored, brokers: tuple[str, ...], owner: IntArray) -> IntArray:
@@ -271,8 +271,8 @@ class Folder:
         """One day alone is too much: its oldest files go."""
         files = sorted(self._files(), key=lambda path: path.stat().st_mtime)
         sizes = [path.stat().st_size for path in files]
-        for at, path in enumerate(files):
-            if sum(sizes[at:]) <= max_bytes:
+        for index, path in enumerate(files):
+            if sum(sizes[index:]) <= max_bytes:
                 return
             remove(path)
 
@@ -309,7 +309,7 @@ def _groups(parts: Iterable[Path], kind: pa.Schema) -> Iterator[pa.RecordBatch]:
             for batch in file.iter_batches(GROUP_ROWS):
                 columns = [batch[field.name].cast(field.type) for field in kind]
                 waiting.append(pa.RecordBatch.from_arrays(columns, schema=kind))
-                if sum(one.num_rows for one in waiting) >= GROUP_ROWS:
+                if sum(batch.num_rows for batch in waiting) >= GROUP_ROWS:
                     yield from _joined(waiting, kind)
                     waiting = []
     yield from _joined(waiting, kind)
@@ -365,13 +365,13 @@ FLUSH_SECONDS = 600.0
 """A file of each table is written so often: larger files are smaller in sum, and a kill loses no more."""
 
 FLUSH_ROWS = 500_000
-"""Or when so many rows wait, which are some 50 MB."""
+"""Rows that wait at most before they are written: some 50 MB."""
 
 WHOLE_SECONDS = 3600.0
 """In its first round of each hour every bundle is stored, whether it changed or not: reading can begin there."""
 
 MOST_ROWS = 3 * FLUSH_ROWS
-"""While nothing can be written, so many rows wait; further rounds are lost, and counted."""
+"""Rows that wait at most while nothing can be written; further rounds are lost, and counted."""
 
 
 @dataclass
@@ -403,14 +403,16 @@ class HistoryWriter:
         """Add a round; it is on disk after at most ten minutes of rounds. Disk errors are not raised."""
         if not round_.is_news:
             return
-        at = round_.snapshot.taken_at
-        if self._rows and (utc_day(at) != utc_day(self._first) or not 0 <= at - self._first < FLUSH_SECONDS):
+        taken_at = round_.snapshot.taken_at
+        if self._rows and (
+            utc_day(taken_at) != utc_day(self._first) or not 0 <= taken_at - self._first < FLUSH_SECONDS
+        ):
             self.flush()
         if self._rows >= MOST_ROWS:
             self.lost += 1
             return
-        self._first = at if not self._rows else self._first
-        self._last = at
+        self._first = taken_at if not self._rows else self._first
+        self._last = taken_at
         for rows in self._tables(round_):
             self._waiting[rows.table].append(rows.batch())
         if self._rows >= FLUSH_ROWS:
@@ -446,9 +448,9 @@ class HistoryWriter:
         return [rows for rows in tables if len(rows.columns["t"])]
 
     def _bundles(self, round_: HistoryRound) -> TableRows:
-        at = round_.snapshot.taken_at
-        if at // WHOLE_SECONDS != self._hour:
-            self._stored, self._hour = Stored.nothing(), at // WHOLE_SECONDS
+        taken_at = round_.snapshot.taken_at
+        if taken_at // WHOLE_SECONDS != self._hour:
+            self._stored, self._hour = Stored.nothing(), taken_at // WHOLE_SECONDS
         snapshot = known_rates(round_.snapshot)
         self._stored, changed = changes(self._stored, snapshot, round_.fresh, self.step)
         return _changed(snapshot, changed)
@@ -460,7 +462,7 @@ def _milliseconds(seconds: float, count: int) -> np.ndarray[tuple[int], np.dtype
 
 def _changed(snapshot: Snapshot, changed: ChangedRows) -> TableRows:
     table, none = snapshot.rows, [None] * len(changed.gone)
-    at = table.bundle[changed.rows].tolist()
+    bundle = table.bundle[changed.rows].tolist()
     owner = table.owner()[changed.rows].tolist()
     rates, counts = table.rates[changed.rows].astype(np.float32), table.counts[changed.rows]
     values = {
@@ -470,9 +472,9 @@ def _changed(snapshot: Snapshot, changed: ChangedRows) -> TableRows:
     return TableRows(
         "bundle_rounds",
         {
-            "t": _milliseconds(snapshot.taken_at, len(at) + len(none)),
-            "bundle": [*(snapshot.bundles[one] for one in at), *changed.gone],
-            "broker": [*(snapshot.brokers.ids[one] for one in owner), *none],
+            "t": _milliseconds(snapshot.taken_at, len(bundle) + len(none)),
+            "bundle": [*(snapshot.bundles[row] for row in bundle), *changed.gone],
+            "broker": [*(snapshot.brokers.ids[position] for position in owner), *none],
             **{name: [*column.tolist(), *none] for name, column in values.items()},
         },
     )
@@ -507,15 +509,15 @@ def _started(seconds: float) -> int | None:
 
 
 def _decision(round_: HistoryRound) -> TableRows:
-    at = _milliseconds(round_.snapshot.taken_at, 1)
+    time = _milliseconds(round_.snapshot.taken_at, 1)
     values = {name: [value] for name, value in round_.decision.items()}
-    return TableRows("decisions", {"t": at, "brokers": [list(round_.snapshot.brokers.ids)], **values})
+    return TableRows("decisions", {"t": time, "brokers": [list(round_.snapshot.brokers.ids)], **values})
 
 
 def _moves(round_: HistoryRound) -> TableRows:
     names = [name for name in COLUMNS["moves"] if name != "t"]
-    at = _milliseconds(round_.snapshot.taken_at, len(round_.moves))
-    return TableRows("moves", {"t": at, **{name: [move[name] for move in round_.moves] for name in names}})
+    time = _milliseconds(round_.snapshot.taken_at, len(round_.moves))
+    return TableRows("moves", {"t": time, **{name: [move[name] for move in round_.moves] for name in names}})
 
 
 # --- reading, as rounds of load reports in the order of time
@@ -603,12 +605,12 @@ def rounds(root: Path, since: float, until: float) -> Iterator[tuple[float, dict
     cluster = _Cluster()
     streams = [_grouped(root, table, since - WHOLE_SECONDS, until) for table in _ORDER]
     merged = merge(*streams, key=lambda group: (group[0], _ORDER.index(group[1])))
-    for at, tables in groupby(merged, key=lambda group: group[0]):
+    for time, tables in groupby(merged, key=lambda group: group[0]):
         rows_of = {table: rows for _, table, rows in tables}
         for table in _ORDER:
             cluster.take(table, rows_of.get(table, []))
-        if at >= since and "broker_rounds" in rows_of and "decisions" in rows_of:
-            yield at, cluster.reports(rows_of["decisions"][-1]["brokers"])
+        if time >= since and "broker_rounds" in rows_of and "decisions" in rows_of:
+            yield time, cluster.reports(rows_of["decisions"][-1]["brokers"])
 
 
 def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tuple[float, str, list[dict[str, Any]]]]:
@@ -617,9 +619,9 @@ def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tup
         read = day_rows(day, table, since, until)
         times = read.column("t").to_pylist()
         start = 0
-        for at, same in groupby(times):
+        for time, same in groupby(times):
             size = sum(1 for _ in same)
-            yield at.timestamp(), table, read.slice(start, size).to_pylist()
+            yield time.timestamp(), table, read.slice(start, size).to_pylist()
             start += size
 
 
@@ -654,7 +656,7 @@ def _known(path: Path) -> None:
 # --- reading, as scores over time: a few rows at a time and in one thread, for a daemon that turns meanwhile
 
 BATCH_ROWS = 2048
-"""A decision names every broker: so many of them take 10 MB of 100 brokers."""
+"""Rows read at once. A decision names every broker: this number of them takes 10 MB with 100 brokers."""
 
 
 def scores(root: Path, since: float, until: float) -> Iterator[Scores]:
@@ -663,10 +665,10 @@ def scores(root: Path, since: float, until: float) -> Iterator[Scores]:
 
     Raises :class:`UsageError` as :func:`rounds` does. Nothing there is no days.
     """
-    known: dict[str, float] = {}
+    newest: dict[str, float] = {}
     for day in Folder(root).days("decisions"):
         if utc_day(since) <= day.name.removeprefix("day=") <= utc_day(until):
-            day_scores, known = _scores(Folder(root), day.name, known)
+            day_scores, newest = _scores(Folder(root), day.name, newest)
             within = (day_scores.at >= since) & (day_scores.at <= until)
             yield replace(day_scores, at=day_scores.at[within], points=day_scores.points[within])
 
@@ -689,16 +691,16 @@ class _Cells:
 
     def table(self) -> tuple[FloatArray, FloatArray]:
         """The times in their order (T,), and the values (T, B); NaN where a broker has none."""
-        at, row = np.unique(np.concatenate([np.zeros(0), *self.at]), return_inverse=True)
-        table = np.full((at.size, len(self.brokers)), np.nan)
+        times, row = np.unique(np.concatenate([np.zeros(0), *self.at]), return_inverse=True)
+        table = np.full((times.size, len(self.brokers)), np.nan)
         if self.at:
             table[row, np.concatenate(self.column)] = np.concatenate(self.values)
-        return at, table
+        return times, table
 
 
-def _scores(folder: Folder, day: str, known: Mapping[str, float]) -> tuple[Scores, dict[str, float]]:
-    """A day's scores, and the last one of each broker; ``known`` are those of the day before."""
-    brokers = {broker: index for index, broker in enumerate(known)}
+def _scores(folder: Folder, day: str, before: Mapping[str, float]) -> tuple[Scores, dict[str, float]]:
+    """A day's scores, and the last score of each broker; ``before`` has those of the day before."""
+    brokers = {broker: index for index, broker in enumerate(before)}
     reported, sampled = _Cells(brokers), _Cells(brokers)
     for batch in _batches(folder.table("decisions") / day, ["t", "brokers"]):
         names, index = batch["brokers"], pc.list_parent_indices(batch["brokers"]).to_numpy()
@@ -706,14 +708,14 @@ def _scores(folder: Folder, day: str, known: Mapping[str, float]) -> tuple[Score
     for batch in _batches(folder.table("broker_rounds") / day, ["t", "broker", "score"]):
         score = batch["score"].to_numpy(zero_copy_only=False)
         sampled.add(_seconds(batch), batch["broker"], np.where(np.isnan(score), np.inf, score))
-    at, there = reported.table()
+    times, there = reported.table()
     sampled_at, points = sampled.table()
-    points = np.vstack([[known.get(broker, np.nan) for broker in brokers], points])
+    points = np.vstack([[before.get(broker, np.nan) for broker in brokers], points])
     last = np.where(np.isnan(points), 0, np.arange(len(points))[:, None])
     points = np.take_along_axis(points, np.maximum.accumulate(last, axis=0), axis=0)
-    round_points = np.where(np.isnan(there), np.nan, points[np.searchsorted(sampled_at, at, side="right")])
+    round_points = np.where(np.isnan(there), np.nan, points[np.searchsorted(sampled_at, times, side="right")])
     round_points[np.isinf(round_points)] = np.nan  # a sample without a score
-    return Scores(at, tuple(brokers), round_points), dict(zip(brokers, points[-1].tolist(), strict=True))
+    return Scores(times, tuple(brokers), round_points), dict(zip(brokers, points[-1].tolist(), strict=True))
 
 
 def _batches(day: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -728,6 +730,6 @@ def _batches(day: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _seconds(batch: pa.RecordBatch) -> FloatArray:
-    """When each row is of, epoch seconds."""
+    """The time of each row, epoch seconds."""
     times: FloatArray = batch["t"].cast(pa.int64()).to_numpy() / 1000.0
     return times

@@ -21,7 +21,7 @@ HISTORY_FOLDER = "history"
 
 
 class HistorySettings(BaseModel):
-    """What is stored in ``history/``, and for how long."""
+    """Content of ``history/``, and how long it is kept."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

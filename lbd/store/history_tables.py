@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Column = Sequence[object] | NDArray[np.generic]
 
 VERSION = 1
-"""Of the columns; a reader refuses a newer one. It stands in each file's metadata and in the folder's name."""
+"""Version of the columns, in each file's metadata and in the folder's name; a reader refuses a newer one."""
 
 RATES = ("msg_rate_in", "msg_rate_out", "throughput_in", "throughput_out")
 """Columns of what a broker or bundle carries, in the order of every rates array."""

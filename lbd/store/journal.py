@@ -75,7 +75,7 @@ class LeaderNote:
         """Notes that may remain if ``leader`` may have got a request to note ``broker``; another leader has none."""
         if None not in {leader, self.leader} and leader != self.leader:
             return ()
-        return tuple(one for one in self.brokers if one != broker)
+        return tuple(noted for noted in self.brokers if noted != broker)
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,9 @@ class JournalState:
         now, shown, up = time.now, time.shown, self._up.get
         since, day = now - keep_seconds, now - DAY_SECONDS
         attempted = {name: at for name, at in self.attempted_at.items() if shown(at, up(name)) >= since}
-        sent = {move: one for move, one in self.sent.items() if shown(one.at, up(move)) > day}
+        requests = {move: request for move, request in self.sent.items() if shown(request.at, up(move)) > day}
         self.attempted_at = {name: time.settled(at, up(name)) for name, at in attempted.items()}
-        self.sent = {move: replace(one, at=time.settled(one.at, up(move))) for move, one in sent.items()}
+        self.sent = {move: replace(sent, at=time.settled(sent.at, up(move))) for move, sent in requests.items()}
         self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
         self.amended_at = {move: at for move, at in self.amended_at.items() if move in self.sent}
         self.served_at = {move: at for move, at in self.served_at.items() if move in self.sent}
@@ -192,9 +192,9 @@ class JournalState:
 
     def in_order(self, time: Now = ALWAYS) -> tuple[Sent, ...]:
         """The requests, oldest first: open intents are carried over before earlier requests that have ended."""
-        shown = ((one, time.shown(one.at, self._up.get(move))) for move, one in self.sent.items())
-        sent = (one if at == one.at else replace(one, at=at) for one, at in shown)
-        return tuple(sorted(sent, key=lambda one: one.at))
+        shown = ((sent, time.shown(sent.at, self._up.get(move))) for move, sent in self.sent.items())
+        requests = (sent if at == sent.at else replace(sent, at=at) for sent, at in shown)
+        return tuple(sorted(requests, key=lambda sent: sent.at))
 
     def open(self) -> tuple[tuple[str, Unload], ...]:
         """Moves without an outcome, with their ids, oldest first."""
@@ -202,14 +202,14 @@ class JournalState:
 
     def landings(self) -> dict[str, Landing]:
         """Landed moves not known yet to be served or not, by their ids, oldest first."""
-        return {move: one.landing for move, one in self._landed.items() if one.served is None}
+        return {move: landed.landing for move, landed in self._landed.items() if landed.served is None}
 
     def unserved(self) -> dict[str, Unserved]:
         """Moves whose clients are not back, by their ids, oldest first."""
         return {
-            move: Unserved(one.landing, one.served.at, one.served.served_detail)
-            for move, one in self._landed.items()
-            if one.served is not None
+            move: Unserved(landed.landing, landed.served.at, landed.served.served_detail)
+            for move, landed in self._landed.items()
+            if landed.served is not None
         }
 
     def _moved_on(self, bundle: str, since: str) -> None:
@@ -227,9 +227,9 @@ class JournalState:
 
     def _serve(self, entry: ServedLine) -> None:
         self.served_at[entry.move] = entry.at
-        one = self._drop_landing(entry.move, entry.bundle)
-        if one is not None and entry.served == "no" and not entry.lifted and not one.landing.since:
-            self._add_landing(entry.move, entry.bundle, replace(one, served=entry))
+        landed = self._drop_landing(entry.move, entry.bundle)
+        if landed is not None and entry.served == "no" and not entry.lifted and not landed.landing.since:
+            self._add_landing(entry.move, entry.bundle, replace(landed, served=entry))
 
     def _land(self, entry: OutcomeLine, intent: Intent) -> None:
         outcome = derived(Outcome, entry, unload=derived(Unload, intent), attempts=intent.attempt)
@@ -405,27 +405,27 @@ class Journal:
         """
         with self._lock:
             self._refuse_when_lost()
-            at, move = self._next()
+            time, move = self._next()
             fields = {"attempt": attempt, "reason": text(unload.reason), **self._moment()}
             rates = {"msg_rate": _finite(unload.msg_rate), "throughput": _finite(unload.throughput)}
-            self._append(derived(Intent, unload, at=at, move=move, **rates, **fields))
+            self._append(derived(Intent, unload, at=time, move=move, **rates, **fields))
             return move
 
     def placed(self, outcome: Outcome) -> None:
         """Write the outcome of placing an unowned bundle: it rests from now on, and counts in no budget."""
-        wanted = outcome.unload
-        fields = {"destination": wanted.destination or "", "reason": text(wanted.reason)}
+        unload = outcome.unload
+        fields = {"destination": unload.destination or "", "reason": text(unload.reason)}
         with self._lock:
-            at, move = self._next()
+            time, move = self._next()
             proven = {**_proven(outcome), **fields, **self._moment()}
-            self._append(derived(PlacementLine, outcome, wanted, at=at, move=move, **proven))
+            self._append(derived(PlacementLine, outcome, unload, at=time, move=move, **proven))
             self._prune_when_long()
 
     def _next(self) -> tuple[float, str]:
         """The time, and a new id."""
-        at = self._now()
+        time = self._now()
         self._count += 1
-        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
+        return time, f"{int(time * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Write the outcome of the move."""
@@ -473,8 +473,8 @@ class Journal:
         """
         with self._lock:
             self._refuse_when_lost()
-            at, split = self._next()
-            self._append(derived(SplitIntent, cut, at=at, split=split, reason=text(cut.reason), **self._moment()))
+            time, split = self._next()
+            self._append(derived(SplitIntent, cut, at=time, split=split, reason=text(cut.reason), **self._moment()))
             return split
 
     def conclude_split(self, split: str, outcome: CutOutcome) -> None:

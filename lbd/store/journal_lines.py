@@ -14,7 +14,7 @@ from lbd.redaction import redacted
 from lbd.split.plan import Algorithm, SplitResult
 
 LONGEST_TEXT = 10_000
-"""Of a reason or a detail, in characters."""
+"""Characters of a reason or a detail at most."""
 
 Up: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=YEAR_10000)] | None
 """Time on the clock that nobody can set: seconds since the start of the machine, which ``boot`` beside it names."""

@@ -96,7 +96,7 @@ def history(state_dir: Path) -> list[MoveRecord]:
 
 
 MOST_MOVES = 1000
-"""Of a range of time on the page."""
+"""Most moves that the page gets for a range of time."""
 
 NEWEST = """
 SELECT CAST(entry AS BLOB) FROM journal WHERE move IN (
@@ -143,8 +143,8 @@ class Now:
         """
         if up is None or self.up is None:
             return min(at, self.now)
-        known = self.now - max(self.up - up, 0.0)
-        return known if at > self.now or known > at + STEP_SECONDS else at
+        by_up = self.now - max(self.up - up, 0.0)
+        return by_up if at > self.now or by_up > at + STEP_SECONDS else at
 
     def settled(self, at: float, up: float | None) -> float:
         """The same for a time that is stored: a time that has passed stays as it is."""
@@ -157,21 +157,21 @@ ALWAYS = Now(inf)
 
 @dataclass(frozen=True)
 class SplitRecord:
-    """One split that was requested at ``at`` (epoch seconds). ``ended`` is None while it is open."""
+    """One split that was requested at ``at`` (epoch seconds). ``end`` is None while it is open."""
 
     at: float
     cut: Cut
-    ended: SplitEnded | None = None
+    end: SplitEnded | None = None
 
     @property
     def may_have_cut(self) -> bool:
         """Whether it counts: anything but a range that is known to have stayed whole."""
-        return self.ended is None or self.ended.result is not SplitResult.NOT_SPLIT
+        return self.end is None or self.end.result is not SplitResult.NOT_SPLIT
 
 
 def within_hour(splits: Iterable[SplitRecord], now: float) -> int:
     """Splits within the hour before ``now``; those that certainly cut nothing are not counted."""
-    return sum(one.at > now - HOUR_SECONDS and one.may_have_cut for one in splits)
+    return sum(split.at > now - HOUR_SECONDS and split.may_have_cut for split in splits)
 
 
 def split_or_attempted(attempted_at: Mapping[str, float], splits: Iterable[SplitRecord]) -> dict[str, float]:
@@ -180,7 +180,7 @@ def split_or_attempted(attempted_at: Mapping[str, float], splits: Iterable[Split
     Parts may be moved at once, and are not split again so soon.
     """
     latest = dict(attempted_at)
-    for outcome in (split.ended for split in splits if split.ended is not None):
+    for outcome in (split.end for split in splits if split.end is not None):
         latest |= {part: max(latest.get(part, 0.0), outcome.at) for part in outcome.parts}
     return latest
 
@@ -221,7 +221,7 @@ class SplitHistory:
     def end(self, entry: SplitEnded) -> None:
         """Add an outcome."""
         if entry.split in self._splits:
-            self._splits[entry.split] = replace(self._splits[entry.split], ended=entry)
+            self._splits[entry.split] = replace(self._splits[entry.split], end=entry)
 
     def settle(self, time: Now, keep_seconds: float) -> None:
         """Forget splits that are too old, except the open ones; times later than now become now."""
@@ -229,12 +229,12 @@ class SplitHistory:
         self._splits = {
             name: replace(split, at=time.settled(split.at, self._up.get(name)))
             for name, split in self._splits.items()
-            if split.ended is None or time.shown(split.at, self._up.get(name)) > since
+            if split.end is None or time.shown(split.at, self._up.get(name)) > since
         }
 
     def open(self) -> tuple[tuple[str, SplitRecord], ...]:
         """Splits without an outcome, with their ids, oldest first."""
-        return tuple((name, split) for name, split in self._splits.items() if split.ended is None)
+        return tuple((name, split) for name, split in self._splits.items() if split.end is None)
 
     def all(self, time: Now = ALWAYS) -> tuple[SplitRecord, ...]:
         """The splits of the last day, and the open ones, with times on the clock as it is set now."""
@@ -242,8 +242,8 @@ class SplitHistory:
 
     def _shown(self, name: str, split: SplitRecord, time: Now) -> SplitRecord:
         """A split takes seconds: its end is as much later as it was written."""
-        at = time.shown(split.at, self._up.get(name))
-        if at == split.at or split.ended is None:
-            return replace(split, at=at)
-        ended_at = max(at, split.ended.at + (at - split.at))
-        return replace(split, at=at, ended=msgspec.structs.replace(split.ended, at=min(ended_at, time.now)))
+        shown_at = time.shown(split.at, self._up.get(name))
+        if shown_at == split.at or split.end is None:
+            return replace(split, at=shown_at)
+        ended_at = max(shown_at, split.end.at + (shown_at - split.at))
+        return replace(split, at=shown_at, end=msgspec.structs.replace(split.end, at=min(ended_at, time.now)))

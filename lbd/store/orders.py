@@ -124,8 +124,8 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
     def beside(self, before: OrderList) -> OrderList:
         """The same with what was published ``before`` still in force: only who leads may end it."""
         published = {name: order for name, order in before.orders.items() if order.born}
-        ended = {name: time for name, time in self.ended.items() if name not in published}
-        return msgspec.structs.replace(self, orders={**self.orders, **published}, ended=ended)
+        ends = {name: time for name, time in self.ended.items() if name not in published}
+        return msgspec.structs.replace(self, orders={**self.orders, **published}, ended=ends)
 
     def published(self, number: int, time: float) -> OrderList:
         """The list as its leader publishes it: one order of each key, born with this number where it is new.
@@ -140,7 +140,7 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
         return msgspec.structs.replace(self, number=number, orders=orders, ended=_latest({**self.ended, **over}))
 
     def merge(self, other: OrderList) -> OrderList:
-        """What both copies come to, whichever is the older one.
+        """Merge two copies, whichever is the older one.
 
         An end wins over everything of the same id, else the later version.
         """
@@ -169,10 +169,10 @@ def next_number(orders: OrderList, now: float) -> int:
     return max(orders.number + 1, int(now * 1000))
 
 
-def _latest(ended: dict[str, float]) -> dict[str, float]:
+def _latest(ends: dict[str, float]) -> dict[str, float]:
     """The last ends."""
-    names = sorted(ended, key=lambda name: (ended[name], name))[-ENDS:]
-    return {name: ended[name] for name in sorted(names)}
+    names = sorted(ends, key=lambda name: (ends[name], name))[-ENDS:]
+    return {name: ends[name] for name in sorted(names)}
 
 
 def _later(first: dict[str, Value], second: dict[str, Value], order: Callable[[Value], Any]) -> dict[str, Value]:
@@ -195,7 +195,7 @@ class _OrdersFormat(msgspec.Struct):
 
 
 class UnreadableOrdersError(UsageError):
-    """What stands in the store is no list of orders that this lbd reads: in doubt a pause, until a person resumes."""
+    """The store has no list of orders that this lbd reads: in doubt a pause, until a person resumes."""
 
 
 class Orders:
@@ -214,7 +214,7 @@ class Orders:
         return self._decode(value(self._path, ORDERS))
 
     def _decode(self, content: bytes | None) -> OrderList:
-        """What stands in the store. It is looked at several times a second, and seldom another than before."""
+        """Decode the stored list, once: it is read several times a second and seldom changes."""
         before, orders = self._decoded
         if content != before:
             orders = self._order_list(content)
@@ -281,14 +281,14 @@ class Orders:
         if not self._shared:
             return after
         fresh = {order.key for name, order in after.orders.items() if name not in before.orders}
-        ended = {order.key for name, order in before.orders.items() if order.born and after.orders.get(name) != order}
-        if fresh - {PAUSE} or ended - fresh or after.orders == before.orders:
+        over = {order.key for name, order in before.orders.items() if order.born and after.orders.get(name) != order}
+        if fresh - {PAUSE} or over - fresh or after.orders == before.orders:
             raise RefusedError(self._refusal)
         return after.beside(before)
 
     @property
     def _refusal(self) -> str:
-        """Who may change what was published."""
+        """The reason why a published order is not changed here."""
         return f"several lbds share their orders (leader.enabled), and none runs here: {ONLY_THE_LEADER}"
 
 

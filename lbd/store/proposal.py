@@ -134,8 +134,8 @@ class AppliedPlans:
             if before is not None and before.begun_at is not None:
                 raise RefusedError(f"plan {request.plan} is being applied")
             names = before.by if before is not None else [request.by]
-            begun = AppliedPlan(request.plan, len(request.moves), names, now, now, request.reason, now)
-            return _given(orders, request, begun) if order is None else orders.amend(order, body_of(begun))
+            plan = AppliedPlan(request.plan, len(request.moves), names, now, now, request.reason, now)
+            return _given(orders, request, plan) if order is None else orders.amend(order, body_of(plan))
 
         self._orders.change(edit)
 

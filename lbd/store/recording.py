@@ -90,12 +90,12 @@ def _header(version: object, line: bytes, where: str) -> Header:
     if isinstance(version, bool) or version != FORMAT:
         raise UsageError(f"{where}: recording format {version!r}, this lbd reads format {FORMAT}")
     fields = _object(line, where)
-    known = {name: fields[name] for name in _HEADER_KINDS if name in fields}
-    for name, value in known.items():
-        kinds, wanted = _HEADER_KINDS[name]
+    header = {name: fields[name] for name in _HEADER_KINDS if name in fields}
+    for name, value in header.items():
+        kinds, description = _HEADER_KINDS[name]
         if not isinstance(value, kinds) or isinstance(value, bool):
-            raise UsageError(f"{where}: header {name!r} is {value!r}, wanted {wanted}")
-    return Header(**known, where=where)
+            raise UsageError(f"{where}: header {name!r} is {value!r}, wanted {description}")
+    return Header(**header, where=where)
 
 
 def _object(line: bytes, where: str) -> dict[str, Any]:

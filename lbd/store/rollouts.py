@@ -92,8 +92,8 @@ class Rollouts:
         """The rollout under way, else the last one that ended."""
         orders = self._orders.read()
         result = orders.results.get(ROLLOUT)
-        ended = None if result is None else value_of(Order("", ROLLOUT, result.body), Rollout)
-        return _rollout(orders) or ended
+        last = None if result is None else value_of(Order("", ROLLOUT, result.body), Rollout)
+        return _rollout(orders) or last
 
     def begin(self, rollout: Rollout) -> None:
         """Write the order, which survives restarts of lbd. Raises :class:`RefusedError` where one is under way."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray
 
 MOST_POINTS = 300
-"""Of a line, about: a screen of a thousand pixels shows no more, and a phone reads 10 kB."""
+"""Points of a line, about: a screen of a thousand pixels shows no more, and a phone reads 10 kB."""
 
 HOLE_SECONDS = 1200.0
 """Rounds that are further apart are not joined by a line. Brokers renew their reports every 15 minutes at the latest
@@ -36,8 +36,8 @@ class Scores:
 
     def of(self, broker: str) -> FloatArray:
         """One broker's score, (T,); NaN where it gave no report."""
-        known: FloatArray = np.full(self.at.size, np.nan)
-        return self.points[:, self.brokers.index(broker)] if broker in self.brokers else known
+        unreported: FloatArray = np.full(self.at.size, np.nan)
+        return self.points[:, self.brokers.index(broker)] if broker in self.brokers else unreported
 
     def gap(self) -> FloatArray:
         """The highest score minus the lowest, (T,); NaN where fewer than two are known."""

@@ -161,7 +161,7 @@ class SharedOrders(Orders):
         return "no lbd leads now, so none moves anything; try again"
 
     def _readable(self) -> OrderList:
-        """What the store has, where it can be read, and the topic."""
+        """The stored orders, those of the topic where the store cannot be read."""
         try:
             return self.read()
         except UnreadableOrdersError:
@@ -346,8 +346,8 @@ class SharedJournal(Journal):
             if live:
                 moment = self._moment()
                 fresh = [
-                    msgspec.structs.replace(one, **moment) if isinstance(one, Intent | SplitIntent) else one
-                    for one in fresh
+                    msgspec.structs.replace(line, **moment) if isinstance(line, Intent | SplitIntent) else line
+                    for line in fresh
                 ]
             if fresh:
                 super()._append(*fresh)
@@ -413,31 +413,31 @@ class SharedJournal(Journal):
     def _known(
         self, entry: Entry, others: tuple[set[str], set[str]], noted: dict[str, str | None], since: float
     ) -> bool:
-        """Lines come more than once: as this lbd's own, after a restart, and when a client sends again.
+        """Whether a line was applied before: as this lbd's own, before a restart, or when a client sent it first.
 
         ``others`` are the moves and splits that begin and end in other fresh lines, ``noted`` the last notes of these.
         The first outcome of a move holds.
         """
-        (intended, concluded), state, known = others, self._state, True
+        (intended, concluded), state, applied = others, self._state, True
         match entry:
             case Intent():
-                known = entry.at <= since or entry.move in intended or entry.move in state.sent
+                applied = entry.at <= since or entry.move in intended or entry.move in state.sent
             case OutcomeLine(amended=True):
                 sent = entry.move in state.sent or entry.move in intended
-                known = not sent or entry.at <= state.amended_at.get(entry.move, 0.0)
+                applied = not sent or entry.at <= state.amended_at.get(entry.move, 0.0)
             case OutcomeLine():
-                known = entry.move in concluded or (entry.move not in state.intents and entry.move not in intended)
+                applied = entry.move in concluded or (entry.move not in state.intents and entry.move not in intended)
             case ServedLine():
                 sent = entry.move in state.sent or entry.move in intended
-                known = not sent or entry.at <= state.served_at.get(entry.move, 0.0)
+                applied = not sent or entry.at <= state.served_at.get(entry.move, 0.0)
             case SplitIntent():
-                known = entry.at <= since or entry.split in intended or entry.split in state.splits.names()
+                applied = entry.at <= since or entry.split in intended or entry.split in state.splits.names()
             case SplitEnded():
                 still_open = entry.split in dict(state.splits.open()) or entry.split in intended
-                known = entry.split in concluded or not still_open
+                applied = entry.split in concluded or not still_open
             case PlacementLine():
-                known = entry.move in intended or entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
+                applied = entry.move in intended or entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
             case Noted():
                 note = state.notes.get(entry.bundle)
-                known = entry.at <= since or noted.get(entry.bundle, note.broker if note else None) == entry.noted
-        return known
+                applied = entry.at <= since or noted.get(entry.bundle, note.broker if note else None) == entry.noted
+        return applied

@@ -113,10 +113,10 @@ class TurnMemory(msgspec.Struct, frozen=True):
     def at(self, now: float, gap_seconds: float) -> TurnMemory:
         """The part that still holds: after a gap, or a clock that went back, counters and averages start from zero."""
         unloaded_at = {broker: min(at, now) for broker, at in self.unloaded_at.items()}
-        known = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
+        memory = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
         if 0 <= now - self.written_at <= gap_seconds:
-            return known
-        return msgspec.structs.replace(known, hits={}, loads={}, placing=PlacementMemory())
+            return memory
+        return msgspec.structs.replace(memory, hits={}, loads={}, placing=PlacementMemory())
 
 
 class StateDir:
@@ -363,16 +363,16 @@ def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:
 
 def save_samples(state_dir: Path, samples: Mapping[str, BrokerSamples]) -> None:
     """Replace the saved samples. A power cut may bring the former ones back. Raises :class:`~lbd.errors.UsageError`."""
-    own = {broker: one for broker, one in samples.items() if one.at.size}
+    own = {broker: series for broker, series in samples.items() if series.at.size}
     content = packed_arrays(
         brokers=packed_names(own),
-        sizes=np.array([one.at.size for one in own.values()], dtype=np.int64),
-        started_at=np.array([one.started_at for one in own.values()], dtype=np.float64),
-        hardware=np.array([one.hardware for one in own.values()], dtype=np.float64).reshape(-1, len(RESOURCES)),
-        at=_joined([one.at for one in own.values()], (0,)),
-        carried=_joined([one.carried for one in own.values()], (0, 4)),
-        used=_joined([one.used for one in own.values()], (0, len(RESOURCES))),
-        since_change=_joined([one.since_change.astype(np.float64) for one in own.values()], (0,)),
+        sizes=np.array([series.at.size for series in own.values()], dtype=np.int64),
+        started_at=np.array([series.started_at for series in own.values()], dtype=np.float64),
+        hardware=np.array([series.hardware for series in own.values()], dtype=np.float64).reshape(-1, len(RESOURCES)),
+        at=_joined([series.at for series in own.values()], (0,)),
+        carried=_joined([series.carried for series in own.values()], (0, 4)),
+        used=_joined([series.used for series in own.values()], (0, len(RESOURCES))),
+        since_change=_joined([series.since_change.astype(np.float64) for series in own.values()], (0,)),
     )
     with writing(state_dir / STORE_NAME) as store:
         store.put({SAMPLES: content}, durable=False)
@@ -385,18 +385,18 @@ def _joined(columns: list[FloatArray], empty: tuple[int, ...]) -> FloatArray:
 def _brokers(file: Mapping[str, FloatArray]) -> dict[str, BrokerSamples]:
     """The samples in the value. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
     names = names_of(file["brokers"])
-    at, carried, used = (file[name].astype(np.float64, casting="safe") for name in ("at", "carried", "used"))
+    times, carried, used = (file[name].astype(np.float64, casting="safe") for name in ("at", "carried", "used"))
     since: IntArray = file["since_change"].astype(np.int32)
     ends = np.cumsum(file["sizes"]).tolist()
     hardware, started_at = file["hardware"], file["started_at"]
     total, brokers = (ends[-1] if ends else 0), len(names)
-    shapes = [at.shape, since.shape, carried.shape, used.shape, hardware.shape, started_at.shape]
-    wanted = [(total,), (total,), (total, 4), (total, 5), (brokers, 5), (brokers,)]
-    if shapes != wanted or len(ends) != brokers or (np.diff([0, *ends]) < 0).any():
+    shapes = [times.shape, since.shape, carried.shape, used.shape, hardware.shape, started_at.shape]
+    expected = [(total,), (total,), (total, 4), (total, 5), (brokers, 5), (brokers,)]
+    if shapes != expected or len(ends) != brokers or (np.diff([0, *ends]) < 0).any():
         raise ValueError("columns of unlike length")
     return {
         name: BrokerSamples(
-            at[begin:end],
+            times[begin:end],
             carried[begin:end],
             used[begin:end],
             since[begin:end],

@@ -200,7 +200,7 @@ _LATE = "Find what lbd waits for, as it ends no turn; if nothing is found, resta
 def steps_now(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
 ) -> list[NextStep]:
-    """What a person should do at ``now``: a process that is gone or late comes first, then a pause, then the turn's
+    """Next steps for a person at ``now``: first for a process that is gone or late, then a pause, then the turn's
     steps, then drained brokers that are empty or away. ``pid`` is None where no lbd runs.
     """
     if pid is None:
@@ -256,8 +256,8 @@ def read_status(state_dir: Path) -> Status:
     path = state_dir / "status.json"
     header = decoded(path, _StatusFormat)
     if header is not None and header.format != FORMAT:
-        wanted = f"this lbd reads {FORMAT}; is the running lbd another version?"
-        raise UsageError(f"{path}: format {header.format}, {wanted}")
+        question = "is the running lbd another version?"
+        raise UsageError(f"{path}: format {header.format}, this lbd reads {FORMAT}; {question}")
     status = decoded(path, Status)
     if status is None:
         raise UsageError(
@@ -314,7 +314,7 @@ def after_its_end(status: Status, state_dir: Path) -> Status:
     except UsageError as error:
         return msgspec.structs.replace(status, warnings=[*status.warnings, f"what it left open is not known: {error}"])
     unfinished = [
-        UnfinishedStatus(one.bundle, one.source, one.destination, past.attempted_at.get(one.bundle, status.at))
-        for _, one in past.open
+        UnfinishedStatus(move.bundle, move.source, move.destination, past.attempted_at.get(move.bundle, status.at))
+        for _, move in past.open
     ]
     return msgspec.structs.replace(status, unfinished=unfinished, proposal=None)

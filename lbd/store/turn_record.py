@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["balanced", "partial", "waiting", "moving", "blocked",
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a turn comes to. ``reason`` is the label of a :class:`~lbd.reason.Reason`.
+    """Verdict of a turn. ``reason`` is the label of a :class:`~lbd.reason.Reason`.
 
     ``blocked``: a pair is too far apart, and a hold or a limit forbids every move of it for now. ``held``: moves are
     forbidden, and no pair is known that needs one, or another lbd or person is to make them. ``partial``: no pair is
@@ -210,7 +210,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
 
     def named(self, bundle: str) -> bool:
         """Whether a bundle is among the candidates."""
-        return any(one.bundle == bundle for one in self.candidates)
+        return any(candidate.bundle == bundle for candidate in self.candidates)
 
 
 _DECODER = msgspec.json.Decoder(TurnRecord)
@@ -232,7 +232,7 @@ def _legible(value: object) -> object:
     if isinstance(value, dict):
         return {_legible(key): _legible(value) for key, value in value.items()}
     if isinstance(value, list):
-        return [_legible(one) for one in value]
+        return [_legible(part) for part in value]
     return value
 
 

@@ -81,12 +81,12 @@ class ReportedBundles:
 
     def of_namespace(self, namespace: str) -> list[tuple[str, ReportedBundle]]:
         """The bundles of a namespace."""
-        own = ((name, at) for at, name in enumerate(self.bundles) if name.startswith(f"{namespace}/0x"))
-        return [(name, self._of(at)) for name, at in own]
+        own = ((name, row) for row, name in enumerate(self.bundles) if name.startswith(f"{namespace}/0x"))
+        return [(name, self._of(row)) for name, row in own]
 
-    def _of(self, at: int) -> ReportedBundle:
-        owner, label = self.brokers[int(self.owner[at])], Reason.of(int(self.codes[at])).label
-        return ReportedBundle(self.at, owner, label, *map(float, self.rates[at]))
+    def _of(self, row: int) -> ReportedBundle:
+        owner, label = self.brokers[int(self.owner[row])], Reason.of(int(self.codes[row])).label
+        return ReportedBundle(self.at, owner, label, *map(float, self.rates[row]))
 
 
 def save_bundles(state_dir: Path, reported: ReportedBundles) -> None:
@@ -125,14 +125,14 @@ def _unreadable(path: Path) -> UsageError:
 def _aligned(reported: ReportedBundles) -> bool:
     size = len(reported.bundles)
     shapes = (reported.owner.shape, reported.codes.shape, reported.rates.shape)
-    known = reported.owner.size == 0 or (reported.owner.min() >= 0 and reported.owner.max() < len(reported.brokers))
-    return shapes == ((size,), (size,), (size, 2)) and bool(known)
+    owned = reported.owner.size == 0 or (reported.owner.min() >= 0 and reported.owner.max() < len(reported.brokers))
+    return shapes == ((size,), (size,), (size, 2)) and bool(owned)
 
 
 # --- reading, the newest first: most questions are about recent turns
 
 FIRST_ROWS, MOST_ROWS = 8, 512
-"""So many turns are read at once: few for a question about the newest, many for one about all."""
+"""Turns read at once: few for a question about the newest, many for one about all."""
 
 COLUMNS = "SELECT number, last, until, turn FROM turns"
 
@@ -199,7 +199,7 @@ FULL_EVERY_SECONDS = 60.0
 """Scores of a calm cluster are kept once a minute: brokers sample CPU no more often."""
 
 PARTS = 16
-"""Of the room for turns one such part goes at once when there is no more."""
+"""Parts of the room for turns; one is freed at once when the room is full."""
 
 BYTES = "SELECT coalesce(sum(length(turn)), 0) FROM turns"
 PRUNE = """
@@ -274,7 +274,7 @@ class Turns:
 
 def _quiet(before: TurnRecord, turn: TurnRecord) -> bool:
     """Whether nothing happened, the message is the same, and no sample a minute newer than the kept one is lost."""
-    if any(one.outcomes or one.refused or (one.acts and one.unloads) for one in (before, turn)):
+    if any(each.outcomes or each.refused or (each.acts and each.unloads) for each in (before, turn)):
         return False
     age = turn.at - before.at
     new = any(broker.fresh for broker in turn.brokers) and age >= FULL_EVERY_SECONDS
@@ -291,7 +291,7 @@ def _same_to_reader(turn: TurnRecord) -> tuple[object, ...]:
     skips = [(skip.what, skip.reason) for skip in turn.skips]
     brokers = [(broker.id, broker.to_settle, broker.doubt) for broker in turn.brokers]
     plan = [(unload.bundle, unload.source, unload.destination) for unload in turn.unloads]
-    crowded = [(one.group, one.broker) for one in turn.crowded]
+    crowded = [(group.group, group.broker) for group in turn.crowded]
     return verdict, hold, plan, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers, crowded, turn.dear_kinds
 
 

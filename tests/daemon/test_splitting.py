@@ -89,7 +89,7 @@ class TestRule:
         past = read(tmp_path / "state" / "lbd.db")
         assert set(past.attempted_at) == {HIGH}
         assert set(past.split_or_attempted_at) == {HIGH, *ended.parts}
-        assert [one.ended.result for one in past.splits if one.ended is not None] == [SplitResult.SPLIT]
+        assert [one.end.result for one in past.splits if one.end is not None] == [SplitResult.SPLIT]
 
     def test_the_parts_rest(self, pulsar: SplittingPulsar, tmp_path: Path):
         """What was split a moment ago is not split again, though it is still too large."""
@@ -313,8 +313,8 @@ class TestByHand:
             monkeypatch.setattr(Journal, "conclude_split", conclude)
             found.turn()
         [split] = read(tmp_path / "state" / "lbd.db").splits
-        assert split.ended is not None
-        assert split.ended.result is SplitResult.SPLIT
+        assert split.end is not None
+        assert split.end.result is SplitResult.SPLIT
         assert (answers["s0"].exit_code, answers["s0"].parts) == (0, (LOWER, UPPER))
         assert "the journal has no end of it: lbd.db: " in answers["s0"].sentence
         assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.SPLIT]

@@ -125,7 +125,7 @@ def check_splits(cluster: FakePulsar, splits: Iterable[SplitRecord]) -> int:
     begun = {one.bundle: cluster.begun_at + one.seconds for one in reversed(cluster.history())}
     made = 0
     for split in splits:
-        ended, whole = split.ended, split.cut.bundle
+        ended, whole = split.end, split.cut.bundle
         assert ended is not None, split
         if ended.result is SplitResult.SPLIT:
             made += 1

@@ -176,8 +176,8 @@ def test_lbd_split_shows_and_splits(pulsar: FakePulsar, tmp_path: Path) -> None:
     done = lbd(pulsar, tmp_path, "split", BIG, "--algorithm", "topic_count_equally_divide", "--apply")
     assert done.exit_code == 0, done.output
     found = read_splits(tmp_path / "state")[0]
-    assert found.ended is not None
-    assert {bundle for bundle in pulsar.owners() if "/big/" in bundle} == set(found.ended.parts)
+    assert found.end is not None
+    assert {bundle for bundle in pulsar.owners() if "/big/" in bundle} == set(found.end.parts)
     told = lbd(pulsar, tmp_path, "history", "--splits")
     assert BIG in told.stdout
 
@@ -205,7 +205,7 @@ def test_a_split_that_goes_wrong_is_told_as_it_is(
     reached = {"admin_urls": list(pulsar.admin_urls[1:]), "read_timeout_seconds": LIMIT_SECONDS}
     found = lbd(pulsar, tmp_path, "split", BIG, "--apply", pulsar=reached)
     assert found.exit_code == code, found.output
-    assert [one.ended.result.value for one in read_splits(tmp_path / "state") if one.ended] == [result] * (
+    assert [one.end.result.value for one in read_splits(tmp_path / "state") if one.end] == [result] * (
         result is not None
     )
     assert (BIG in pulsar.owners()) == (result != "split")
@@ -234,7 +234,7 @@ def test_the_daemon_splits_what_is_too_big_to_move(
                 return
             running.until(lambda: gap(cluster) < before / 2, most=400)
             running.true_moves()
-        made = [split.ended for split in read_splits(tmp_path) if split.ended is not None]
+        made = [split.end for split in read_splits(tmp_path) if split.end is not None]
         assert {one.result for one in made} == {SplitResult.SPLIT}
         assert {part for one in made for part in one.parts} >= {name for name in cluster.owners() if "/big/" in name}
 
