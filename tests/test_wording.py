@@ -36,6 +36,7 @@ PUBLISHED = {
     ("store/drains.py", "name 'left'"),
     ("store/explain.py", "name 'seen'"),
     ("store/orders.py", "name 'ended'"),
+    ("store/predictions.py", "name 'found'"),
     ("store/rollouts.py", "name 'begun'"),
     ("store/status.py", "name 'left'"),
     ("store/turn_record.py", "name 'wanted'"),

@@ -42,7 +42,7 @@ class Prediction(msgspec.Struct, frozen=True):
 class Predictions(msgspec.Struct, frozen=True):
     """The last predictions of the last day, the newest first; ``median_error_points`` is None where there is none.
 
-    ``summary`` says so in a sentence.
+    ``summary`` is a sentence with that error.
     """
 
     last: list[Prediction] = []
@@ -62,29 +62,30 @@ def predictions(state_dir: Path, now: float) -> Predictions:
             story.take(turn)
         if turn.ended_at < since or all(story.done for story in stories):
             break
-    return judged(list({(one.turn, one.broker): one for story in stories for one in _compared(story)}.values()))
+    compared = (prediction for story in stories for prediction in _compared(story))
+    return judged(list({(prediction.turn, prediction.broker): prediction for prediction in compared}.values()))
 
 
 NONE = "No prediction of the last day can be compared with what came of it yet."
 
 
 def _compared(story: Story) -> Iterator[Prediction]:
-    """Both ends of a move, where their score before, predicted and afterwards are known."""
+    """Predictions for the two ends of a move whose scores before, predicted and afterwards are known."""
     move = story.answer()
     if move.planned_in is None or move.before is None or move.expected is None or move.came is None:
         return
     for broker, end in ((move.source, "source"), (move.destination or "", "destination")):
-        before, predicted, found = (getattr(scores, end) for scores in (move.before, move.expected, move.came))
-        if before is not None and predicted is not None and found is not None:
-            yield Prediction(move.planned_in, broker, before, predicted, found)
+        before, predicted, came = (getattr(scores, end) for scores in (move.before, move.expected, move.came))
+        if before is not None and predicted is not None and came is not None:
+            yield Prediction(move.planned_in, broker, before, predicted, came)
 
 
 def judged(compared: list[Prediction]) -> Predictions:
-    """The error of the first of these, which are the newest."""
+    """The newest of these predictions, and their error."""
     last = compared[:SHOWN]
     if not last:
         return Predictions(summary=NONE)
-    errors = [abs(one.found - one.predicted) for one in last]
+    errors = [abs(prediction.found - prediction.predicted) for prediction in last]
     error = median(errors)
     many = f"The last {counted(len(last), 'prediction')} of a broker's score"
     missed = f"{error:.1f} points in the median, by {max(errors):.1f} at most"
