@@ -91,7 +91,7 @@ class _Done:
 
 
 class Once:
-    """What was answered under which key. ``monotonic`` is seconds that no clock can set back."""
+    """Answers by their idempotency keys. ``monotonic`` is seconds that no clock can set back."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -133,9 +133,9 @@ class Once:
         return request.response
 
     def _forget(self) -> None:
-        """Answers that are old, and the oldest of too many; what is under way stays."""
+        """Forget old answers, and the oldest of too many; requests under way stay."""
         oldest = self._monotonic() - KEPT_SECONDS
-        done = [key for key, one in self._done.items() if one.response is not None]
+        done = [key for key, entry in self._done.items() if entry.response is not None]
         for number, key in enumerate(done):
             if len(done) - number >= KEPT or self._done[key].at < oldest:
                 del self._done[key]
@@ -168,7 +168,7 @@ Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class Requester(BaseModel):
-    """Who asks for a change, and why: for the log, and for whoever meets it."""
+    """The person or program that requests a change, and the reason, for the log and later readers."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -180,7 +180,7 @@ Body = TypeVar("Body", bound=Requester)
 
 
 def _caller(request: HttpRequest) -> Caller | None:
-    """Who has the token of a request; None on the socket, where the kernel names the user."""
+    """The caller that has the token of a request; None on the socket, where the kernel names the user."""
     caller: Caller | None = getattr(request.state, "caller", None)
     return caller
 
@@ -229,8 +229,8 @@ class ChangeLog:
 
     def _tell(self, request: HttpRequest, who: Requester, result: str) -> None:
         came_from = request.client.host if request.client is not None else None
-        wanted = who.model_dump(exclude={"owner", "reason"}, exclude_none=True)
-        facts = {"by": who.owner, "why": who.reason, "asked": wanted, "result": result, "address": came_from}
+        body = who.model_dump(exclude={"owner", "reason"}, exclude_none=True)
+        facts = {"by": who.owner, "why": who.reason, "asked": body, "result": result, "address": came_from}
         self._log.info("change asked for over the API", what=request.url.path, **facts)
 
 
@@ -253,16 +253,16 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
     def pause(request: HttpRequest, body: PauseBody, key: Key = None) -> Response:
         """Keep lbd from moving anything, also over restarts; it goes on observing and counting.
 
-        What is in flight is brought to its end. A pause that was there is replaced, and told.
+        Moves in flight are brought to their end. A pause that was in force is replaced, and returned.
         """
         body = signed(request, body)
 
         def change() -> tuple[str, Response]:
             now = backend.now()
             until = now + body.for_seconds if body.for_seconds is not None else None
-            wanted = Pause(now, until, body.reason, body.owner)
-            replaced = Control(backend.state_dir, backend.orders).pause(wanted, order_id(key))
-            document = Paused(wanted, replaced, os.getpid())
+            order = Pause(now, until, body.reason, body.owner)
+            replaced = Control(backend.state_dir, backend.orders).pause(order, order_id(key))
+            document = Paused(order, replaced, os.getpid())
             backend.board.events.tell("pause", document)
             lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
             return f"paused {lasts}", answer(document)
@@ -290,7 +290,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
 # --- commands: executed by the daemon's own thread
 
 STATUS_OF = {2: 400, 3: 503, REFUSED: 409, FAILED: 502}
-"""What a result's exit code is in HTTP; 0 is 200, any other a bug."""
+"""HTTP status by the exit code of a result; 0 is 200, any other a bug."""
 
 LONGEST_WAIT_SECONDS = 86_400.0
 Broker = Annotated[Line, Field(min_length=1, max_length=300, description="host:port, as brokers are listed")]
@@ -415,7 +415,7 @@ class Runner:
         if isinstance(command, PlanRequest):
             members["moves"] = members.pop("placed", [])
         status = STATUS_OF.get(result.exit_code, 500)
-        if result.exit_code == FAILED or any(one.result is not None for one in result.placed or ()):
+        if result.exit_code == FAILED or any(placed.result is not None for placed in result.placed or ()):
             return result.sentence, problem(status, result.sentence, **members)
         raise ProblemError(status, result.sentence, **members)
 
@@ -457,7 +457,7 @@ def commands(runner: Runner) -> APIRouter:
 
 
 def previews(backend: Backend) -> APIRouter:
-    """What an unload or a split would do; brokers are asked for it, and nothing is changed."""
+    """Routes that preview an unload or a split; they ask brokers, and change nothing."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
     @router.get("/bundles")
@@ -542,7 +542,7 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
 
 
 def drains(backend: Backend) -> APIRouter:
-    """What may be read: the drains in force, and what one would do."""
+    """Routes that read: the drains in force, and the preview of a drain or a fill."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
     @router.get("/drains")
@@ -557,7 +557,7 @@ def drains(backend: Backend) -> APIRouter:
 
     @router.get("/fill/{broker}")
     def show_fill(broker: Named) -> Response:
-        """What a broker would be given; brokers are asked for it."""
+        """Bundles that a fill would give to a broker; brokers are asked for it."""
         return answer(backend.show_fill(broker))
 
     return router
@@ -580,7 +580,7 @@ def _released(backend: Backend, broker: str) -> tuple[str, Response]:
 
 
 def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
-    """What may be read of a rollout, and its beginning and end."""
+    """Routes that read a rollout, and those that begin and end it."""
     reading, changing = APIRouter(prefix="/v1", tags=["reading"]), APIRouter(prefix="/v1", tags=["changing"])
 
     @reading.get("/rollout")
@@ -623,7 +623,7 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
 
     @router.get("/plan", tags=["reading"])
     def plan(*, skips: Skips = True) -> Response:
-        """What waits for approval; else what a turn would begin if the imbalance lasts, by the last turn's round."""
+        """Plan that waits for approval; else moves a turn would begin if the imbalance lasts, by the last round."""
         proposal = backend.plan(last_turn(backend))
         return answer_with(proposal.content if skips else proposal.brief)
 

@@ -51,7 +51,7 @@ OWN = {"id", "at", "expires_at", "kind", "plan", "moves", "rollout"}
 """Fields of commands that a body of the API does not have."""
 
 OTHER_VERSION = ("Not Found", "Method Not Allowed", "Extra inputs are not permitted", "Field required")
-"""What the API says of a route or a field that it does not know."""
+"""Beginnings of the API's answers to an unknown route or field."""
 
 
 class UnansweredError(Exception):
@@ -216,10 +216,10 @@ def _checked(url: str) -> str:
     """Scheme, host and port, and nothing else."""
     try:
         parts = urlsplit(url)
-        known = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        valid = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:  # no such port, or half a bracket
-        known = None
-    if not known or "@" in url or parts.path.strip("/") or parts.query or parts.fragment:
+        valid = None
+    if not valid or "@" in url or parts.path.strip("/") or parts.query or parts.fragment:
         raise UsageError(f"--api {url!r}: wanted http://host:port or https://host:port")
     return f"{parts.scheme}://{parts.netloc}"
 

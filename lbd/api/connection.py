@@ -151,9 +151,9 @@ class LimitedServer(uvicorn.Server):
         """Accept no more, break off handshakes, and let responses end."""
         for listening in sockets or []:
             asyncio.get_running_loop().remove_reader(listening)
-        for one in tuple(self._open):
-            if one.transport is None:
-                one.abort()
+        for connection in tuple(self._open):
+            if connection.transport is None:
+                connection.abort()
         await super().shutdown(sockets=sockets)
 
     def _listen(self, listening: socket.socket) -> None:
@@ -200,20 +200,20 @@ class LimitedServer(uvicorn.Server):
         It is one of the network with most connections, so that a flood from one place takes no connection of another,
         and of these the one that has waited longest. A client that does not read may be slow, and comes last.
         """
-        waiting = [one for one in self._open if one.is_waiting]
+        waiting = [connection for connection in self._open if connection.is_waiting]
         if not waiting:
             return False
-        held = Counter(one.network for one in self._open)
-        chosen = min(waiting, key=lambda one: (one.is_blocked, -held[one.network], one.since))
+        held = Counter(connection.network for connection in self._open)
+        chosen = min(waiting, key=lambda each: (each.is_blocked, -held[each.network], each.since))
         chosen.abort()
         self._open.discard(chosen)
         return True
 
     def _close_quiet(self) -> None:
         latest = asyncio.get_running_loop().time() - QUIET_SECONDS
-        for one in tuple(self._open):
-            if one.is_waiting and one.since < latest:
-                one.abort()
+        for connection in tuple(self._open):
+            if connection.is_waiting and connection.since < latest:
+                connection.abort()
 
 
 def network_of(address: str) -> bytes:

@@ -231,7 +231,7 @@ class Guard:
         return str(state["counted_as"])
 
     def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
-        """Who has its token; None for who reads on loopback without one."""
+        """The caller that has its token; None for a reader on loopback without a token."""
         _refuse_other_sites(headers)
         reading, authorization = scope["method"] in SAFE, headers.get("authorization", "")
         if reading and self._settings.loopback:

@@ -46,7 +46,7 @@ def exposition(backend: Backend) -> Exposition:
 
 
 class Exposition:
-    """What is answered to a scrape."""
+    """The answer to a scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -67,9 +67,9 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """All metrics, each with the label ``cluster``; its value is empty until a broker has said the name."""
         last = self._backend.board.last
-        known = last.status.cluster if last is not None else self._backend.settings.pulsar.cluster or ""
+        cluster = last.status.cluster if last is not None else self._backend.settings.pulsar.cluster or ""
         for metric in self._unlabelled(last):
-            metric.samples = [one._replace(labels={"cluster": known, **one.labels}) for one in metric.samples]
+            metric.samples = [each._replace(labels={"cluster": cluster, **each.labels}) for each in metric.samples]
             yield metric
 
     def _unlabelled(self, last: Published | None) -> Iterator[Metric]:
@@ -92,7 +92,7 @@ class _Collector:
         yield _gauge("lbd_paused_seconds", "How long the pause in force has lasted; 0 without one.", value=for_seconds)
 
     def _drains(self, last: Published | None) -> Iterator[Metric]:
-        """Left out where the files of drains cannot be read, of which each turn tells."""
+        """Metrics of drains; none where their orders cannot be read, which each turn reports."""
         try:
             drains = drains_in_force(self._backend.state_dir, self._backend.now())
         except UsageError:
@@ -101,11 +101,11 @@ class _Collector:
         active = dict.fromkeys(observation.active if observation is not None else (), 0.0)
         active |= {drain.broker: 1.0 for drain, _ in drains}
         yield _labelled("lbd_drain_active", "1 for a broker that is drained.", "broker", active)
-        left: dict[str, float | None] = {}
+        remaining: dict[str, float | None] = {}
         if last is not None and _leads(last):  # what another lbd knows is of the time when it led
-            left = {drain.broker: work.remaining for drain, work in drains if work is not None}
+            remaining = {drain.broker: work.remaining for drain, work in drains if work is not None}
         words = "Bundles that are still on a drained broker, by the drain's last look."
-        yield _labelled("lbd_drain_left_bundles", words, "broker", left)
+        yield _labelled("lbd_drain_left_bundles", words, "broker", remaining)
 
 
 def _leads(last: Published) -> bool:
@@ -127,15 +127,15 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_bundles_last_hour", "Different bundles of them.", value=hour.bundles)
     yield _gauge("lbd_attempts_last_hour", "Unload requests of them, retries included.", value=hour.attempts)
     yield _gauge("lbd_warnings", "Warnings of lbd; lbd status shows them.", value=len(status.warnings))
-    values = {one: float(one == last.verdict) for one in VERDICTS}
+    values = {kind: float(kind == last.verdict) for kind in VERDICTS}
     yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", values)
     held = {status.hold: 1.0} if status.hold is not None else {}
     yield _labelled("lbd_hold", "1 for what forbids moves in the last turn; none where nothing does.", "reason", held)
     yield _labelled("lbd_skipped_bundles", "Bundles that stayed in the last turn, by reason.", "reason", record.counts)
-    left = {one.name: one.left for one in status.budgets if one.left is not None}
-    limits = {one.name: one.limit for one in status.budgets if one.limit is not None}
+    remaining = {budget.name: budget.left for budget in status.budgets if budget.left is not None}
+    limits = {budget.name: budget.limit for budget in status.budgets if budget.limit is not None}
     yield _labelled(
-        "lbd_budget_left", "Unloads that may still be sent, by limit; of the one used most.", "budget", left
+        "lbd_budget_left", "Unloads that may still be sent, by limit; of the one used most.", "budget", remaining
     )
     yield _labelled("lbd_budget_limit", "Those limits.", "budget", limits)
 
@@ -179,20 +179,20 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
         "shedding": len(observation.shedding_on),
     }
     yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
-    left = Counter(reason.label for reason, _ in not_compared(last.record).values())
+    omitted = Counter(reason.label for reason, _ in not_compared(last.record).values())
     words = "Active brokers that the last verdict is not about, by why they were not compared."
     yield _labelled(
-        "lbd_brokers_not_compared", words, "reason", {one.label: float(left[one.label]) for one in LEFT_OUT}
+        "lbd_brokers_not_compared", words, "reason", {reason.label: float(omitted[reason.label]) for reason in LEFT_OUT}
     )
-    compared = [one.score for one in last.status.brokers if one.score is not None and counts(one)]
+    compared = [broker.score for broker in last.status.brokers if broker.score is not None and counts(broker)]
     yield from _spread(compared, last.status.gap_points)
-    known = Counter(row.load.state for row in last.status.brokers if row.load is not None)
+    models = Counter(row.load.state for row in last.status.brokers if row.load is not None)
     words = "Brokers of which the cost of traffic is known, taken from others, or unknown."
-    yield _labelled("lbd_load_model_brokers", words, "state", {state: known[state] for state in get_args(State)})
+    yield _labelled("lbd_load_model_brokers", words, "state", {state: models[state] for state in get_args(State)})
 
 
 def _of_health(health: Health) -> Iterator[Metric]:
-    """Only of brokers that were checked often enough."""
+    """Metrics of brokers that were checked often enough."""
     slow = {broker: float(broker in health.slow) for broker in health.typical_seconds}
     yield _labelled("lbd_broker_slow", "1 where the broker carries little and is slow.", "broker", slow)
     words = "How long its health check takes, the median of the last five."
@@ -200,11 +200,11 @@ def _of_health(health: Health) -> Iterator[Metric]:
 
 
 def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
-    """Only of brokers that were asked."""
-    known = dict(zip(brokers.ids, brokers.shows_live.tolist(), strict=True))
+    """Metrics of brokers that answered a request for their CPU of now."""
+    shows_live = dict(zip(brokers.ids, brokers.shows_live.tolist(), strict=True))
     took = {} if brokers.live is None else dict(zip(brokers.ids, brokers.live.took.tolist(), strict=True))
     answered = {broker: seconds for broker, seconds in took.items() if np.isfinite(seconds)}
-    counts = {broker: float(known[broker]) for broker in answered}
+    counts = {broker: float(shows_live[broker]) for broker in answered}
     words = "1 where the CPU of now counts, 0 where it was asked for and the load report counts."
     yield _labelled("lbd_broker_live_cpu", words, "broker", counts)
     yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to report it.", "broker", answered)
@@ -226,7 +226,7 @@ def _of_pairs(last: Published) -> Iterator[Metric]:
     ends = ["source", "destination"]
     apart = GaugeMetricFamily("lbd_pair_difference_points", "How far apart a pair is.", labels=ends)
     hits = GaugeMetricFamily("lbd_pair_hits", "Hits of a pair, the last turn's counted.", labels=[*ends, "threshold"])
-    wanted = GaugeMetricFamily("lbd_pair_hits_wanted", "Hits at which it fires.", labels=[*ends, "threshold"])
+    required = GaugeMetricFamily("lbd_pair_hits_wanted", "Hits at which it fires.", labels=[*ends, "threshold"])
     for pair in last.status.pairs:
         key = [pair.source, pair.destination or ""]
         if pair.difference is not None:
@@ -236,8 +236,8 @@ def _of_pairs(last: Published) -> Iterator[Metric]:
             ("high", pair.hits.high, pair.hits.high_wanted),
         ):
             hits.add_metric([*key, threshold], had)
-            wanted.add_metric([*key, threshold], want)
-    yield from (apart, hits, wanted)
+            required.add_metric([*key, threshold], want)
+    yield from (apart, hits, required)
     strategy = getattr(last.settings, strategy_section(last.settings.strategy))
     points = {name: getattr(strategy, f"{name}_threshold", None) for name in ("low", "high")}
     words = "Differences from which hits count, where the strategy has such thresholds."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/problem+json"
 STATUS_OF = {AdminError: 502, ObserveError: 503, RefusedError: 409, UsageError: 400}
-"""What each of lbd's errors is in HTTP; anything else is a bug."""
+"""HTTP status of each of lbd's errors; anything else is a bug."""
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 class ProblemError(Exception):
-    """What is answered instead of what was asked for; ``more`` are members of its own."""
+    """Problem document that replaces the answer; ``more`` are members of its own."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> None:
         super().__init__(detail)
@@ -65,7 +65,7 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, 
 
 
 def add_handlers(app: FastAPI) -> None:
-    """From now on every error of a route, or of finding one, is told so."""
+    """Answer every error of a route, or of the search for it, with a problem document."""
     app.add_exception_handler(ProblemError, _own)
     app.add_exception_handler(LbdError, _lbd)
     app.add_exception_handler(HTTPException, _http)
@@ -93,10 +93,10 @@ def _http(_: Request, error: Exception) -> Response:
 
 
 def _invalid(_: Request, error: Exception) -> Response:
-    """Where, printable, and what, without the value: it may be a token in the wrong place."""
+    """Name the fields and their faults, printable, without the values: one may be a token in the wrong place."""
     assert isinstance(error, RequestValidationError)
-    invalid = [{"where": printable(".".join(map(str, one["loc"]))), "what": one["msg"]} for one in error.errors()]
-    return problem(422, "; ".join(f"{one['where']}: {one['what']}" for one in invalid), errors=invalid)
+    invalid = [{"where": printable(".".join(map(str, fault["loc"]))), "what": fault["msg"]} for fault in error.errors()]
+    return problem(422, "; ".join(f"{fault['where']}: {fault['what']}" for fault in invalid), errors=invalid)
 
 
 def _bug(request: Request, error: Exception) -> Response:

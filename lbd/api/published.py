@@ -76,10 +76,10 @@ class Tally:
         self._needed = Counter("lbd_needed_moves", words, registry=None)
         for result in (*VERDICTS, "error"):
             self._turns.labels(result)
-        for outcome in (*(one.value for one in Result), NOT_SENT):
+        for outcome in (*(result.value for result in Result), NOT_SENT):
             self._unloads.labels(outcome)
-        for one in Result:
-            self._amended.labels(one.value)
+        for end in Result:
+            self._amended.labels(end.value)
 
     def turn(self, record: TurnResult, verdict: str) -> None:
         """A turn has ended."""
@@ -102,7 +102,7 @@ class Tally:
                 self._landing.observe(end.seconds)
 
     def served(self, service: ServiceResult) -> None:
-        """It is told of a move that landed whether its clients are back."""
+        """Count whether the clients of a landed move are back."""
         if service.served == "no" and not service.lifted:
             self._not_served.inc()
         if service.reconnect_seconds is not None:
@@ -113,11 +113,11 @@ class Tally:
         self._answers.labels(method, route, str(status)).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """All of it, and the requests of this process to brokers and to the webhook."""
+        """All counters, and those of this process's requests to brokers and to the webhook."""
         before = (self._turns, self._unloads, self._amended, self._landing, self._observing, self._answers)
         instruments = (*before, ADMIN_SECONDS, self._planned, self._needed, self._reconnect, self._not_served)
-        for one in (*instruments, MESSAGES, LOST):
-            yield from one.collect()
+        for instrument in (*instruments, MESSAGES, LOST):
+            yield from instrument.collect()
 
 
 # --- server-sent events, sent to current listeners and not stored
@@ -142,12 +142,12 @@ class _Listener:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING_EVENTS)
-        self.ended = False
+        self.is_over = False
 
     def put(self, event: bytes | None) -> None:
-        """In the loop's own thread. One that lags is told to end: it has missed something."""
-        self.ended = self.ended or event is None or self.queue.full()
-        if self.ended:
+        """Queue an event, in the loop's own thread. A listener that lags is ended: it has missed something."""
+        self.is_over = self.is_over or event is None or self.queue.full()
+        if self.is_over:
             while not self.queue.empty():
                 self.queue.get_nowait()
             event = None
@@ -163,10 +163,10 @@ class Events:
         self._number = 0
 
     def tell(self, name: str, data: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
-        """From any thread; costs next to nothing while nobody listens."""
+        """Send to all listeners, from any thread; costs next to nothing while nobody listens."""
         with self._lock:
             self._number += 1
-            self._listeners -= {one for one in self._listeners if one.ended}  # also where nobody came to read it
+            self._listeners -= {listener for listener in self._listeners if listener.is_over}  # also an unread end
             listeners, number = tuple(self._listeners), self._number
         if listeners:
             event = b"id: %d\nevent: %s\ndata: %s\n\n" % (
@@ -237,12 +237,12 @@ class Published:
 
     @cached_property
     def brokers(self) -> list[BrokerFacts]:
-        """What the turn knows of each broker."""
+        """Facts of the turn on each broker."""
         return brokers(self.record)
 
     @property
     def verdict(self) -> str:
-        """What the turn came to, in one word."""
+        """The turn's verdict, in one word."""
         return self.status.verdict.kind if self.status.verdict is not None else "unknown"
 
 
@@ -277,7 +277,7 @@ class Board:
         self.events.tell("move", move)
 
     def served(self, service: ServiceResult, move: dict[str, Any]) -> None:
-        """It is told whether a move's clients are back; ``move`` is how the log tells it."""
+        """Publish whether a move's clients are back; ``move`` are the fields of the log line."""
         self.tally.served(service)
         self.events.tell("move", move)
 
@@ -307,7 +307,7 @@ class _ScoredTurn:
 
 def _scored(status: Status, before: tuple[str, ...]) -> _ScoredTurn:
     """A turn's scores; where its brokers are those of the turn ``before``, their names are kept once."""
-    names = tuple(one.id for one in status.brokers)
-    points = np.array([np.nan if one.score is None else one.score for one in status.brokers], dtype=np.float32)
-    counted = np.array([counts(one) for one in status.brokers], dtype=np.bool_)
+    names = tuple(row.id for row in status.brokers)
+    points = np.array([np.nan if row.score is None else row.score for row in status.brokers], dtype=np.float32)
+    counted = np.array([counts(row) for row in status.brokers], dtype=np.bool_)
     return _ScoredTurn(status.at, before if names == before else names, points, counted)

@@ -130,7 +130,7 @@ def placement(backend: Backend) -> APIRouter:
     limit = WorkLimit(at_once=8, waiting=40)
 
     async def picked(request: Request, text: str, strategy: str) -> Response:
-        """What is known is answered here and now: another thread would be waited for."""
+        """Answer from facts in hand without a wait for another thread; else ask brokers in a worker thread."""
         last = last_turn(backend)
         advice = backend.pick_at_once(text, strategy)
         if advice is None:
@@ -219,7 +219,7 @@ def reading(backend: Backend) -> APIRouter:
 
     @router.get("/status")
     def status() -> Response:
-        """What the last turn saw, waits for and moves: the JSON of ``lbd status``."""
+        """Status after the last turn: facts, waits and moves, as the JSON of ``lbd status``."""
         return answer(status_document(backend, last_turn(backend)))
 
     @router.get("/snapshot")
@@ -231,7 +231,7 @@ def reading(backend: Backend) -> APIRouter:
 
     @router.get("/strategy")
     async def strategy() -> Response:
-        """Who decides what moves, with its settings: thresholds are points of score."""
+        """Strategy that decides the moves, with its settings: thresholds are points of score."""
         in_force = backend.settings
         settings = getattr(in_force, strategy_section(in_force.strategy)).model_dump(mode="json")
         return answer(StrategyResponse(in_force.strategy, settings))
@@ -251,7 +251,7 @@ def reading(backend: Backend) -> APIRouter:
 
     @router.get("/events", responses=EVENTS)
     async def events() -> StreamingResponse:
-        """Server-sent events: ``turn`` (the status) after each turn, ``move`` as each move ends and when it is told
+        """Server-sent events: ``turn`` (the status) after each turn, ``move`` as each move ends and when it is known
         whether its clients are back, ``pause`` as one begins or ends, ``drain`` as the work on a broker goes on.
         """
         try:
@@ -274,7 +274,7 @@ def _moves(moves: Iterable[MoveRecord], bundle: str | None, broker: str | None) 
 RANGES_SECONDS = {"1h": HOUR_SECONDS, "24h": DAY_SECONDS, "7d": 7 * DAY_SECONDS}
 
 WARM_SECONDS = 900.0
-"""Reading begins so much earlier: by then each broker has a sample."""
+"""Seconds before the range at which reading begins, so that each broker has a sample at its start."""
 
 
 def scoring(backend: Backend) -> APIRouter:
@@ -329,16 +329,16 @@ def _score_history(
         from lbd.store.history import scores  # noqa: PLC0415 - pyarrow is loaded where it is needed
 
         stored = scores(root, since - WARM_SECONDS, memory_since)
-    lines = [(one.at, one.gap(), one.mean(), one.of(broker or "")) for one in chain(stored, (own,))]
-    at, gap, mean, score = (np.concatenate(values) for values in zip(*lines, strict=True))
-    order = np.argsort(at, kind="stable")  # a clock may have been set back
-    shown = order[at[order] >= since]
+    lines = [(part.at, part.gap(), part.mean(), part.of(broker or "")) for part in chain(stored, (own,))]
+    times, gap, mean, score = (np.concatenate(values) for values in zip(*lines, strict=True))
+    order = np.argsort(times, kind="stable")  # a clock may have been set back
+    shown = order[times[order] >= since]
     return ScoreHistory(
         since,
         until,
-        score_line(at[shown], gap[shown]),
-        score_line(at[shown], mean[shown]),
-        score_line(at[shown], score[shown]) if broker is not None else None,
+        score_line(times[shown], gap[shown]),
+        score_line(times[shown], mean[shown]),
+        score_line(times[shown], score[shown]) if broker is not None else None,
         moves,
     )
 
@@ -347,7 +347,7 @@ def _score_history(
 
 
 def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> SnapshotResponse:
-    """Brokers, and so many (``last``) bundles with most bytes/s, of one broker or namespace where one is named.
+    """Brokers, and the ``last`` bundles with most bytes/s, of one broker or namespace where one is named.
 
     Raises :class:`ProblemError` (404) for a broker that gave no report.
     """
@@ -359,21 +359,21 @@ def snapshot(published: Published, broker: str | None, namespace: str | None, la
     return SnapshotResponse(
         taken_at=observed.taken_at,
         cluster=record.observation.cluster,
-        brokers=[derived(SnapshotBroker, one) for one in published.brokers],
+        brokers=[derived(SnapshotBroker, facts) for facts in published.brokers],
         bundles=_bundles(observed, _largest(observed, chosen, last)),
         bundles_all=int(chosen.sum()),
     )
 
 
 def _selected_rows(observed: Snapshot, broker: str | None, namespace: str | None) -> BoolArray:
-    """Rows, bool (R,); where brokers tell of their largest bundles only, the others are there, too."""
+    """Selected rows, bool (R,); where brokers report their largest bundles only, the listed others too."""
     chosen: BoolArray = observed.rows.reported | (observed.rows.listed if observed.partial else False)
     if broker is not None:
-        at = observed.brokers.index().get(broker)
-        if at is None:
+        row = observed.brokers.index().get(broker)
+        if row is None:
             there = ", ".join(observed.brokers.ids[:5])
             raise ProblemError(404, f"{broker}: no such broker in this round; there are {there}")
-        chosen &= observed.rows.owner() == at
+        chosen &= observed.rows.owner() == row
     if namespace is not None:
         names = np.array([name == namespace for name in observed.namespaces.names], dtype=np.bool_)
         chosen &= names[observed.namespaces.of[observed.rows.bundle]]
@@ -396,7 +396,7 @@ def _bundles(observed: Snapshot, rows: list[int]) -> list[SnapshotBundle]:
     reported = observed.rows.reported[rows]
     carried = np.where(reported[:, None], observed.rows.rates[rows], np.nan).tolist()
     counts = [
-        own if known else [None] * 3 for own, known in zip(observed.rows.counts[rows].tolist(), reported, strict=True)
+        own if valid else [None] * 3 for own, valid in zip(observed.rows.counts[rows].tolist(), reported, strict=True)
     ]
     return [
         SnapshotBundle(

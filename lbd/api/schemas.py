@@ -54,7 +54,7 @@ def as_named(kind: Any) -> Any:  # noqa: ANN401 - a type, as msgspec takes them
 ABOUT_TURN = (as_named(TurnAnswer), TurnAnswer)
 _ABOUT = (BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer)
 ABOUT = (*map(as_named, _ABOUT), *_ABOUT)
-"""As they are told, and as they are kept (``rows=true``)."""
+"""Answers in words, and as stored (``rows=true``)."""
 
 ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/healthz"): (Alive,),
@@ -102,9 +102,9 @@ class Documented(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """The document."""
-        known = self.openapi_schema is not None
+        is_described = self.openapi_schema is not None
         document = super().openapi()
-        if not known:
+        if not is_described:
             _describe(document)
         return document
 

@@ -32,7 +32,7 @@ BACKLOG = 1024
 
 KEEP_ALIVE_SECONDS = 15
 HEAD_BYTES = 64 << 10
-"""Of a request head, a trailer or a chunk extension; 400 for more."""
+"""Most bytes of a request head, a trailer or a chunk extension; 400 for more."""
 
 STOP_SECONDS = 3.0
 _building = threading.Lock()
@@ -49,14 +49,14 @@ class Server:
     def __init__(self, backend: Backend, listening: socket.socket, *, local: bool = False) -> None:
         self._backend, self._socket, self._local = backend, listening, local
         self._server: uvicorn.Server | None = None
-        self._ended = threading.Event()
+        self._is_over = threading.Event()
         name = "lbd-api-local" if local else "lbd-api"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End every stream, give answers under way a moment, and close the socket."""
-        self._ended.set()
+        self._is_over.set()
         self._backend.board.events.close()
         if self._server is not None:
             self._server.should_exit = True
@@ -71,9 +71,9 @@ class Server:
             if self._local:
                 _wait_for_client(self._socket)
             with _building:
-                if not self._ended.is_set():
-                    self._server = _server(self._backend, self._ended, local=self._local)
-            if self._server is not None and not self._ended.is_set():
+                if not self._is_over.is_set():
+                    self._server = _server(self._backend, self._is_over, local=self._local)
+            if self._server is not None and not self._is_over.is_set():
                 self._server.run(sockets=[self._socket])
         except Exception as error:  # noqa: BLE001 - the daemon goes on balancing without its API
             structlog.get_logger().error("the API has ended; lbd goes on without it", failure=repr(error))

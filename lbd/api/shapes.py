@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def json_bytes(value: object) -> bytes:
-    """What was found, without secrets; a NumPy number is a number, NaN and infinity are null."""
+    """A value as JSON, without secrets; a NumPy number is a number, NaN and infinity are null."""
     return redacted_json(msgspec.json.encode(value, enc_hook=_number))
 
 
@@ -96,7 +96,7 @@ class PlacementResponse(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PlanResponse:
-    """What waits for approval, or what a turn would begin; ``fields`` are those of the JSON of both."""
+    """Plan that waits for approval, or that a turn would begin; ``fields`` are those of the JSON of both."""
 
     plan: Proposal
     fields: dict[str, Any]
@@ -131,14 +131,14 @@ class WouldMove(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What keeps all of it from moving."""
+    """The hold that keeps all of it from moving."""
 
     reason: str
     detail: str
 
 
 class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a drain or a fill would do: the JSON of ``lbd drain BROKER``. ``taken_at`` is epoch seconds.
+    """Preview of a drain or a fill: the JSON of ``lbd drain BROKER``. ``taken_at`` is epoch seconds.
 
     ``stay`` are bundles that could not go, ``last`` those that turns would never move and that go after all others
     (``guardrails.topic_costs``), ``left_to_pulsar`` those of Pulsar's own, ``cannot_spare`` why the cluster
@@ -184,12 +184,12 @@ class Released(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, order: Drain | Fill | None) -> Self:
-        """What was ended; None where there was nothing."""
+        """The response for the ended order; None where there was none."""
         return cls(None, order) if isinstance(order, Fill) else cls(order)
 
     @property
     def broker(self) -> str:
-        """Its full name; empty where nothing was ended."""
+        """Full name of the order's broker; empty where nothing was ended."""
         order = self.released or self.filled
         return order.broker if order is not None else ""
 
@@ -203,7 +203,7 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 class RolloutStep(msgspec.Struct, frozen=True):
-    """What the drain of one broker of a rollout would move now.
+    """Moves that the drain of one broker of a rollout would make now.
 
     ``clients`` are producers and consumers of its ``bundles``, as far as reports tell. ``top`` would be the broker with
     the highest score then, ``peak`` in points. ``refused`` is why it cannot be restarted so, null where it can.
@@ -242,7 +242,7 @@ class RolloutResponse(msgspec.Struct, frozen=True):
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """Whether turns and moves end: the last of them did so many seconds ago."""
+    """Whether turns and moves end: the last of them did ``silent_seconds`` ago."""
 
     alive: bool
     silent_seconds: float
@@ -256,7 +256,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class StrategyResponse(msgspec.Struct, frozen=True):
-    """Who decides, and its settings by their names."""
+    """The strategy that decides, and its settings by their names."""
 
     name: str
     settings: dict[str, Any]
@@ -278,7 +278,7 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What came of a plan that was to be applied, and of each of its moves."""
+    """Result of an order to apply a plan, and of each of its moves."""
 
     exit_code: int
     sentence: str

@@ -29,7 +29,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request. ``name`` is empty for the token that has none: its requests say who asks."""
+    """Sender of a request. ``name`` is empty for the token without one: its requests name their owner."""
 
     name: str
     role: Role
@@ -46,24 +46,24 @@ class TokenFiles:
     empty lines and those that begin with ``#`` are left out. A file with a wrong line lets nobody in.
     """
 
-    def __init__(self, one: Path | None, named: Path | None = None) -> None:
+    def __init__(self, single: Path | None, named: Path | None = None) -> None:
         self._files = [
             _TokenFile(setting, path, parse)
             for setting, path, parse in (
-                ("api.token_file", one, _one_token),
+                ("api.token_file", single, _one_token),
                 ("api.tokens_file", named, _named_tokens),
             )
             if path is not None
         ]
 
     def caller(self, authorization: str) -> Caller | tuple[int, str]:
-        """Who has the token of this header; else status and reason why it lets nobody in.
+        """The caller that has the token of this header; else HTTP status and reason of the refusal.
 
         It takes as long for any wrong token: each is compared with all, in constant time.
         """
         if not self._files:
             return 403, "this needs a token, and lbd has none: set api.token_file or api.tokens_file"
-        contents = [one.read() for one in self._files]
+        contents = [file.read() for file in self._files]
         scheme, _, credentials = authorization.partition(" ")
         sent = credentials.strip().encode("latin-1")
         callers = [who for tokens, _ in contents for who, token in tokens if hmac.compare_digest(sent, token)]
@@ -75,13 +75,13 @@ class TokenFiles:
 
     @property
     def callers(self) -> tuple[Caller, ...]:
-        """Whom the files let in."""
+        """Callers whose tokens the files have."""
         return tuple(who for file in self._files for who, _ in file.read()[0])
 
     @property
     def trouble(self) -> str:
         """Why a file lets nobody in, in words; empty where each has its tokens, or there is none."""
-        return next(filter(None, (one.read()[1] for one in self._files)), "")
+        return next(filter(None, (file.read()[1] for file in self._files)), "")
 
 
 _Tokens = tuple[tuple[Caller, bytes], ...]
