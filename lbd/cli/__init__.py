@@ -38,9 +38,9 @@ def version_text() -> str:
     return f"lbd {__version__} ({built})"
 
 
-def print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+def print_version(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
     """Print the version and exit."""
-    if wanted and not ctx.resilient_parsing:
+    if requested and not ctx.resilient_parsing:
         click.echo(version_text())
         ctx.exit()
 

@@ -125,8 +125,8 @@ def calibrate(
 
 def _spark_settings(conf: tuple[str, ...], packages: str | None) -> dict[str, str]:
     """Spark's settings by key, as named on the command line."""
-    settings = {key: value for key, _, value in (one.partition("=") for one in conf)}
-    wrong = [one for one in conf if not one.partition("=")[0].startswith("spark.") or "=" not in one]
+    settings = {key: value for key, _, value in (setting.partition("=") for setting in conf)}
+    wrong = [setting for setting in conf if not setting.partition("=")[0].startswith("spark.") or "=" not in setting]
     if wrong:
         raise UsageError(f"--conf {wrong[0]}: is no setting of Spark; wanted spark.NAME=VALUE")
     return {**settings, "spark.jars.packages": packages} if packages else settings
@@ -149,10 +149,10 @@ def _show(settings: Settings, history: Path) -> None:
         if summary.in_force(settings):
             rows += _measured(summary, history, settings)
         figures = table(("", "left"), ("moves a day", "right"), ("mean gap", "right"), ("p95 gap", "right"))
-        for name, one in rows:
-            figures.add_row(name, f"{one.moves_per_day:.1f}", f"{one.mean_gap:.1f}", f"{one.p95_gap:.1f}")
+        for name, row in rows:
+            figures.add_row(name, f"{row.moves_per_day:.1f}", f"{row.mean_gap:.1f}", f"{row.p95_gap:.1f}")
         out.print(figures)
-        out.print(change_table((one.key, one.now, one.proposed) for one in summary.changes))
+        out.print(change_table((change.key, change.now, change.proposed) for change in summary.changes))
     out.print(f"report:      {plain(str(run / REPORT))}")
     if summary.recommended is not None and not summary.in_force(settings):
         out.print(f"to take it:  lbd config diff {plain(str(run / PROPOSAL))}")

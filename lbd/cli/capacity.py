@@ -57,10 +57,10 @@ def show(report: CapacityReport) -> None:
     click.echo(plain(answer))
     if report.brokers:
         rows = table(("broker", "left"), ("score now", "right"), ("peak without it", "right"), ("", "left"))
-        for one in sorted(report.brokers, key=lambda one: (not one.can_go, one.without, one.id)):
-            style = "green" if one.can_go else "red" if one.without > report.max_score else "yellow"
-            scores = amount(one.score, digits=1), amount(one.without, digits=1)
-            rows.add_row(Text(plain(one.id)), *scores, bar(one.without, style))
+        for broker in sorted(report.brokers, key=lambda broker: (not broker.can_go, broker.without, broker.id)):
+            style = "green" if broker.can_go else "red" if broker.without > report.max_score else "yellow"
+            scores = amount(broker.score, digits=1), amount(broker.without, digits=1)
+            rows.add_row(Text(plain(broker.id)), *scores, bar(broker.without, style))
         console().print(rows)
     for line in others:
         click.echo(plain(line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,13 +81,13 @@ def _model(model: LoadModel) -> dict[str, Any]:
         "brokers": [
             {
                 "broker": broker,
-                "background_points": _number(model.background[at, CPU]),
-                "slope": _number(model.slope[at, CPU]),
-                "half_width": _number(model.half_width[at, CPU]),
-                "source": model.sources[at][CPU].value,
-                "samples": int(model.samples[at]),
+                "background_points": _number(model.background[row, CPU]),
+                "slope": _number(model.slope[row, CPU]),
+                "half_width": _number(model.half_width[row, CPU]),
+                "source": model.sources[row][CPU].value,
+                "samples": int(model.samples[row]),
             }
-            for at, broker in enumerate(model.brokers)
+            for row, broker in enumerate(model.brokers)
         ],
     }
 
@@ -156,7 +157,7 @@ def compare(
                  --strategy avg-shedder:max_unload_percentage=0.2
     """
     chosen = tuple(candidate(text, assignment) for text in strategies)
-    twice = sorted({one.label for one in chosen if [other.label for other in chosen].count(one.label) > 1})
+    twice = sorted(label for label, number in Counter(strategy.label for strategy in chosen).items() if number > 1)
     if twice:
         raise UsageError(f"--strategy {twice[0]}: given twice; wanted another strategy, or other settings of it")
     settings = read().settings
@@ -169,16 +170,16 @@ def compare(
             progress.update(task, description=label, completed=done)
 
         request = ComparisonRequest(chosen, settings, dict(map(assignment, overrides)), show_progress)
-        comparisons = [one for name in over for one in _compared(request, name, seed, hours, points_per_mib)]
+        comparisons = [each for name in over for each in _compared(request, name, seed, hours, points_per_mib)]
     if report is not None:
         from lbd.compare.report import page  # noqa: PLC0415 - only a report needs it
 
         write_page(report / "index.html", page(comparisons))
     if form == "json":
-        render.json_out([document(one) for one in comparisons])
+        render.json_out([document(comparison) for comparison in comparisons])
         return
-    for one in comparisons:
-        as_text(one)
+    for comparison in comparisons:
+        as_text(comparison)
 
 
 def _compared(
@@ -197,5 +198,5 @@ def _fixed_model(rounds: list[Snapshot], points_per_mib: float | None) -> LoadMo
     """The load model of ``--points-per-mib``, the same for all brokers."""
     if points_per_mib is None:
         return None
-    brokers = sorted({broker for one in rounds for broker in one.brokers.ids})
+    brokers = sorted({broker for round_ in rounds for broker in round_.brokers.ids})
     return fixed_model(brokers, np.zeros(len(brokers)), np.full(len(brokers), points_per_mib / 2 / MIB))

@@ -63,18 +63,18 @@ def anything(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
     return _names(ctx, incomplete, known)
 
 
-def _names(ctx: click.Context, incomplete: str, known: Callable[[Settings, str | None], Iterable[str]]) -> list[str]:
+def _names(ctx: click.Context, incomplete: str, source: Callable[[Settings, str | None], Iterable[str]]) -> list[str]:
     """The names that begin so, sorted."""
-    found: list[str] = []
+    read_names: list[str] = []
 
     def read() -> None:
         with suppress(LbdError):  # whoever presses Tab wants names, and no message
-            found.extend(known(_settings(ctx), ctx.params.get("api_url")))
+            read_names.extend(source(_settings(ctx), ctx.params.get("api_url")))
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     thread.join(WITHIN_SECONDS)
-    names = [] if thread.is_alive() else found
+    names = [] if thread.is_alive() else read_names
     return shortened(sorted({name for name in names if name.startswith(incomplete)}))
 
 
@@ -90,12 +90,12 @@ def shortened(names: Sequence[str]) -> list[str]:
 
 def _settings(ctx: click.Context) -> Settings:
     """As the command would read them, from what was typed so far."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     context: click.Context | None = ctx
     while context is not None:
-        given = {key: value for key, value in context.params.items() if value} | given
+        values = {key: value for key, value in context.params.items() if value} | values
         context = context.parent
-    path = given.get("config_file") or os.environ.get("LBD_CONFIG")
+    path = values.get("config_file") or os.environ.get("LBD_CONFIG")
     return load(Path(path) if path else None, environment()).settings
 
 
@@ -117,8 +117,8 @@ def _bundles(settings: Settings, api: str | None) -> Sequence[str]:
         return remote.busiest_bundles(remote.client(api, settings))
     from lbd.store.turns import load_bundles  # noqa: PLC0415 - it loads NumPy
 
-    kept = load_bundles(settings.state_dir)
-    return kept.bundles if kept is not None else ()
+    stored = load_bundles(settings.state_dir)
+    return stored.bundles if stored is not None else ()
 
 
 def _with_namespaces(settings: Settings, api: str | None) -> list[str]:

@@ -55,7 +55,7 @@ def check(read: Read) -> None:
 
 
 KEPT_SECONDS = 3600.0
-"""What lbd stored of the cluster's names counts for so long."""
+"""Age up to which the stored names of the cluster count."""
 
 
 def _names_without_match(settings: Settings) -> Iterator[str]:
@@ -72,9 +72,9 @@ def _names_without_match(settings: Settings) -> Iterator[str]:
 def _present(settings: Settings) -> tuple[Collection[str], Collection[str]]:
     """The namespaces with loaded bundles, and the brokers. Raises :class:`LbdError` where neither source has them."""
     with suppress(UsageError):  # a state directory of another user, or a damaged one: the cluster knows better
-        kept = load_bundles(settings.state_dir)
-        if kept is not None and 0 <= time.time() - kept.at < KEPT_SECONDS:
-            return {bundle_namespace(bundle) for bundle in kept.bundles}, kept.brokers
+        stored = load_bundles(settings.state_dir)
+        if stored is not None and 0 <= time.time() - stored.at < KEPT_SECONDS:
+            return {bundle_namespace(bundle) for bundle in stored.bundles}, stored.brokers
     with observing(settings) as observer:
         observation = observer.observe()
     return observation.snapshot.namespaces.names, observation.active
@@ -113,7 +113,7 @@ def diff(read: Read, proposal: Path, form: str) -> None:
     changes = [(key, now.get(key), then.get(key)) for key in {**now, **then} if now.get(key) != then.get(key)]
     if form == "json":
         names = ("key", "now", "proposed")
-        click.echo(json.dumps({"changes": [dict(zip(names, one, strict=True)) for one in changes]}, indent=2))
+        click.echo(json.dumps({"changes": [dict(zip(names, change, strict=True)) for change in changes]}, indent=2))
     elif changes:
         console().print(change_table(changes))
     if not changes:
@@ -123,10 +123,10 @@ def diff(read: Read, proposal: Path, form: str) -> None:
 def _by_key(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Values by dotted key; of a list of brokers each one by its name, as ``load.brokers[b1:8080].slope``."""
     for key, value in flat(values):
-        if isinstance(value, list) and value and all(isinstance(one, dict) and "broker" in one for one in value):
-            for one in value:
-                rest = {name: own for name, own in one.items() if name != "broker"}
-                yield from flat(rest, f"{key}[{one['broker']}].")
+        if isinstance(value, list) and value and all(isinstance(entry, dict) and "broker" in entry for entry in value):
+            for entry in value:
+                rest = {name: own for name, own in entry.items() if name != "broker"}
+                yield from flat(rest, f"{key}[{entry['broker']}].")
         elif value != []:
             yield key, value
 
@@ -193,6 +193,6 @@ def _comments(sentences: Sequence[str]) -> list[str]:
     """Sentences as YAML comments, one per line."""
     return [
         line
-        for one in sentences
-        for line in wrap(plain(one), 112, initial_indent="# - ", subsequent_indent="#   ", break_long_words=False)
+        for sentence in sentences
+        for line in wrap(plain(sentence), 112, initial_indent="# - ", subsequent_indent="#   ", break_long_words=False)
     ]

@@ -74,10 +74,10 @@ def _check(chosen: Scenario, name: str, seconds: float) -> None:
         )
     first, shown = chosen.first_event_minutes, seconds * SPEED / 60
     if first is not None and first >= shown:
-        wanted = math.ceil(first * 60 / SPEED) + 30
+        enough_seconds = math.ceil(first * 60 / SPEED) + 30
         raise UsageError(
             f"{name}: nothing happens before minute {first:g} of the cluster's time, and {seconds:g} seconds show "
-            f"{shown:g} minutes; wanted --seconds {wanted} or more"
+            f"{shown:g} minutes; wanted --seconds {enough_seconds} or more"
         )
 
 

@@ -67,8 +67,8 @@ def gap_text(progress: DemoProgress, settings: Settings) -> str:
     if gaps is None:
         return "fewer than two brokers have a score"
     gap = f"highest - lowest: {gaps[0]:.1f} points at first, {gaps[1]:.1f} now"
-    known = settings.strategy == AVG_SHEDDER
-    return f"{gap} (balanced below {settings.avg_shedder.low_threshold:g})" if known else gap
+    compares_scores = settings.strategy == AVG_SHEDDER
+    return f"{gap} (balanced below {settings.avg_shedder.low_threshold:g})" if compares_scores else gap
 
 
 def state_text(move: DemoMove, state: str) -> str:
@@ -141,9 +141,9 @@ What next:
   lbd dry-run --admin-url URL   what it would move there; both change nothing"""
 
 
-def serving(admin_url: str, state_dir: str, api: str | None, wanted: ApiSettings) -> str:
-    """Commands to try on a cluster that keeps running; its API has another port if the ``wanted`` one is taken."""
-    taken = "" if api == wanted.url() else f" ({wanted.listen} is taken)"
+def serving(admin_url: str, state_dir: str, api: str | None, settings: ApiSettings) -> str:
+    """Commands to try on a cluster that keeps running; its API has another port if its own is taken."""
+    taken = "" if api == settings.url() else f" ({settings.listen} is taken)"
     shown = f"{api}{taken} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
     served = shown if api else "Its API and dashboard do not listen: no port is free"
     return f"""
@@ -178,24 +178,24 @@ LEGEND = "░ less ▓ more"
 
 def brokers(frame: Frame, turn: TurnRecord, width: int, number: int) -> RenderableType:
     """A bar for each broker, up to a maximum, and the gap between the brokers."""
-    first = {one.id: one.score for one in frame.progress.first.brokers} if frame.progress.first is not None else {}
-    longest = max((len(one.id) for one in turn.brokers), default=0)
+    first = {row.id: row.score for row in frame.progress.first.brokers} if frame.progress.first is not None else {}
+    longest = max((len(row.id) for row in turn.brokers), default=0)
     beside = longest + 9 + (18 if width >= NARROW else 0) + (20 if width >= WIDE_ENOUGH else 0)
     bar = min(max(width - beside, LEAST_BAR), LONGEST_BAR)
     rows = grid(*_columns(width))
     shown, gone_at = _extreme_brokers(turn.brokers, number)
     sources = {pair.source for pair in turn.pairs}
-    for at, one in enumerate(shown):
-        if at == gone_at:
+    for index, broker in enumerate(shown):
+        if index == gone_at:
             rows.add_row(f"… {len(turn.brokers) - len(shown)} more")
-        hot = one.id in sources
+        hot = broker.id in sources
         row = (
-            Text(plain(one.id), "bold red" if hot else ""),
-            Text(amount(one.score, digits=1), "bold red" if hot else ""),
-            _bar(one.score or 0.0, first.get(one.id), bar, "bold red" if hot else "green"),
-            amount(one.throughput, 1e6, 1),
-            str(one.bundles),
-            Text(_remark(one), "dim"),
+            Text(plain(broker.id), "bold red" if hot else ""),
+            Text(amount(broker.score, digits=1), "bold red" if hot else ""),
+            _bar(broker.score or 0.0, first.get(broker.id), bar, "bold red" if hot else "green"),
+            amount(broker.throughput, 1e6, 1),
+            str(broker.bundles),
+            Text(_remark(broker), "dim"),
         )
         rows.add_row(*row[: len(_columns(width))])
     gaps = (Text(line, "bold") for line in folded(gap_text(frame.progress, frame.settings), width))
@@ -215,14 +215,15 @@ def _extreme_brokers(brokers: Sequence[BrokerRecord], rows: int) -> tuple[Sequen
     """All brokers by name; if too many, the most and the least loaded, and the index where others are omitted."""
     if len(brokers) <= rows:
         return brokers, None
-    ordered = sorted(brokers, key=lambda one: -(one.score or 0.0))
+    ordered = sorted(brokers, key=lambda row: -(row.score or 0.0))
     highest, lowest = rows // 2, (rows - 1) // 2
     return [*ordered[:highest], *ordered[len(ordered) - lowest :]], highest
 
 
 def _bar(score: float, first: float | None, width: int, style: str) -> Text:
     """The bar of a score, and its change since the start."""
-    now, then = (round(min(max(one, 0.0), 100.0) / 100 * width) for one in (score, score if first is None else first))
+    points = (score, score if first is None else first)
+    now, then = (round(min(max(each, 0.0), 100.0) / 100 * width) for each in points)
     bar = (
         Text()
         .append("█" * min(now, then), style)
@@ -264,7 +265,7 @@ def short_bundle(bundle: str) -> str:
 # --- the picture: layout and rows
 
 VERDICT_LINES, HIGH_ENOUGH = 2, 30
-"""Lines of the verdict below so many lines of the terminal; above, it may have twice as many."""
+"""Lines of the verdict in a lower terminal, and the lines from which on it may have twice as many."""
 
 CELLS = 12
 """Hit counts above it are printed as numbers, without cells."""
@@ -298,7 +299,7 @@ class Frame:
     @property
     def end(self) -> str:
         """The common end of all broker names; the table of brokers has whole names."""
-        return common_end(one.id for one in self.progress.last.brokers) if self.progress.last is not None else ""
+        return common_end(row.id for row in self.progress.last.brokers) if self.progress.last is not None else ""
 
 
 @dataclass(frozen=True)
@@ -321,12 +322,12 @@ def picture(frame: Frame, width: int, height: int) -> Group:
     verdict = _verdict(frame, turn, width, VERDICT_LINES if height < HIGH_ENOUGH else 2 * VERDICT_LINES)
     texts = len(title) + len(verdict) + len(folded(gap_text(frame.progress, frame.settings), width))
     rows = _rows(turn, height - 1 - texts)
-    said = _recent_sentences(frame, max(rows.lower // 3, rows.lower - len(frame.progress.moves), 1), width)
+    sentences = _recent_sentences(frame, max(rows.lower // 3, rows.lower - len(frame.progress.moves), 1), width)
     sections: tuple[list[RenderableType], ...] = (
         [brokers(frame, turn, width, rows.brokers)],
         [_pairs(frame, turn, turn.pairs[: rows.pairs], width)] if turn.pairs else [],
-        [*verdict, *said],
-        _moves(frame, rows.lower - len(said), width),
+        [*verdict, *sentences],
+        _moves(frame, rows.lower - len(sentences), width),
     )
     for section in filter(None, sections):
         parts += [Text(), *section] if rows.spaced else section
@@ -371,14 +372,14 @@ def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairRecord], width: i
     return Group(rows, Text(f"… {more} more pairs", "dim")) if more else rows
 
 
-def _hits(hits: int, wanted: int, *, cells: bool) -> Text:
+def _hits(hits: int, required: int, *, cells: bool) -> Text:
     """A hit counter as cells."""
     filled = (
-        Text().append("■" * hits, "yellow").append("□" * (wanted - hits), "dim")
-        if cells and wanted <= CELLS
+        Text().append("■" * hits, "yellow").append("□" * (required - hits), "dim")
+        if cells and required <= CELLS
         else Text()
     )
-    return filled.append(f"{' ' if filled else ''}{hits} of {wanted}")
+    return filled.append(f"{' ' if filled else ''}{hits} of {required}")
 
 
 def _verdict(frame: Frame, turn: TurnRecord, width: int, most: int) -> list[Text]:

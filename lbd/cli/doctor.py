@@ -43,7 +43,8 @@ def doctor(ctx: click.Context, read: Read, form: str, *, notify: bool) -> None:
     checkup = examine(read().settings, notify=notify)
     if form == "json":
         counts = {level: checkup.count(level) for level in LEVELS}
-        json_out({"findings": [asdict(one) for one in checkup.findings], "summary": {**counts, **_cost(checkup)}})
+        findings = [asdict(finding) for finding in checkup.findings]
+        json_out({"findings": findings, "summary": {**counts, **_cost(checkup)}})
     else:
         _show(console(), checkup)
     if not checkup.observed:
@@ -61,12 +62,12 @@ def _show(out: Console, checkup: Checkup) -> None:
     counts = ", ".join(_counted(checkup.count(level), level) for level in LEVELS)
     style = next(STYLES[level] for level in LEVELS if checkup.count(level) or level == "ok")
     out.print(Text(f"{counts}; {counted(checkup.requests, 'request')}, nothing changed.", style))
-    for one in checkup.findings:
-        line = f"{one.check}: {plain(one.seen)}"
-        first = line if one.level == "ok" else "\n".join(_folded(line)).lstrip()
-        out.print(Text(f"{one.level:<8} ", STYLES[one.level]).append(first, "default"))
-        if one.level != "ok":
-            out.print(Text("\n".join(_folded(f"why: {plain(one.why)}", f"do: {plain(one.todo)}")), "dim"))
+    for finding in checkup.findings:
+        line = f"{finding.check}: {plain(finding.seen)}"
+        first = line if finding.level == "ok" else "\n".join(_folded(line)).lstrip()
+        out.print(Text(f"{finding.level:<8} ", STYLES[finding.level]).append(first, "default"))
+        if finding.level != "ok":
+            out.print(Text("\n".join(_folded(f"why: {plain(finding.why)}", f"do: {plain(finding.todo)}")), "dim"))
 
 
 def _counted(number: int, level: str) -> str:

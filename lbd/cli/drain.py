@@ -108,7 +108,7 @@ def show(plan: DrainPlan, *, everything: bool) -> None:
     """Print scores now and predicted, the destination of each bundle, and the bundles that stay."""
     out = console()
     scores = table(("broker", "left"), ("score", "right"), ("then", "right"), ("", "left"), ("given", "right"))
-    for broker in sorted(plan.brokers, key=lambda one: -one.predicted):
+    for broker in sorted(plan.brokers, key=lambda each: -each.predicted):
         number = sum(unload.destination == broker.id for unload in plan.unloads)
         then = broker.predicted
         row = amount(broker.score, digits=1), amount(then, digits=1), bar(then, "green"), str(number)
@@ -117,9 +117,9 @@ def show(plan: DrainPlan, *, everything: bool) -> None:
     most = len(plan.unloads) if everything else LINES
     if plan.unloads:
         rows = table(("unload", "left"), ("from", "left"), ("to", "left"), ("msg/s", "right"), ("MB/s", "right"))
-        for one in plan.unloads[:most]:
-            ends = plain(one.bundle), plain(one.source), plain(one.destination or "")
-            rows.add_row(*ends, amount(one.msg_rate), amount(one.throughput, 1e6, 1))
+        for unload in plan.unloads[:most]:
+            ends = plain(unload.bundle), plain(unload.source), plain(unload.destination or "")
+            rows.add_row(*ends, amount(unload.msg_rate), amount(unload.throughput, 1e6, 1))
         out.print(rows)
     if (more := len(plan.unloads) - most) > 0:
         out.print(Text(f"and {counted(more, 'bundle')} more (--all)", "dim"))
@@ -137,7 +137,7 @@ def drain_sentence(plan: DrainPlan, broker: str, now: float) -> str:
         return f"{drained}Refused: {plan.hold.reason}: {plan.hold.detail}."
     if plan.cannot_spare:
         return f"{drained}Refused: {plan.cannot_spare}."
-    top = max(plan.brokers, key=lambda one: one.predicted)
+    top = max(plan.brokers, key=lambda row: row.predicted)
     holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
     if plan.stay:
         first = plan.stay[0]
@@ -152,8 +152,8 @@ def fill_sentence(plan: DrainPlan, broker: str) -> str:
     """The traffic that the broker would get."""
     if plan.hold is not None:
         return f"Refused: {plan.hold.reason}: {plan.hold.detail}."
-    own = next(one for one in plan.brokers if one.id == broker)
-    mean = sum(one.score for one in plan.brokers) / len(plan.brokers)
+    own = next(row for row in plan.brokers if row.id == broker)
+    mean = sum(row.score for row in plan.brokers) / len(plan.brokers)
     if not plan.unloads:
         return f"{broker} has {own.score:.1f} points, the mean is {mean:.1f}: nothing that would help may move."
     effect = f"{broker} would go from {own.score:.1f} to {own.predicted:.1f} points, the mean is {mean:.1f}."
@@ -336,8 +336,8 @@ def _release(settings: Settings, broker: str, reason: str, form: str, client: Cl
     elif released.filled is not None:
         print_note(form, f"Ended: the fill of {released.broker}, ordered by {released.filled.by}.")
     else:
-        known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
-        print_note(form, f"Nothing to release: {broker} is not drained{known}.")
+        drained = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
+        print_note(form, f"Nothing to release: {broker} is not drained{drained}.")
     return 0
 
 

@@ -90,7 +90,7 @@ def _show_turn(out: Console, answer: TurnAnswer, now: float, end: str) -> None:
         _print(out, _pair_lines(turn, pair), end)
         if pair.fired and pair.source not in shown:
             shown.add(pair.source)
-            _show_candidates(out, [one for one in turn.candidates if one.broker == pair.source], turn.unloads, end)
+            _show_candidates(out, [row for row in turn.candidates if row.broker == pair.source], turn.unloads, end)
             _print(out, _rest_line(turn.rest.get(pair.source, {})), end)
     _print(out, _move_lines(answer.moves), end)
     _print(out, _split_lines(answer.splits), end)
@@ -132,7 +132,7 @@ def _pair_lines(turn: TurnRecord, pair: PairRecord) -> Iterator[Line]:
     label = "pair" if pair.destination is not None else "broker"
     yield label, f"{pair.ends}{pool}: {pair.apart}{pair.hits and f', samples {pair.hits}'}", "bold"
     if pair.fired:
-        yield "", f"fired: {_taken(pair, [one for one in turn.unloads if one.source == pair.source])}", ""
+        yield "", f"fired: {_taken(pair, [unload for unload in turn.unloads if unload.source == pair.source])}", ""
     if pair.reason is not None:
         yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
     taking = _destinations(turn, pair.source)
@@ -146,7 +146,7 @@ def _pair_lines(turn: TurnRecord, pair: PairRecord) -> Iterator[Line]:
 
 
 def _destinations(turn: TurnRecord, source: str) -> set[str]:
-    return {one.destination for one in turn.unloads if one.source == source and one.destination is not None}
+    return {unload.destination for unload in turn.unloads if unload.source == source and unload.destination is not None}
 
 
 def _taken(pair: PairRecord, unloads: Sequence[Planned]) -> str:
@@ -157,29 +157,30 @@ def _taken(pair: PairRecord, unloads: Sequence[Planned]) -> str:
         return carried if unloads else "nothing was asked of its bundles"
     taken, unit, scale = (messages, "msg/s", 1.0) if pair.measure == "msg_rate" else (sent, "MB/s", 1e6)
     digits = 0 if scale == 1.0 else 1
-    wanted, got = amount(pair.wanted, scale, digits), amount(taken, scale, digits)
-    return f"{wanted} {unit} wanted, {got} in {bundles} taken"
+    need, got = amount(pair.wanted, scale, digits), amount(taken, scale, digits)
+    return f"{need} {unit} wanted, {got} in {bundles} taken"
 
 
 def _sum(unloads: Iterable[Planned], column: str) -> float:
-    return sum(getattr(one, column) or 0.0 for one in unloads)
+    return sum(getattr(unload, column) or 0.0 for unload in unloads)
 
 
 def _show_candidates(out: Console, candidates: Sequence[CandidateLine], unloads: Sequence[Planned], end: str) -> None:
     """Print a row for each candidate, with its destination unless all have the same."""
     if not candidates:
         return
-    to = {one.bundle: one.destination for one in unloads if one.destination is not None}
-    several = len({to.get(one.bundle) for one in candidates} - {None}) > 1
+    to = {unload.bundle: unload.destination for unload in unloads if unload.destination is not None}
+    several = len({to.get(candidate.bundle) for candidate in candidates} - {None}) > 1
     rows = table((" " * LABEL_WIDTH + " bundle", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
-    for one in candidates:
-        taken = f"taken, to {to[one.bundle].removesuffix(end)}" if several and one.bundle in to else "taken"
-        words = taken if one.reason == "moves" else f"passed over: {one.reason}"
+    for candidate in candidates:
+        taken = f"taken, to {to[candidate.bundle].removesuffix(end)}" if several and candidate.bundle in to else "taken"
+        words = taken if candidate.reason == "moves" else f"passed over: {candidate.reason}"
+        detail = f"{words}{candidate.detail and f', {candidate.detail}'}"
         rows.add_row(
-            Text(" " * LABEL_WIDTH + f" {plain(one.bundle)}"),
-            amount(one.msg_rate),
-            amount(one.throughput, 1e6, 1),
-            Text(plain(f"{words}{one.detail and f', {one.detail}'}"), "cyan" if one.reason == "moves" else ""),
+            Text(" " * LABEL_WIDTH + f" {plain(candidate.bundle)}"),
+            amount(candidate.msg_rate),
+            amount(candidate.throughput, 1e6, 1),
+            Text(plain(detail), "cyan" if candidate.reason == "moves" else ""),
         )
     out.print(rows)
 
@@ -214,13 +215,13 @@ def _broker_lines(answer: BrokerAnswer, now: float) -> Iterator[Line]:
         report = f"{_points(facts.score)} points{by}, {load}"
     yield "broker", answer.broker, "bold"
     yield "seen", f"{report}, in turn {answer.turn}, {_ago(answer.at, now)}", ""
-    for number, one in enumerate(answer.because):
-        yield "" if number else "because", one, ""
+    for number, sentence in enumerate(answer.because):
+        yield "" if number else "because", sentence, ""
     if answer.load is not None:
         yield "load", answer.load.words, ""
         if answer.load.neighbour:
             yield "", answer.load.neighbour, "yellow"
-    reasons = Counter(one.because[0].partition(":")[0] for one in answer.bundles if one.because)
+    reasons = Counter(bundle.because[0].partition(":")[0] for bundle in answer.bundles if bundle.because)
     if reasons:
         report = ", ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
         yield "bundles", f"{len(answer.bundles):,}, of which stay for a reason of their own: {report}", ""
@@ -250,9 +251,9 @@ def _show_namespace(out: Console, answer: NamespaceAnswer, now: float, end: str)
     ]
     _print(out, lines, end)
     rows = table(("bundle", "left"), ("broker", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
-    for one in answer.bundles:
-        carried = amount(one.msg_rate), amount(one.throughput, 1e6, 1)
-        rows.add_row(plain(one.bundle), plain(one.broker.removesuffix(end)), *carried, one.reason)
+    for bundle in answer.bundles:
+        carried = amount(bundle.msg_rate), amount(bundle.throughput, 1e6, 1)
+        rows.add_row(plain(bundle.bundle), plain(bundle.broker.removesuffix(end)), *carried, bundle.reason)
     out.print()
     out.print(rows)
     if (more := answer.number - len(answer.bundles)) > 0:
@@ -268,8 +269,8 @@ def _bundle_lines(answer: BundleAnswer, now: float) -> Iterator[Line]:
     yield "owner", f"{where}{age}", ""
     if answer.msg_rate is not None:
         yield "carries", f"{amount(answer.msg_rate)} msg/s, {amount(answer.throughput, 1e6, 1)} MB/s", ""
-    for number, one in enumerate(answer.because):
-        yield "" if number else "because", one, ""
+    for number, sentence in enumerate(answer.because):
+        yield "" if number else "because", sentence, ""
     if answer.passed_over is not None:
         over = answer.passed_over
         words = "chosen" if over.reason == "moves" else f"passed over{over.reason and f': {over.reason}'}"
@@ -298,17 +299,18 @@ def _service_lines(move: MoveStory) -> Iterator[Line]:
     """Whether its clients are back, in the numbers of the reports before and after."""
     if move.served is None:
         return
-    before, after = (one.words if one is not None else "" for one in (move.clients_before, move.clients_after))
+    clients = (move.clients_before, move.clients_after)
+    before, after = (each.words if each is not None else "" for each in clients)
     counts = f"before: {before}; after: {after or 'not reported'}" if before else ""
-    service = served_text(move.served, move.reconnect_seconds, move.clients_before, move.clients_after)
+    service = served_text(move.served, move.reconnect_seconds, *clients)
     parts = (service, move.served_detail, counts)
     yield "", "; ".join(filter(None, parts)), "bold red" if move.served == "no" else "dim"
 
 
 def _split_lines(splits: Iterable[SplitStory]) -> Iterator[Line]:
     for split in splits:
-        at = f"{split.algorithm} at {', '.join(split.positions)}"
-        yield "split", f"{zoned(split.at)} {split.bundle} on {split.owner}: {split.result or 'open'}, {at}", ""
+        where = f"{split.algorithm} at {', '.join(split.positions)}"
+        yield "split", f"{zoned(split.at)} {split.bundle} on {split.owner}: {split.result or 'open'}, {where}", ""
         if split.parts:
             yield "", f"into {' and '.join(split.parts)}", ""
         if split.detail or split.reason:
@@ -409,7 +411,7 @@ def explain(
 
 
 def _steps(state_dir: Path, now: float) -> list[NextStep]:
-    """What a person should do now, as of the status; nothing where there is none."""
+    """Next steps for a person, by the status; none without a status."""
     try:
         status = read_status(state_dir)
     except UsageError:

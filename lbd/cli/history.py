@@ -141,9 +141,9 @@ def history(
     earliest = time.time() - since_seconds if since_seconds is not None else 0.0
     if splits:
         moves = [
-            one
-            for one in read_splits(state_dir)
-            if one.at >= earliest and _of_bundle(one.cut.bundle, bundle) and _of_broker((one.cut.owner,), broker)
+            split
+            for split in read_splits(state_dir)
+            if split.at >= earliest and _of_bundle(split.cut.bundle, bundle) and _of_broker((split.cut.owner,), broker)
         ]
         show_splits(moves[-last:], form)
         return
@@ -165,13 +165,13 @@ history.add_command(export)
 history.add_command(import_)
 
 
-def _of_bundle(bundle: str, wanted: str | None) -> bool:
+def _of_bundle(bundle: str, name: str | None) -> bool:
     """Whether the bundle is the wanted one, or in the wanted namespace or tenant."""
-    return wanted is None or bundle == wanted or bundle.startswith(f"{wanted.rstrip('/')}/")
+    return name is None or bundle == name or bundle.startswith(f"{name.rstrip('/')}/")
 
 
-def _of_broker(brokers: Iterable[str | None], wanted: str | None) -> bool:
-    return wanted is None or bool(brokers_named(wanted, filter(None, brokers)))
+def _of_broker(brokers: Iterable[str | None], name: str | None) -> bool:
+    return name is None or bool(brokers_named(name, filter(None, brokers)))
 
 
 _COLOURS = {None: "cyan", Result.LANDED: "green"}
@@ -263,8 +263,8 @@ def _widths(rows: Sequence[_Row]) -> list[int]:
 def _line(row: _Row, widths: list[int], columns: int) -> Text:
     """A row as one line; the result is coloured, the seconds are right-aligned."""
     base = "dim" if row.style == "dim" else ""
-    *left, result = [f"{cell:<{width}}" for cell, width in zip(row.cells[:-1], widths[:-1], strict=True)]
-    line = Text("".join(left), base).append(result, row.style)
+    *cells, result = [f"{cell:<{width}}" for cell, width in zip(row.cells[:-1], widths[:-1], strict=True)]
+    line = Text("".join(cells), base).append(result, row.style)
     line.append(f"{row.seconds:>{widths[-1] - len(GAP)}}", base)
     if not row.why:
         return line

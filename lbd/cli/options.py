@@ -166,6 +166,6 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     parts = match.groupdict("0") if match else {}
     seconds = sum(int(number) * _UNITS_SECONDS[unit] for unit, number in parts.items())
     if not 0 < seconds <= LONGEST_SECONDS:
-        wanted = "wanted 90s, 15m, 2h, 1d, 1h30m or the like, above 0 and up to 3650d"
-        raise click.BadParameter(f"{value!r} is no duration; {wanted}", ctx, param)
+        examples = "wanted 90s, 15m, 2h, 1d, 1h30m or the like, above 0 and up to 3650d"
+        raise click.BadParameter(f"{value!r} is no duration; {examples}", ctx, param)
     return float(seconds)

@@ -36,30 +36,30 @@ NOBODY, NO_BROKER = "(nobody)", "(no broker)"
 def show_report(report: Report) -> None:
     """Print a row for each bundle, then why brokers were no candidates."""
     rows = table(("bundle", "left"), ("owner", "left"), ("answer", "left"), ("why", "left"))
-    for one in report.answers:
-        rows.add_row(*_row(one, report))
+    for advice in report.answers:
+        rows.add_row(*_row(advice, report))
     out = console()
     out.print(rows)
     for line in _excluded_reasons(report):
         out.print(Text(plain(line), "dim"))
 
 
-def _row(one: PlacementAdvice, report: Report) -> tuple[Text, ...]:
+def _row(advice: PlacementAdvice, report: Report) -> tuple[Text, ...]:
     """A row; the broker of an owned bundle is dim, because the bundle stays where it is."""
-    style = "dim" if one.owner is not None else "" if one.placed.broker is not None else "bold red"
-    named = "".join(f" {topic}" for topic in report.topics.get(one.bundle, ()))
-    why = f"{'if nobody owned it: ' if one.owner is not None else ''}{one.placed.reason}"
-    why = report.refused.get(one.bundle, why)
-    broker = one.placed.broker or NO_BROKER
-    cells = (plain(one.bundle + named), plain(one.owner or NOBODY), plain(broker), plain(why))
+    style = "dim" if advice.owner is not None else "" if advice.placed.broker is not None else "bold red"
+    named = "".join(f" {topic}" for topic in report.topics.get(advice.bundle, ()))
+    why = f"{'if nobody owned it: ' if advice.owner is not None else ''}{advice.placed.reason}"
+    why = report.refused.get(advice.bundle, why)
+    broker = advice.placed.broker or NO_BROKER
+    cells = (plain(advice.bundle + named), plain(advice.owner or NOBODY), plain(broker), plain(why))
     return Text(cells[0]), Text(cells[1]), Text(cells[2], style), Text(cells[3], "dim")
 
 
 def _excluded_reasons(report: Report) -> list[str]:
     """Each reason once, with the number of bundles that it holds for unless it holds for all."""
     counts: dict[str, int] = {}
-    for one in report.answers:
-        for skip in one.candidates.left_out:
+    for advice in report.answers:
+        for skip in advice.candidates.left_out:
             line = f"no candidate: {skip.what}: {skip.reason.label}{f', {skip.detail}' if skip.detail else ''}"
             counts[line] = counts.get(line, 0) + 1
     total = len(report.answers)
@@ -69,7 +69,7 @@ def _excluded_reasons(report: Report) -> list[str]:
 
 def sentence(report: Report) -> str:
     """The summary: number of bundles, placement, and age of the data."""
-    owned = sum(one.owner is not None for one in report.answers)
+    owned = sum(advice.owner is not None for advice in report.answers)
     nowhere = f", {len(report.unanswered)} that no broker may have" if report.unanswered else ""
     age = "as recorded" if report.age_seconds is None else f"{report.age_seconds:.1f} s old"
     sampled = f"brokers sample CPU every {report.sample_interval_seconds:.0f} s"
@@ -86,25 +86,25 @@ def document(report: Report) -> dict[str, Any]:
         "age_seconds": None if report.age_seconds is None else round(report.age_seconds, 3),
         "cluster": report.cluster,
         "strategy": report.strategy,
-        "answers": [_answer(one, report) for one in report.answers],
+        "answers": [_answer(advice, report) for advice in report.answers],
         "unknown": dict(report.unknown),
         "hold": report.hold or None,
     }
 
 
-def _answer(one: PlacementAdvice, report: Report) -> dict[str, Any]:
+def _answer(advice: PlacementAdvice, report: Report) -> dict[str, Any]:
     left_out = [
-        {"what": skip.what, "reason": skip.reason.label, "detail": skip.detail} for skip in one.candidates.left_out
+        {"what": skip.what, "reason": skip.reason.label, "detail": skip.detail} for skip in advice.candidates.left_out
     ]
     return {
-        "bundle": one.bundle,
-        "topics": list(report.topics.get(one.bundle, ())),
-        "owner": one.owner,
-        "answer": one.placed.broker,
-        "reason": one.placed.reason,
-        "refused": report.refused.get(one.bundle),
-        "choices": list(one.placed.choices),
-        "candidates": list(one.candidates.brokers),
+        "bundle": advice.bundle,
+        "topics": list(report.topics.get(advice.bundle, ())),
+        "owner": advice.owner,
+        "answer": advice.placed.broker,
+        "reason": advice.placed.reason,
+        "refused": report.refused.get(advice.bundle),
+        "choices": list(advice.placed.choices),
+        "candidates": list(advice.candidates.brokers),
         "left_out": left_out,
     }
 
@@ -112,19 +112,19 @@ def _answer(one: PlacementAdvice, report: Report) -> dict[str, Any]:
 def show_placed(placed: Sequence[PlacedBundle]) -> None:
     """Print a row for each bundle: destination, result, owner."""
     rows = table(("bundle", "left"), ("answer", "left"), ("result", "left"), ("owner", "left"), ("", "left"))
-    for one in placed:
-        cells, why = (one.bundle, one.answer or NO_BROKER), plain(one.detail or one.reason)
-        rows.add_row(*map(plain, cells), _result(one), plain(one.owner or NOBODY), Text(why, "dim"))
+    for bundle in placed:
+        cells, why = (bundle.bundle, bundle.answer or NO_BROKER), plain(bundle.detail or bundle.reason)
+        rows.add_row(*map(plain, cells), _result(bundle), plain(bundle.owner or NOBODY), Text(why, "dim"))
     if placed:
         console().print(rows)
 
 
-def _result(one: PlacedBundle) -> Text:
-    if one.result is Result.LANDED:
+def _result(bundle: PlacedBundle) -> Text:
+    if bundle.result is Result.LANDED:
         return Text("placed", "green")
-    if one.result is not None:
-        return Text(one.result.value, "bold red")
-    return Text("left alone", "dim") if one.owner else Text("not placed", "bold red")
+    if bundle.result is not None:
+        return Text(bundle.result.value, "bold red")
+    return Text("left alone", "dim") if bundle.owner else Text("not placed", "bold red")
 
 
 # --- command

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _plan_of_now(settings: Settings) -> PlanDocument:
-    """What a dry run plans. Nobody remembers it, so it does not expire."""
+    """Plan of a dry run. It is not stored, so it does not expire."""
     with observing(settings) as observer:
         record = turn(live_parts(settings, observer))
         if record.error is not None or record.observation is None:

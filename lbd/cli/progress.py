@@ -73,6 +73,6 @@ class _Bar:
 
     def _look(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            done, known = self._counted()
-            if self._task is not None and known:
-                self._progress.update(self._task, total=known, completed=done)
+            done, total = self._counted()
+            if self._task is not None and total:
+                self._progress.update(self._task, total=total, completed=done)

@@ -45,7 +45,7 @@ def status(api: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, 
     """The status, the pause in force, the time of the remote clock, and the drains in force."""
     response = api.get("status")
     last = read(response, Status)
-    drains = [(one.drain, one.work) for one in read(response.get("drains"), list[DrainStatus])]
+    drains = [(drain.drain, drain.work) for drain in read(response.get("drains"), list[DrainStatus])]
     return last, read(response.get("paused"), Pause | None), last.at + read(response.get("age_seconds"), float), drains
 
 
@@ -70,10 +70,10 @@ def ended_by_resume(api: Client) -> list[str]:
         return []
 
 
-def pause(api: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
+def pause(api: Client, order: Pause) -> tuple[Pause, Pause | None, int]:
     """Pause the remote lbd; return its pause, the one that was replaced, and its process id."""
-    lasts = wanted.until - wanted.since if wanted.until is not None else None
-    response = api.post("pause", body={"owner": wanted.by, "reason": wanted.reason, "for_seconds": lasts})
+    lasts = order.until - order.since if order.until is not None else None
+    response = api.post("pause", body={"owner": order.by, "reason": order.reason, "for_seconds": lasts})
     replaced = read(response.get("replaced"), Pause | None)
     return read(response.get("paused"), Pause), replaced, read(response.get("running"), int)
 
@@ -98,9 +98,9 @@ def placed(api: Client, words: Sequence[str], strategy: str) -> Report:
     """Placements for bundles and topics, from the last turn of the remote lbd."""
     each = [name for word in words for name in _looked_up(api, word)]
     placements = [(name, _placement(api, name, strategy)) for name in each]
-    topics = {one.bundle: _topics(one.bundle, placements) for _, one in placements}
-    answers = {one.bundle: _answer(one) for _, one in placements}
-    oldest = max((one for _, one in placements), key=lambda one: one.age_seconds)
+    topics = {response.bundle: _topics(response.bundle, placements) for _, response in placements}
+    answers = {response.bundle: _answer(response) for _, response in placements}
+    oldest = max((response for _, response in placements), key=lambda response: response.age_seconds)
     cluster, every = status(api)[0].cluster, tuple(answers[bundle] for bundle in sorted(answers))
     sampled = oldest.sample_interval_seconds
     return Report(cluster, strategy, oldest.taken_at, oldest.age_seconds, sampled, every, topics)
@@ -112,7 +112,7 @@ def _looked_up(api: Client, word: str) -> list[str]:
 
 
 def _topics(bundle: str, placements: Sequence[tuple[str, PlacementResponse]]) -> tuple[str, ...]:
-    return tuple(word for word, one in placements if one.bundle == bundle and "://" in word)
+    return tuple(word for word, response in placements if response.bundle == bundle and "://" in word)
 
 
 def _placement(api: Client, word: str, strategy: str) -> PlacementResponse:
@@ -126,21 +126,21 @@ def _placement(api: Client, word: str, strategy: str) -> PlacementResponse:
     return read(response, PlacementResponse)
 
 
-def _answer(one: PlacementResponse) -> PlacementAdvice:
-    known = ((skip, _REASONS.get(skip.reason, Reason.NOT_CHECKED)) for skip in one.left_out)
-    left_out = tuple(Skip(skip.what, reason, skip.detail) for skip, reason in known)
-    chosen = PlacementChoice(one.answer, one.reason, PlaceMemory(), one.choices)
-    return PlacementAdvice(one.bundle, one.owner, chosen, PlacementCandidates(one.candidates, left_out))
+def _answer(response: PlacementResponse) -> PlacementAdvice:
+    skips = ((skip, _REASONS.get(skip.reason, Reason.NOT_CHECKED)) for skip in response.left_out)
+    left_out = tuple(Skip(skip.what, reason, skip.detail) for skip, reason in skips)
+    chosen = PlacementChoice(response.answer, response.reason, PlaceMemory(), response.choices)
+    return PlacementAdvice(response.bundle, response.owner, chosen, PlacementCandidates(response.candidates, left_out))
 
 
 def owned_bundles(api: Client, namespace: str) -> dict[str, str]:
     """The owner of each bundle of a namespace, as brokers reported it in the last round."""
     snapshot = read(api.get("snapshot", namespace=namespace, last=MOST_BUNDLES), SnapshotResponse)
-    return {one.bundle: one.broker for one in sorted(snapshot.bundles, key=lambda one: one.bundle)}
+    return {bundle.bundle: bundle.broker for bundle in sorted(snapshot.bundles, key=lambda bundle: bundle.bundle)}
 
 
 def unload_plan(api: Client, bundle: str, destination: str | None) -> RequestResult:
-    """What an unload would do."""
+    """Preview of an unload."""
     query: dict[str, Any] = {"destination": destination} if destination is not None else {}
     return read(api.get("unload", *bundle.split("/"), **query), RequestResult)
 
@@ -152,7 +152,7 @@ def split_plan(api: Client, bundle: str, algorithm: Algorithm | None, positions:
 
 
 def due_splits(api: Client) -> DueSplitsDocument:
-    """What the rule of that lbd would split."""
+    """Splits that are due by the rule of that lbd."""
     return read(api.get("split"), DueSplitsDocument)
 
 
@@ -162,7 +162,7 @@ def plan(api: Client) -> PlanDocument:
 
 
 def apply(api: Client, request: PlanRequest) -> Applied:
-    """What came of a plan that was shown, and of its moves."""
+    """Apply a plan that was shown; return its result and those of its moves."""
     return read(send_command(api, request), Applied)
 
 
@@ -178,7 +178,7 @@ def remote_drain_plan(api: Client, kind: str, broker: str) -> DrainPlan:
 
 def drained(api: Client) -> dict[str, Drain]:
     """The remote drains in force, by broker."""
-    return {one.drain.broker: one.drain for one in _remote_drains(api).drains}
+    return {drain.drain.broker: drain.drain for drain in _remote_drains(api).drains}
 
 
 def release(api: Client, broker: str, owner: str, reason: str) -> Released:
@@ -215,7 +215,7 @@ def _remote_drains(api: Client) -> DrainsResponse:
 def _work(drains: DrainsResponse, request: DrainRequest | FillRequest) -> Work | None:
     if isinstance(request, FillRequest):
         return drains.fill
-    drain = next((one for one in drains.drains if one.drain.broker == request.broker), None)
+    drain = next((drain for drain in drains.drains if drain.drain.broker == request.broker), None)
     if drain is None:
         raise ObserveError(f"the drain of {request.broker} is over: it was released, or its broker was started again")
     return drain.work

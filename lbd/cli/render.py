@@ -89,14 +89,15 @@ def as_text(record: TurnResult, *, everything: bool) -> None:
             console.print(Text(f"  {reason}", "dim"))
     _print_skips(console, record, everything=everything)
     if record.facts is not None and record.facts.slopes is not None and not record.acts:
-        known = loads(record.facts.snapshot.brokers.ids, record.facts.slopes, {})
-        console.print(Text(f"load model: {summary(known)}", "dim"))
+        models = loads(record.facts.snapshot.brokers.ids, record.facts.slopes, {})
+        console.print(Text(f"load model: {summary(models)}", "dim"))
     console.print(Text(record.sentence, style="bold"))
 
 
 def _reasons(record: TurnResult, unloads: Sequence[Unload]) -> list[str]:
     """The reason of each move of a strategy that plans by points; the last one has the scores of both ends."""
-    return [one.reason for one in unloads] if record.decision is not None and record.decision.comparison.summary else []
+    by_points = record.decision is not None and record.decision.comparison.summary
+    return [unload.reason for unload in unloads] if by_points else []
 
 
 def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[Unload]]:
@@ -148,7 +149,7 @@ def change_table(changes: Iterable[tuple[str, object, object]]) -> Table:
     """A row for each setting that would change: its key, its value now, and the proposed one; ``-`` for none."""
     rows = table(("setting", "left"), ("now", "left"), ("proposed", "left"))
     for key, *values in changes:
-        rows.add_row(Text(plain(key)), *(Text("-" if one is None else plain(yaml_text(one))) for one in values))
+        rows.add_row(Text(plain(key)), *(Text("-" if value is None else plain(yaml_text(value))) for value in values))
     return rows
 
 

@@ -84,7 +84,7 @@ def full_name(broker: str, settings: Settings, api_url: str | None) -> str:
         return broker
     client = lbd_client(settings, api_url) if api_url is not None else None
     if client is not None:
-        active = [one.id for one in read(client.get("status"), Status).brokers]
+        active = [row.id for row in read(client.get("status"), Status).brokers]
     else:
         from lbd.pulsar.admin import Admin  # noqa: PLC0415 - a full name needs no request
 

@@ -71,7 +71,7 @@ def run(
             return
         with render.progress(enabled=form == "text") as show:
             balancer.on_end = show.ended
-            balancer.splitting.on_end = lambda ended: click.echo(split_line(ended)[0], err=True)
+            balancer.splitting.on_end = lambda split: click.echo(split_line(split)[0], err=True)
             record = balancer.once(show.plan)
         _keep(settings, build_status(balancer, record, 1, None))
     _print_turn(record, form, everything=False)

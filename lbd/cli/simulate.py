@@ -131,32 +131,33 @@ def _several(console: Console, runs: Sequence[Finished]) -> None:
     )
     spreads = spread([run.card for run in runs])
     for figure in FIGURES:
-        one = spreads[figure.name]
-        rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
-        rows.add_row(figure.label, *map(figure.text, (one.median, one.lowest, one.highest)), rare)
+        over = spreads[figure.name]
+        rare = f"in {over.runs} of them" if over.runs < len(runs) else ""
+        rows.add_row(figure.label, *map(figure.text, (over.median, over.lowest, over.highest)), rare)
     console.print(rows)
 
 
 def _moves(trace: Trace) -> object:
     rows = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
-    for one in transfers(trace):
-        ends = (render.plain(one.source), render.plain(one.destination))
-        rows.add_row(one.clock, *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
+    for move in transfers(trace):
+        ends = (render.plain(move.source), render.plain(move.destination))
+        rows.add_row(move.clock, *ends, str(move.bundles), render.amount(move.throughput, 1e6, 1))
     return rows
 
 
 def _splits(trace: Trace) -> object:
     rows = render.table(("at", "right"), ("split", "left"), ("on", "left"), ("parts", "right"), ("by", "left"))
-    for one in trace.splits:
-        rows.add_row(clock(one.seconds), render.plain(one.bundle), render.plain(one.owner), str(one.parts), one.by)
+    for split in trace.splits:
+        ends = render.plain(split.bundle), render.plain(split.owner)
+        rows.add_row(clock(split.seconds), *ends, str(split.parts), split.by)
     return rows
 
 
 def _evenness(card: Scorecard) -> object:
     rows = render.table(("true scores", "left"), *((when, "right") for when in WHEN.values()))
-    known = figures(card)
+    values = figures(card)
     for figure in EVENNESS:
-        rows.add_row(figure.label, *(figure.text(known[f"{section}.{figure.name}"]) for section in WHEN))
+        rows.add_row(figure.label, *(figure.text(values[f"{section}.{figure.name}"]) for section in WHEN))
     return rows
 
 
@@ -252,7 +253,7 @@ def simulate(
         raise UsageError(f"--record keeps one run, --seeds {seeds} makes {seeds}: wanted one of the two")
     page = new_page(report)
     with recorder(record, scenario, chosen, settings, seed) as keep:
-        runs = [_run(scenario, chosen, settings, one, keep) for one in range(seed, seed + seeds)]
+        runs = [_run(scenario, chosen, settings, run_seed, keep) for run_seed in range(seed, seed + seeds)]
     page(runs)
     (_as_json if form == "json" else as_text)(runs)
 
@@ -278,7 +279,7 @@ def _as_json(runs: list[Finished]) -> None:
     if len(runs) == 1:
         trace = {
             "moves": [asdict(move) for move in first.trace.moves],
-            "splits": [asdict(one) for one in first.trace.splits],
+            "splits": [asdict(split) for split in first.trace.splits],
         }
         render.json_out(
             {**document, "seed": first.seed, **trace, "scorecard": asdict(first.card), "sentence": first.sentence}
@@ -286,4 +287,4 @@ def _as_json(runs: list[Finished]) -> None:
         return
     cards = [{"seed": run.seed, "scorecard": asdict(run.card), "sentence": run.sentence} for run in runs]
     figures = spread([run.card for run in runs])
-    render.json_out({**document, "runs": cards, "spread": {name: asdict(one) for name, one in figures.items()}})
+    render.json_out({**document, "runs": cards, "spread": {name: asdict(over) for name, over in figures.items()}})

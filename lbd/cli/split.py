@@ -105,10 +105,10 @@ def _document(split: SplitRecord) -> dict[str, object]:
 def _positions(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
     """A click callback: the positions of ``0x20000000,0x30000000``, or the same in decimals."""
     try:
-        return tuple(int(one.strip(), 0) for one in value.split(",")) if value is not None else ()
+        return tuple(int(position.strip(), 0) for position in value.split(",")) if value is not None else ()
     except ValueError as error:
-        wanted = "wanted hashes such as 0x20000000,0x30000000"
-        raise click.BadParameter(f"{value!r} are no positions; {wanted}", ctx, param) from error
+        example = "wanted hashes such as 0x20000000,0x30000000"
+        raise click.BadParameter(f"{value!r} are no positions; {example}", ctx, param) from error
 
 
 @click.command("split")

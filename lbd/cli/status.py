@@ -119,22 +119,22 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
     """
     settings, now = read().settings, time.time()
     state_dir = settings.state_dir
-    wanted = Pause(now, now + seconds if seconds is not None else None, reason, by())
+    order = Pause(now, now + seconds if seconds is not None else None, reason, by())
     pid: int | None
     if (client := orders_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
 
-        wanted, replaced, pid = remote.pause(client, wanted)
+        order, replaced, pid = remote.pause(client, order)
         leader = remote.remote_leader(client)
     else:
         pid = running(state_dir)
         if pid is None and not for_next:
             problem = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
             raise ObserveError(f"{state_dir}: {problem}")
-        replaced, leader = orders_here(settings).pause(wanted), None
+        replaced, leader = orders_here(settings).pause(order), None
     if form == "json":
-        json_out({"paused": wanted, "replaced": replaced, "running": pid})
-    print_note(form, f"Paused {text.pause_text(wanted, now)}.")
+        json_out({"paused": order, "replaced": replaced, "running": pid})
+    print_note(form, f"Paused {text.pause_text(order, now)}.")
     if replaced is not None:
         print_note(form, f"This replaces the pause {text.pause_text(replaced, now, in_force=False)}.")
     if pid is None:

@@ -45,9 +45,9 @@ def progress_text(work: Work) -> str:
     return plain(f"{work.tried:,} of {counted(work.total, 'bundle')}{failed}{eta}{held}")
 
 
-def remaining_text(left: RemainingBundle) -> str:
+def remaining_text(bundle: RemainingBundle) -> str:
     """One line on a bundle that stays."""
-    return plain(f"left: {left.bundle}: {left.reason}{left.detail and f': {left.detail}'}")
+    return plain(f"left: {bundle.bundle}: {bundle.reason}{bundle.detail and f': {bundle.detail}'}")
 
 
 # --- status
@@ -108,10 +108,10 @@ def pause_text(pause: Pause, now: float, *, in_force: bool = True) -> str:
 def _until(pause: Pause, now: float, *, in_force: bool) -> str:
     if pause.until is None:
         return "until lbd resume"
-    left = pause.until - now
-    if left <= 0:
-        return f"until {zoned(pause.until)} (ended {duration_text(-left)} ago)"
-    return f"until {zoned(pause.until)}" + (f" (ends in {duration_text(left)})" if in_force else "")
+    seconds = pause.until - now
+    if seconds <= 0:
+        return f"until {zoned(pause.until)} (ended {duration_text(-seconds)} ago)"
+    return f"until {zoned(pause.until)}" + (f" (ends in {duration_text(seconds)})" if in_force else "")
 
 
 def freshness(status: Status, pid: int | None, now: float) -> str:
@@ -128,8 +128,9 @@ def freshness(status: Status, pid: int | None, now: float) -> str:
         return f"{text}, wanted every {duration_text(status.interval_seconds)}"
     if status.next_turn_at is None:
         return text
-    left = status.next_turn_at - now
-    return f"{text}, next in {duration_text(left)}" if left >= 0 else f"{text}, next due {duration_text(-left)} ago"
+    seconds = status.next_turn_at - now
+    next_turn = f"in {duration_text(seconds)}" if seconds >= 0 else f"due {duration_text(-seconds)} ago"
+    return f"{text}, next {next_turn}"
 
 
 def show_status(
@@ -195,7 +196,7 @@ def _lines(
 
 
 def _troubles(status: Status) -> Iterator[tuple[str, str, str]]:
-    """What went wrong in the turn, and what does all the time."""
+    """The error of the turn, and the warnings that last."""
     if status.error is not None:
         yield "error", status.error, "bold red"
     for warning in status.warnings:
@@ -206,12 +207,12 @@ def _brokers(status: Status) -> Iterator[tuple[str, str, str]]:
     """How even the brokers are, and what is known of them."""
     if status.gap_points is not None:
         yield "gap", f"{status.gap_points:.1f} points between the highest and the lowest score", ""
-    if known := [row.load for row in status.brokers if row.load is not None]:
-        yield "load model", known_text(known), ""
+    if models := [row.load for row in status.brokers if row.load is not None]:
+        yield "load model", known_text(models), ""
 
 
 def _limited(status: Status) -> Iterator[tuple[str, str, str]]:
-    """What the settings keep this lbd from moving by itself."""
+    """Limits that the settings put on this lbd's own moves."""
     if (canary := status.canary) is not None:
         words = canary_text(canary.namespaces, canary.max_moves_per_hour)
         if canary.held:

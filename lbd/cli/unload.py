@@ -100,10 +100,10 @@ def unload(
     """
     if (override is not None or reason) and not applies:
         raise UsageError(WITHOUT_APPLY)
-    one = what.count("/") != 1
+    is_single = what.count("/") != 1
     if "/" not in what:
         raise UsageError(f"{what!r} is no bundle, topic or namespace; wanted {WANTED}")
-    if one and "://" not in what:
+    if is_single and "://" not in what:
         bounds(what)
     passes, settings = override_reason(override), read().settings
     if "://" in what:
@@ -117,7 +117,7 @@ def unload(
     if not applies:
         _preview(settings, form, what, broker, api_url)
         return
-    if one:
+    if is_single:
         with handing(settings, api_url) as hand_over:
             answer = hand_over(ask(what))
         print_result(form, answer, answer.sentence)
@@ -213,10 +213,10 @@ def _refused_for(sentence: str, reason: Reason) -> bool:
     return sentence.startswith(f"Refused: {reason.label}") or f"may have it: {reason.label}: " in sentence
 
 
-def _summary(namespace: str, wanted: int, answers: list[RequestResult]) -> str:
+def _summary(namespace: str, number: int, answers: list[RequestResult]) -> str:
     landed = sum(answer.exit_code == 0 for answer in answers)
     refused = sum(answer.exit_code == REFUSED for answer in answers)
-    rest = wanted - len(answers)
-    words = [f"{landed} of {wanted} landed", f"{refused} refused", f"{len(answers) - landed - refused} failed"]
+    rest = number - len(answers)
+    words = [f"{landed} of {number} landed", f"{refused} refused", f"{len(answers) - landed - refused} failed"]
     stopped = f"; stopped, {rest} not tried: {_stopped(answers)}" if rest else ""
     return f"{namespace}: {', '.join(words)}{stopped}."
