@@ -320,16 +320,21 @@ def _of_pairs(turn: TurnRecord, broker: str) -> Iterator[str]:
     for pair in taking:
         yield f"{pair.source} is {pair.difference:.1f} points above it: bundles would come to it, not leave it"
     if not (giving or taking):
-        yield _in_no_pair(turn)
+        yield _in_no_pair(turn, broker)
 
 
-def _in_no_pair(turn: TurnRecord) -> str:
+def _in_no_pair(turn: TurnRecord, broker: str) -> str:
+    """Why no pair has this broker: its distance from the others of the record, and the pairs that there are."""
     if any(pair.destination is None for pair in turn.pairs):
         return "the strategy does not count it among those to be relieved"
-    return (
-        "it is in no pair: it is not far enough from its partner, or has none (the middle one of an odd number, or "
-        "alone in its pool)"
-    )
+    own, others = _score(turn.broker(broker)), [one for one in turn.brokers if one.id != broker and one.doubt is None]
+    scores = [(one.score, one.id) for one in others if one.score is not None]
+    if own is None or not scores:
+        return "it is in no pair: no other broker has a score to compare with its own"
+    (low, lowest), (high, highest) = min(scores), max(scores)
+    above, below = (f"{abs(own - end):.1f} points {'above' if own >= end else 'below'}" for end in (low, high))
+    pairs = f"; the strategy pairs {', '.join(pair.ends for pair in turn.pairs[:3])}" if turn.pairs else ""
+    return f"it is in no pair: {above} {lowest}, the lowest of the others, and {below} {highest}, the highest{pairs}"
 
 
 def outcome(turn: TurnRecord, pair: PairRecord) -> str:

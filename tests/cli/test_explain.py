@@ -261,12 +261,12 @@ class TestBundle:
         assert told[5] == "moves none is known"
 
     def test_one_on_a_broker_that_nobody_asked(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Nothing is wrong with it, nor with its broker."""
+        """Nothing is wrong with it, nor with its broker: how far that is from the others, and who is in pairs."""
         balanced(pulsar, tmp_path)
-        told = lines(explain(WARM))
-        assert told[3].startswith(
-            "because its broker: it is in no pair: it is not far enough from its partner, or has none"
-        )
+        first, _, third = pulsar.ids
+        distances = f"10.0 points above {third}, the lowest of the others, and 14.0 points below {first}, the highest"
+        pairs = f"the strategy pairs {first} -> {third}"
+        assert lines(explain(WARM))[3] == f"because its broker: it is in no pair: {distances}; {pairs}"
 
     @pytest.mark.parametrize(
         ("rails", "because"),
