@@ -327,8 +327,8 @@ def _in_no_pair(turn: TurnRecord, broker: str) -> str:
     """Why no pair has this broker: its distance from the others of the record, and the pairs that there are."""
     if any(pair.destination is None for pair in turn.pairs):
         return "the strategy does not count it among those to be relieved"
-    own, others = _score(turn.broker(broker)), [one for one in turn.brokers if one.id != broker and one.doubt is None]
-    scores = [(one.score, one.id) for one in others if one.score is not None]
+    own, others = _score(turn.broker(broker)), [row for row in turn.brokers if row.id != broker and row.doubt is None]
+    scores = [(row.score, row.id) for row in others if row.score is not None]
     if own is None or not scores:
         return "it is in no pair: no other broker has a score to compare with its own"
     (low, lowest), (high, highest) = min(scores), max(scores)
