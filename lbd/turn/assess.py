@@ -56,7 +56,7 @@ def look(parts: Parts, touched: Collection[str] = ()) -> Assessment:
     evidence = without_slow(marked(without(judged, snapshot, touched), snapshot, drained), snapshot, health)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     since = hidden_since(snapshot, interval)
-    snapshot = with_moved_traffic(snapshot, [one for one in sent if one.at > since])
+    snapshot = with_moved_traffic(snapshot, [request for request in sent if request.at > since])
     closed = drained | slow_brokers(evidence, snapshot)
     policies = Policies(parts.isolation(), active=observation.active, drained=closed, unserved=parts.unserved())
     if parts.consents is not None:
@@ -171,11 +171,11 @@ UNREPORTED_SECONDS = 300.0
 def _changes(parts: Parts, facts: Facts) -> tuple[dict[str, float], dict[str, tuple[str, str]]]:
     """When owners of bundles changed without lbd, and the changes of this round that no restart explains."""
     since = facts.now - parts.guardrails.cool_down_minutes * 60
-    known = {bundle: min(at, facts.now) for bundle, at in facts.changed_at.items() if at > since}
+    resting = {bundle: min(at, facts.now) for bundle, at in facts.changed_at.items() if at > since}
     own_since = min(parts.watch.seen_at, facts.now) - UNREPORTED_SECONDS
     changes = parts.watch.changes(facts.snapshot)
     foreign = [bundle for bundle in changes.changed if facts.attempted_at.get(bundle, float("-inf")) < own_since]
-    changed_at = {**known, **dict.fromkeys(foreign, facts.now)} if facts.now > since else {}
+    changed_at = {**resting, **dict.fromkeys(foreign, facts.now)} if facts.now > since else {}
     return changed_at, changes.unexplained(foreign, facts.snapshot)
 
 
@@ -185,7 +185,7 @@ def _progress(parts: Parts, facts: Facts) -> progress.Progress:
     snapshot = facts.snapshot
     jumped = [snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.segment_brokers).tolist()]
     before = progress.without(facts.progress, jumped)
-    sent = before.planned_at > 0 and any(one.at >= before.planned_at for one in facts.sent)
+    sent = before.planned_at > 0 and any(request.at >= before.planned_at for request in facts.sent)
     apart = _settled_gap(snapshot, facts.evidence)
     return progress.judged(before, apart, sent=sent, now=facts.now, guardrails=parts.guardrails)
 
@@ -205,7 +205,7 @@ def _settled_gap(snapshot: Snapshot, evidence: Evidence) -> Callable[[str, str],
 def remembered(
     now: Assessment, memory: Memory, samples: dict[str, Sample], plan: tuple[Unload, ...], expected: Mapping[str, float]
 ) -> TurnMemory:
-    """What the next turn needs: the facts, and how far apart the brokers of ``plan`` are, and are ``expected`` to be.
+    """The memory for the next turn: the facts, how far apart the brokers of ``plan`` are, and are ``expected`` to be.
 
     ``memory`` is the strategy's after the turn, ``samples`` are those with the brokers that the plan touches.
     """

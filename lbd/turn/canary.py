@@ -1,4 +1,4 @@
-"""What a canary (``guardrails.canary``) keeps back of the plan that a turn would make without it."""
+"""The part that a canary (``guardrails.canary``) keeps back of the plan that a turn would make without it."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def held_back(
         return NOTHING_HELD
     free = np.where(barred, np.int8(0), permission.barred).astype(np.int8)
     unloads = strategy(snapshot, averages, replace(permission, barred=free), memory).unloads
-    at = snapshot.positions_of({unload.bundle for unload in unloads})
-    return CanaryHold(len(unloads), Counter(unload.source for unload in unloads if barred[at[unload.bundle]]))
+    position = snapshot.positions_of({unload.bundle for unload in unloads})
+    return CanaryHold(len(unloads), Counter(unload.source for unload in unloads if barred[position[unload.bundle]]))

@@ -38,20 +38,20 @@ SURE = OWN | {Source.UNLIMITED.value}
 
 CHANGED_SHARE = 0.25
 SAMPLES_SECONDS = 120.0
-"""When a broker's traffic has changed by this share, a fit is made so much later: two samples then show the effect."""
+"""A change of a broker's traffic by this share leads to a fit this much later: two samples then show the effect."""
 
 
 class Learning:
     """Slopes fitted to the rounds so far; a broker that was restarted, or has other limits, begins anew.
 
-    ``settings`` hold the slopes to use where no samples show one; ``known`` are samples from before lbd's last restart.
+    ``settings`` hold the slopes to use where no samples show one; ``samples`` are from before lbd's last restart.
     """
 
     def __init__(
-        self, settings: LoadSettings = NOTHING_KNOWN, known: Mapping[str, BrokerSamples] | None = None
+        self, settings: LoadSettings = NOTHING_KNOWN, samples: Mapping[str, BrokerSamples] | None = None
     ) -> None:
         self.settings = settings
-        self._gathering = Gathering(SAMPLES_PER_BROKER, known)
+        self._gathering = Gathering(SAMPLES_PER_BROKER, samples)
         self._model: LoadModel | None = None
         self._fitted: tuple[tuple[str, ...], int] = ((), 0)
         self._fitted_at = 0.0
@@ -78,13 +78,13 @@ class Learning:
         current = slopes(self._model, snapshot, self._usual(snapshot))
         return current and replace(current, effect=self._effects(snapshot.brokers.ids, current))
 
-    def _effects(self, brokers: tuple[str, ...], known: Slopes) -> FloatArray:
+    def _effects(self, brokers: tuple[str, ...], learned: Slopes) -> FloatArray:
         """Measured effects of moves on brokers without a sure slope of their own, float64 (B, 2)."""
         effects = [NO_EFFECT] * len(brokers)
-        for at, broker in enumerate(brokers):
-            if known.sources is None or known.sources[at] not in SURE:
-                effects[at] = self._effect(broker, known.measure)
-        return np.array([(one.slope, one.deviation) for one in effects])
+        for row, broker in enumerate(brokers):
+            if learned.sources is None or learned.sources[row] not in SURE:
+                effects[row] = self._effect(broker, learned.measure)
+        return np.array([(effect.slope, effect.deviation) for effect in effects])
 
     def _effect(self, broker: str, measure: Measure) -> Effect:
         """Computed again only after a new sample, one a minute: for hundreds of brokers it takes its time."""
@@ -106,12 +106,12 @@ class Learning:
         NaN and 0 for a broker whose report is not its newest gathered sample: what happened since is not known.
         """
         since, shown = snapshot.taken_at - MOST_SECONDS, np.where(IS_SAMPLED, percent_used(snapshot), np.nan)
-        newest = [self._gathering.latest(one, MOST_SAMPLES, since) for one in snapshot.brokers.ids]
-        known = [
-            np.array_equal(used, np.where(IS_SAMPLED, one[0], np.nan), equal_nan=True) if one else False
-            for used, one in zip(shown, newest, strict=True)
+        newest = [self._gathering.latest(broker, MOST_SAMPLES, since) for broker in snapshot.brokers.ids]
+        current = [
+            np.array_equal(used, np.where(IS_SAMPLED, latest[0], np.nan), equal_nan=True) if latest else False
+            for used, latest in zip(shown, newest, strict=True)
         ]
-        averages = [usual(one if is_known else []) for one, is_known in zip(newest, known, strict=True)]
+        averages = [usual(latest if is_current else []) for latest, is_current in zip(newest, current, strict=True)]
         return np.array([used for used, _ in averages]), np.array([float(number) for _, number in averages])
 
     def take(self, snapshot: Snapshot) -> None:
@@ -139,8 +139,8 @@ class Learning:
         """Note when some broker first carried a traffic that the last fit did not know."""
         for broker, rates in zip(snapshot.brokers.ids, snapshot.brokers.rates.tolist(), strict=True):
             carries = rates[BYTES_IN] + rates[BYTES_OUT]
-            known = self._traffic.setdefault(broker, carries)
-            if abs(carries - known) > CHANGED_SHARE * max(carries, known):
+            noted = self._traffic.setdefault(broker, carries)
+            if abs(carries - noted) > CHANGED_SHARE * max(carries, noted):
                 self._traffic[broker] = carries
                 self._changed_at = min(self._changed_at, snapshot.taken_at)
 
@@ -155,25 +155,25 @@ def slopes(
     if model is None or set(snapshot.brokers.ids).isdisjoint(model.brokers):
         return None
     learned = set(model.brokers)
-    known = np.array([broker in learned for broker in snapshot.brokers.ids], dtype=np.bool_)
+    modelled = np.array([broker in learned for broker in snapshot.brokers.ids], dtype=np.bool_)
     own = model.of([broker for broker in snapshot.brokers.ids if broker in learned])
     unknown = np.array([[source is Source.UNKNOWN for source in row] for row in own.sources])
     sources = iter(own.sources)
     return Slopes(
-        slope=_rows(known, np.where(unknown, np.nan, own.slope), np.nan),
-        noise=_rows(known, own.noise, np.inf),
+        slope=_rows(modelled, np.where(unknown, np.nan, own.slope), np.nan),
+        noise=_rows(modelled, own.noise, np.inf),
         measure=own.measure,
-        half_width=_rows(known, own.half_width, np.inf),
-        background=_rows(known, own.background, np.nan),
-        background_half_width=_rows(known, own.background_half_width, np.inf),
-        sources=tuple(next(sources)[CPU].value if one else Source.UNKNOWN.value for one in known),
+        half_width=_rows(modelled, own.half_width, np.inf),
+        background=_rows(modelled, own.background, np.nan),
+        background_half_width=_rows(modelled, own.background_half_width, np.inf),
+        sources=tuple(next(sources)[CPU].value if has_model else Source.UNKNOWN.value for has_model in modelled),
         usual=None if used is None else used[0],
         samples=None if used is None else used[1],
     )
 
 
-def _rows(known: BoolArray, values: FloatArray, otherwise: float) -> FloatArray:
+def _rows(chosen: BoolArray, values: FloatArray, otherwise: float) -> FloatArray:
     """Values (K, 5) of the brokers that are known, among all, (B, 5)."""
-    rows = np.full((known.size, values.shape[1]), otherwise)
-    rows[known] = values
+    rows = np.full((chosen.size, values.shape[1]), otherwise)
+    rows[chosen] = values
     return rows

@@ -40,7 +40,7 @@ def next_steps(
     waiting: Proposal | None = None,
     holds_end_at: Mapping[Reason, float] | None = None,
 ) -> list[NextStep]:
-    """What a person should do after this turn, the most important first; never empty.
+    """The steps for a person after this turn, the most important first; never empty.
 
     ``waiting`` is the plan that waits for approval, ``holds_end_at`` the end of each hold that lbd's state knows and
     the turn's facts do not, in epoch seconds. The first step answers the verdict. Others follow only where a
@@ -107,15 +107,15 @@ def _bundle_names(record: TurnResult, pair: Pair, reason: Reason) -> dict[str, s
     codes = record.decision.verdicts[own]
     size = np.nan_to_num(snapshot.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
     refused = snapshot.positions_of({skip.what for skip in record.skips if skip.reason is reason})
-    wanted = (codes == reason.code) | np.isin(own, list(refused.values()))
-    if not wanted.any():
+    matching = (codes == reason.code) | np.isin(own, list(refused.values()))
+    if not matching.any():
         return {}
-    bundle = snapshot.bundles[int(own[int(np.argmax(np.where(wanted, size, -1.0)))])]
+    bundle = snapshot.bundles[int(own[int(np.argmax(np.where(matching, size, -1.0)))])]
     return {"bundle": bundle, "namespace": bundle_namespace(bundle)}
 
 
 def _samples_end_at(record: TurnResult, samples: int | None) -> float | None:
-    """About when so many more samples have come; brokers sample for their reports."""
+    """About when that many more ``samples`` have come (epoch seconds); brokers sample for their reports."""
     if samples is None or record.facts is None:
         return None
     return record.facts.now + samples * record.facts.sample_interval_seconds
@@ -138,23 +138,23 @@ def _hold_ends_at(record: TurnResult, guardrails: Guardrails, reason: Reason) ->
 def _of_brokers(record: TurnResult) -> Iterator[NextStep]:
     """Brokers that a person has to look at, whatever the verdict: each reason once, with the first broker."""
     named = set[Reason]()
-    left = {what: reason for what, (reason, _) in not_compared(record).items()}
-    for broker, reason in left.items():
+    uncompared = {what: reason for what, (reason, _) in not_compared(record).items()}
+    for broker, reason in uncompared.items():
         if reason not in named and reason is not Reason.DRAINED:
             named.add(reason)
             yield next_step(reason, broker, broker=broker)
     if record.facts is not None and record.decision is not None:
-        yield from _empty_brokers(record, record.facts.snapshot, left)
+        yield from _empty_brokers(record, record.facts.snapshot, uncompared)
 
 
-def _empty_brokers(record: TurnResult, snapshot: Snapshot, left: dict[str, Reason]) -> Iterator[NextStep]:
+def _empty_brokers(record: TurnResult, snapshot: Snapshot, uncompared: dict[str, Reason]) -> Iterator[NextStep]:
     """The first broker without a bundle to which no pair will move any: as after a failed restart."""
     assert record.decision is not None
     taking = {pair.destination for pair in record.decision.comparison.pairs}
     taking |= {unload.destination for unload in (*record.unloads, *record.unfinished)}
     numbers = snapshot.rows.count(broker_bundles(snapshot)[snapshot.rows.bundle] == 0)
     listed = zip(snapshot.brokers.ids, numbers.tolist(), strict=True)
-    empty = [broker for broker, number in listed if not number and broker not in taking and broker not in left]
+    empty = [broker for broker, number in listed if not number and broker not in taking and broker not in uncompared]
     if empty and numbers.any():
         do = f"{empty[0]} has no bundle; if it should carry load, see what it would be given, and add --apply"
         yield NextStep(reason=EMPTY_BROKER, what=empty[0], do=do, command=f"lbd fill {empty[0]}")

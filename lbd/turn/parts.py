@@ -229,7 +229,7 @@ class Parts:
         return self.actuator.acts and not self.approval
 
     def case(self, facts: Facts) -> Case:
-        """What rules judge: these facts, under the settings of these parts."""
+        """The case for the rules: these facts, under the settings of these parts."""
         return Case(facts, self.guardrails, self.leader_topic, self.topic_costs, self.moved_rest)
 
     def ledger(
@@ -242,7 +242,7 @@ class Parts:
         permission: Permission,
         unshown: FloatArray | None = None,
     ) -> Ledger:
-        """What judges each move of a plan under these guardrails, to be advanced by those that are let through.
+        """The judge of each move of a plan under these guardrails, to be advanced by those that are let through.
 
         ``unshown``: points of moves that the case knows and that ``scores`` do not show yet, float64 (B,).
         """

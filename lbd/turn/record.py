@@ -97,7 +97,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class BrokerBackground(msgspec.Struct, frozen=True):
-    """What is known of a broker's load: points without traffic."""
+    """A broker's load without traffic, in points, and the state of its model."""
 
     id: str
     state: str
@@ -126,7 +126,7 @@ def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
     assert record.decision is not None
     snapshot, pairs = record.observation.snapshot, record.decision.comparison.pairs
     slopes = record.facts.slopes if record.facts is not None else None
-    known = loads(snapshot.brokers.ids, slopes, {}) if slopes is not None else None
+    fitted = loads(snapshot.brokers.ids, slopes, {}) if slopes is not None else None
     shape = TurnDocument(
         taken_at=snapshot.taken_at,
         cluster=record.observation.cluster,
@@ -142,7 +142,7 @@ def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
         skipped=dict(record.counts),
         verdict=verdict(record),
         summary=record.sentence,
-        load=msgspec.UNSET if known is None else [derived(BrokerBackground, one, id=one.broker) for one in known],
+        load=msgspec.UNSET if fitted is None else [derived(BrokerBackground, load, id=load.broker) for load in fitted],
     )
     fields: dict[str, Any] = msgspec.to_builtins(shape)
     if record.outcomes:
@@ -160,20 +160,20 @@ def brokers(record: TurnResult) -> list[BrokerFacts]:
     return [
         BrokerFacts(
             id=broker,
-            score=number(comparison.scores[at]),
-            binding=comparison.binding[at],
+            score=number(comparison.scores[row]),
+            binding=comparison.binding[row],
             usage={
-                resource: number(used[at, column]) if table.limit[at, column] > 0 else None
+                resource: number(used[row, column]) if table.limit[row, column] > 0 else None
                 for column, resource in enumerate(RESOURCES)
             },
-            msg_rate=number(float(table.rates[at, MSG_IN]) + float(table.rates[at, MSG_OUT])),
-            throughput=number(float(table.rates[at, BYTES_IN]) + float(table.rates[at, BYTES_OUT])),
-            bundles=int(listed[at]),
-            to_settle=evidence.to_settle(at, broker),
-            doubt=Reason.of(int(evidence.paired[at])).label if evidence.paired[at] else None,
-            fresh=bool(evidence.fresh[at]),
+            msg_rate=number(float(table.rates[row, MSG_IN]) + float(table.rates[row, MSG_OUT])),
+            throughput=number(float(table.rates[row, BYTES_IN]) + float(table.rates[row, BYTES_OUT])),
+            bundles=int(listed[row]),
+            to_settle=evidence.to_settle(row, broker),
+            doubt=Reason.of(int(evidence.paired[row])).label if evidence.paired[row] else None,
+            fresh=bool(evidence.fresh[row]),
         )
-        for at, broker in enumerate(table.ids)
+        for row, broker in enumerate(table.ids)
     ]
 
 
@@ -191,8 +191,8 @@ def gap_points(brokers: Iterable[Scored]) -> float | None:
 
     A drained broker does not count: it is empty on purpose, in no pair and no average.
     """
-    known = [one.score for one in brokers if one.score is not None and counts(one)]
-    return round(max(known) - min(known), 3) if len(known) > 1 else None
+    scores = [broker.score for broker in brokers if broker.score is not None and counts(broker)]
+    return round(max(scores) - min(scores), 3) if len(scores) > 1 else None
 
 
 def counts(broker: Scored) -> bool:
@@ -219,16 +219,16 @@ def pair_statuses(record: TurnResult, *, before: bool = False) -> list[PairStatu
 
 
 def _pair_status(record: TurnResult, pair: Pair, hits: Hits) -> PairStatus:
-    wanted = record.wanted_hits
-    counted = HitStatus(hits.low, wanted.low, hits.high, wanted.high)
+    required = record.wanted_hits
+    counted = HitStatus(hits.low, required.low, hits.high, required.high)
     return PairStatus(pair.source, pair.destination, number(pair.difference), counted)
 
 
 def _hits_before(record: TurnResult, pair: Pair) -> Hits:
     """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
-    known = record.facts.memory.hits if record.facts is not None else {}
+    hits = record.facts.memory.hits if record.facts is not None else {}
     ends = (pair.source, pair.destination or pair.source, CLUSTER)
-    both = [known.get(counter_key(end, pair.pool), Hits()) for end in ends]
+    both = [hits.get(counter_key(end, pair.pool), Hits()) for end in ends]
     return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
 
 
@@ -255,9 +255,9 @@ def skips(record: TurnResult, *, everything: bool) -> Iterator[Skip]:
     assert record.decision is not None
     snapshot, verdicts = record.observation.snapshot, record.decision.verdicts
     sources = {pair.source for pair in record.decision.comparison.pairs if pair.fired}
-    for at, broker in enumerate(snapshot.brokers.ids):
+    for row, broker in enumerate(snapshot.brokers.ids):
         if everything or broker in sources:
-            for bundle in snapshot.rows.bundle[snapshot.rows.of(at)].tolist():
+            for bundle in snapshot.rows.bundle[snapshot.rows.of(row)].tolist():
                 reason = Reason.of(int(verdicts[bundle]))
                 if reason is not Reason.MOVES:
                     detail = WITH_CLUSTER if reason is Reason.NAME_WITH_CLUSTER else ""
@@ -318,8 +318,8 @@ def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
 def _clients(snapshot: Snapshot, unload: Unload) -> int:
     """Producers and consumers of a bundle, as its source reports them."""
     own = snapshot.rows.of(snapshot.brokers.index()[unload.source])
-    at = snapshot.positions_of((unload.bundle,))[unload.bundle]
-    return int(snapshot.rows.counts[own][snapshot.rows.bundle[own] == at, 1:].sum())
+    index = snapshot.positions_of((unload.bundle,))[unload.bundle]
+    return int(snapshot.rows.counts[own][snapshot.rows.bundle[own] == index, 1:].sum())
 
 
 def planned_scores(brokers: Iterable[_Named], expected: Mapping[str, float]) -> tuple[list[PlannedScore], float | None]:
@@ -327,9 +327,9 @@ def planned_scores(brokers: Iterable[_Named], expected: Mapping[str, float]) -> 
 
     Brokers that it does not touch keep their score.
     """
-    scores = [PlannedScore(one.id, one.score, expected.get(one.id, one.score), one.doubt) for one in brokers]
-    after = [PlannedScore(one.id, one.after, one.after, one.doubt) for one in scores]
-    return sorted(scores, key=lambda one: -(one.score or 0.0)), gap_points(after)
+    scores = [PlannedScore(row.id, row.score, expected.get(row.id, row.score), row.doubt) for row in brokers]
+    after = [PlannedScore(row.id, row.after, row.after, row.doubt) for row in scores]
+    return sorted(scores, key=lambda row: -(row.score or 0.0)), gap_points(after)
 
 
 class _Named(Scored, Protocol):
@@ -470,7 +470,7 @@ def _skip_line(skip: Skip) -> SkipLine:
 
 
 def reported_bundles(record: TurnResult) -> ReportedBundles | None:
-    """Who reports each bundle, and why it stayed; None if nothing was observed. Of two reports the later one counts."""
+    """The reporter of each bundle, and why it stayed; None if nothing was observed. The later of two reports counts."""
     if record.observation is None or record.decision is None or record.facts is None:
         return None
     snapshot, short = record.observation.snapshot, record.facts.averages.short
@@ -501,7 +501,7 @@ def history_round(record: TurnResult, settings: Settings) -> HistoryRound | None
         _decision(record, settings),
         (
             *(_move_row(record, outcome) for outcome in (*record.outcomes, *record.amended)),
-            *(_move_row(record, replace(one.outcome, amended=True), service) for one, service in record.served),
+            *(_move_row(record, replace(landing.outcome, amended=True), service) for landing, service in record.served),
         ),
     )
 
@@ -549,12 +549,12 @@ def fewest(record: TurnResult) -> int:
         return 0
     snapshot, scores = record.observation.snapshot, np.nan_to_num(record.decision.comparison.scores)
     moved = {unload.bundle for unload in record.unloads}
-    sources, destinations = ({getattr(one, end) for one in record.unloads} for end in ("source", "destination"))
+    sources, destinations = ({getattr(unload, end) for unload in record.unloads} for end in ("source", "destination"))
     peak, weights = 0.0, list[tuple[FloatArray, float]]()
-    for at, broker in enumerate(snapshot.brokers.ids):
-        score = after = float(scores[at])
+    for row, broker in enumerate(snapshot.brokers.ids):
+        score = after = float(scores[row])
         if broker in sources:
-            points, gone = _weights(snapshot, at, score, moved)
+            points, gone = _weights(snapshot, row, score, moved)
             weights.append((points, score - float(points.sum()) if snapshot.partial else 0.0))
             after -= gone
         if broker in destinations:
@@ -571,7 +571,7 @@ def _weights(snapshot: Snapshot, broker: int, score: float, moved: set[str]) -> 
     if snapshot.partial:  # the rest is carried by bundles that are not reported
         total = max(total, float(np.nan_to_num(snapshot.brokers.rates[broker, [BYTES_IN, BYTES_OUT]].sum())))
     points = share * (score / total) if total > 0 else np.zeros(len(share))
-    gone = [name in moved for name in (snapshot.bundles[one] for one in snapshot.rows.bundle[rows].tolist())]
+    gone = [name in moved for name in (snapshot.bundles[index] for index in snapshot.rows.bundle[rows].tolist())]
     return points, float(points[np.array(gone, dtype=np.bool_)].sum())
 
 

@@ -1,4 +1,4 @@
-"""What a turn says of data that it does not trust, and of holds that it ignores."""
+"""Skips of a turn for data that it does not trust, and for holds that it ignores."""
 
 from __future__ import annotations
 

@@ -84,56 +84,55 @@ def split_round(record: TurnResult, attempted_at: Mapping[str, float], hour: int
         return None
     usable = facts.evidence.fresh & (facts.evidence.paired == 0)
     policies = Policies(unserved=facts.policies.unserved)
-    known = Facts(facts.snapshot, facts.averages, facts.evidence, policies, attempted_at=attempted_at)
-    return SplitRound(known, usable, hour)
+    inputs = Facts(facts.snapshot, facts.averages, facts.evidence, policies, attempted_at=attempted_at)
+    return SplitRound(inputs, usable, hour)
 
 
-def choose(cluster: SplitView, settings: Settings, known: SplitRound) -> SplitChoice:
+def choose(cluster: SplitView, settings: Settings, inputs: SplitRound) -> SplitChoice:
     """The splits that this round asks for, one in a turn and within the limit for an hour."""
-    due, unsplit = _permitted(settings, known, too_large(known.facts.snapshot, known.facts.averages, settings.split))
+    due, unsplit = _permitted(settings, inputs, too_large(inputs.facts.snapshot, inputs.facts.averages, settings.split))
     due, beyond = due[:LOOKED_AT], due[LOOKED_AT:]
     due, full = within_namespaces(due, _bundles(cluster, due), settings.split)
     limit = f"its namespace has split.max_bundles_per_namespace {settings.split.max_bundles_per_namespace} bundles"
-    unsplit += [UnsplitBundle(one.bundle, limit) for one in full]
+    unsplit += [UnsplitBundle(candidate.bundle, limit) for candidate in full]
     chosen: tuple[Due, SplitPlan] | None = None
-    for one in due:
-        why = _no_room(settings, known.hour, chosen)
-        plan = UnsplitBundle(one.bundle, why) if why else _planned(cluster, settings, one)
+    for candidate in due:
+        why = _no_room(settings, inputs.hour, chosen)
+        plan = UnsplitBundle(candidate.bundle, why) if why else _planned(cluster, settings, candidate)
         if isinstance(plan, UnsplitBundle):
             unsplit.append(plan)
         else:
-            chosen = one, plan
-    unsplit += [
-        UnsplitBundle(one.bundle, f"not looked at: {LOOKED_AT} others are further above their limits") for one in beyond
-    ]
+            chosen = candidate, plan
+    why = f"not looked at: {LOOKED_AT} others are further above their limits"
+    unsplit += [UnsplitBundle(candidate.bundle, why) for candidate in beyond]
     return SplitChoice(chosen, tuple(unsplit))
 
 
 def _permitted(
-    settings: Settings, known: SplitRound, due: Sequence[Due]
+    settings: Settings, inputs: SplitRound, due: Sequence[Due]
 ) -> tuple[tuple[Due, ...], list[UnsplitBundle]]:
     """Bundles with trusted numbers that may be split: what must not be moved is not split either."""
     if not due:
         return (), []
-    codes, snapshot = barred(Case(known.facts, settings.guardrails, settings.leader.kept_topic)), known.facts.snapshot
-    at, position = snapshot.positions_of({one.bundle for one in due}), snapshot.brokers.index()
+    codes, snapshot = barred(Case(inputs.facts, settings.guardrails, settings.leader.kept_topic)), inputs.facts.snapshot
+    index, position = snapshot.positions_of({candidate.bundle for candidate in due}), snapshot.brokers.index()
     allowed: list[Due] = []
     unsplit: list[UnsplitBundle] = []
-    for one in due:
-        code = int(codes[at[one.bundle]])
+    for candidate in due:
+        code = int(codes[index[candidate.bundle]])
         if code:
-            unsplit.append(UnsplitBundle(one.bundle, Reason.of(code).label))
-        elif not known.usable[position[one.broker]]:
-            unsplit.append(UnsplitBundle(one.bundle, f"{one.broker}: {Reason.NO_NEW_SAMPLE.label}"))
+            unsplit.append(UnsplitBundle(candidate.bundle, Reason.of(code).label))
+        elif not inputs.usable[position[candidate.broker]]:
+            unsplit.append(UnsplitBundle(candidate.bundle, f"{candidate.broker}: {Reason.NO_NEW_SAMPLE.label}"))
         else:
-            allowed.append(one)
+            allowed.append(candidate)
     return tuple(allowed), unsplit
 
 
 def _bundles(cluster: SplitView, due: Sequence[Due]) -> dict[str, int]:
     """Number of bundles of each namespace. One that cannot be read is left out, and its bundles are not split."""
     counts: dict[str, int] = {}
-    for namespace in dict.fromkeys(bundle_namespace(one.bundle) for one in due):
+    for namespace in dict.fromkeys(bundle_namespace(candidate.bundle) for candidate in due):
         with suppress(LbdError):
             counts[namespace] = cluster.number_of_bundles(namespace)
     return counts

@@ -59,7 +59,7 @@ def memory_after(
     canary: CanaryHold = NOTHING_HELD,
     rest: Rest | None = None,
 ) -> Memory:
-    """What the strategy remembers; of a pair that got nothing because of a cap or a canary, the counters ``before``.
+    """The strategy's new memory; a pair that got nothing because of a cap or a canary keeps its counters ``before``.
 
     Firing clears a pair's counters. If pairs that share a cap then waited for eight samples again, they would be served
     one after the other, hours late; so their counters stand one below the limit, as under a hold. A counter that the
@@ -129,14 +129,14 @@ def decide(
 def read_policies(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
     """The policies with properties and anti-affinity groups of the namespaces that a plan touches, where not yet known.
 
-    Groups are read of so many namespaces in one turn, and no more once some could not be read.
+    One turn reads groups for :data:`NAMESPACES_A_TURN` namespaces at most, and for none once some could not be read.
     """
     touched = tuple(dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads))
     consents, groups = policies.consents, policies.groups
     if consents is not None and parts.consents is not None:
         names = tuple(name for name in touched if name not in consents.by_namespace)
-        known = {**consents.by_namespace, **parts.consents(names)} if names else consents.by_namespace
-        policies = replace(policies, consents=replace(consents, by_namespace=known))
+        by_namespace = {**consents.by_namespace, **parts.consents(names)} if names else consents.by_namespace
+        policies = replace(policies, consents=replace(consents, by_namespace=by_namespace))
     ungrouped = [name for name in touched if name not in groups.free and name not in groups.grouped]
     names = tuple(ungrouped[: max(NAMESPACES_A_TURN - groups.asked, 0)])
     if groups.unread or not names:
@@ -168,7 +168,7 @@ def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> di
 
 def sent_back(snapshot: Snapshot, decision: Decision, trips: Trips) -> dict[str, Reason]:
     """Bundles that would go straight back, with all others of that source that came from there."""
-    back = {(one.source, one.destination or "") for one in decision.unloads if trips.refusal(one) is not None}
+    back = {(move.source, move.destination or "") for move in decision.unloads if trips.refusal(move) is not None}
     return {
         bundle: Reason.PING_PONG
         for source, destination in back
@@ -241,8 +241,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     decision, policies = decide(strategy, case, permission, partial(read_policies, parts, snapshot), parts.ignored_bars)
     canary = held_back(strategy, snapshot, facts.averages, permission, facts.memory)
     unshown_points = unshown(facts.scores, facts.sent, snapshot, facts.evidence.settled, facts.sample_interval_seconds)
-    known = (snapshot, facts.scores, policies, decision.unloads, permission)
-    ledger = parts.ledger(case, *known, unshown_points)
+    ledger = parts.ledger(case, snapshot, facts.scores, policies, decision.unloads, permission, unshown_points)
     used = ledger.budget.usage()
     if rest is not None:
         cold = rest.has_room(snapshot, score)
@@ -312,7 +311,7 @@ def _rest(
     usage: Iterable[Used],
     cold: frozenset[str],
 ) -> Rest | None:
-    """What remains of the plan of which this turn begins a wave, or waits with the next one."""
+    """The rest of the plan after this turn, which begins a wave of it, or waits with the next one."""
     if not permitted.unloads:
         return rest and rest.after_waiting((*decision.skips, *permitted.skips))
     if not _goes_in_waves(parts, snapshot, decision, usage):
@@ -338,11 +337,11 @@ def _blocked(
     parts: Parts, facts: Facts, decision: Decision, budget: Budget, permission: Permission, canary: CanaryHold
 ) -> dict[str, Skip]:
     """Limits that keep pairs from moving anything, whatever else the pairs wait for, by their ends."""
-    attempted, changed = facts.attempted_at, facts.changed_at
+    attempted, changed, pairs = facts.attempted_at, facts.changed_at, decision.comparison.pairs
     resting = {**attempted, **{name: max(at, attempted.get(name, at)) for name, at in changed.items()}}
-    known = (facts.snapshot, permission.barred, budget, resting, parts.guardrails)
-    blocked = {skip.what: skip for pair in decision.comparison.pairs if (skip := block(pair, *known)) is not None}
-    held = canary.blocks(decision.comparison.pairs, {unload.source for unload in decision.unloads})
+    skips = (block(pair, facts.snapshot, permission.barred, budget, resting, parts.guardrails) for pair in pairs)
+    blocked = {skip.what: skip for skip in skips if skip is not None}
+    held = canary.blocks(pairs, {unload.source for unload in decision.unloads})
     return blocked | {skip.what: skip for skip in held}
 
 
@@ -376,7 +375,7 @@ def _save(parts: Parts, now: Assessment, plan: tuple[Unload, ...], ledger: Ledge
 
 
 def _kept(snapshot: Snapshot, policies: Policies, permitted: Permitted) -> Iterator[Skip]:
-    """The namespaces of which bundles stay."""
+    """The namespaces whose bundles stay."""
     moving = {bundle_namespace(unload.bundle) for unload in permitted.unloads}
     yield from policies.kept(snapshot.namespaces.names, moving)
 

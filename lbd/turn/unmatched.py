@@ -81,7 +81,7 @@ class Unmatched:
 
     @property
     def todo(self) -> str:
-        """What to do about it."""
+        """The remedy."""
         written = "; a broker is written as lbd status shows it" if self.kind == "broker" else ""
         return f"see its spelling, or take it out of {self.key}{written}"
 

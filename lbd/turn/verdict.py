@@ -100,21 +100,21 @@ def not_compared(record: TurnResult) -> dict[str, tuple[Reason, str]]:
     observation, facts, decision = record.observation, record.facts, record.decision
     if observation is None or facts is None or decision is None:
         return {}
-    left = {broker: (Reason.REPORT_MISSING, why) for broker, why in observation.missing.items()}
+    uncompared = {broker: (Reason.REPORT_MISSING, why) for broker, why in observation.missing.items()}
     ids, compared = facts.snapshot.brokers.ids, decision.comparison.compared
     codes = facts.evidence.paired.tolist()
     for broker, code, counts in zip(ids, codes, [True] * len(ids) if compared is None else compared, strict=True):
         if code or not counts:
-            left[broker] = (Reason.of(code) if code else Reason.SETTLING), ""
-    return left
+            uncompared[broker] = (Reason.of(code) if code else Reason.SETTLING), ""
+    return uncompared
 
 
 def _compared_text(record: TurnResult, detail: str) -> str:
     """How many brokers were compared with what result, and which were not."""
     assert record.observation is not None
-    active, left = len(record.observation.active), not_compared(record)
-    compared = f"{active - len(left)} of {active} brokers are compared"
-    names = first_clauses([f"{broker} ({reason.message(why)})" for broker, (reason, why) in left.items()])
+    active, uncompared = len(record.observation.active), not_compared(record)
+    compared = f"{active - len(uncompared)} of {active} brokers are compared"
+    names = first_clauses([f"{broker} ({reason.message(why)})" for broker, (reason, why) in uncompared.items()])
     return f"{compared}{detail and f', {detail}'}; not compared: {names}"
 
 
@@ -171,7 +171,7 @@ def _finished_text(record: TurnResult) -> str:
 
 def moves_under_way(record: TurnResult) -> int:
     """Moves of the turn's own plan that are under way at its end; none if the turn waited for them."""
-    finished = {one.unload.bundle for one in record.outcomes} | {skip.what for skip in record.refused}
+    finished = {outcome.unload.bundle for outcome in record.outcomes} | {skip.what for skip in record.refused}
     return sum(unload.bundle not in finished for unload in record.unloads) if record.acts else 0
 
 
@@ -232,7 +232,7 @@ NOT_ITS_OWN = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
 
 WAITS = frozenset({Reason.WAITING, Reason.NO_NEW_SAMPLE, Reason.SETTLING})
 ORDER = ("blocked", "waiting", "not-fixable")
-"""Of several pairs, a blocked one is named first, then a waiting one; among equals the widest."""
+"""The order in which pairs are named: a blocked one first, then a waiting one; among equals the widest."""
 
 
 def verdict(record: TurnResult) -> Verdict:
@@ -284,7 +284,7 @@ def _waits_for_moves(record: TurnResult) -> Verdict | None:
 def _numbers(record: TurnResult) -> Iterator[str]:
     """How many of its own moves are under way, how the others ended, and how many earlier moves are under way."""
     own = {unload.bundle for unload in record.unloads}
-    results = Counter(one.result.value for one in record.outcomes if one.unload.bundle in own)
+    results = Counter(outcome.result.value for outcome in record.outcomes if outcome.unload.bundle in own)
     results.update("not sent" for skip in record.refused if skip.what in own)
     if under_way := moves_under_way(record):
         yield f"{under_way} begun"
@@ -324,7 +324,7 @@ def _of_pairs(record: TurnResult) -> Verdict:
 def _of_first_pair(record: TurnResult) -> Verdict:
     """The verdict on the most important pair; if it is not the widest pair, that one is named beside it."""
     verdicts = [_of_pair(record, pair) for pair in _widest_first(record)]
-    first, widest = min(verdicts, key=lambda one: ORDER.index(one.kind)), verdicts[0]
+    first, widest = min(verdicts, key=lambda judged: ORDER.index(judged.kind)), verdicts[0]
     if first is widest:
         return first
     return msgspec.structs.replace(first, detail=f"{first.detail}; and {widest.head}: {widest.detail}")

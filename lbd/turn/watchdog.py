@@ -43,7 +43,7 @@ SILENCE_SECONDS = 1800.0
 _USED = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
 
 OTHERS_SECONDS, OTHERS_BUNDLES = 1800.0, 2
-"""So many bundles that changed hands within so long are another balancer; a single one is a person's unload."""
+"""This many bundles that change hands within this time show another balancer; a single one is a person's unload."""
 
 Taken = tuple[float, str, str]
 
@@ -64,13 +64,13 @@ class Alarm:
 
     @property
     def key(self) -> Key:
-        """What makes it the same alarm in the next turn."""
+        """The key by which the next turn knows the same alarm."""
         return self.kind, self.broker
 
 
 @dataclass(frozen=True)
 class WatchdogMemory:
-    """What the watchdog remembers: since when each condition holds, and each broker's number of bundles.
+    """The memory of the watchdog: since when each condition holds, and each broker's number of bundles.
 
     ``taken`` are the bundles that others moved lately: when that was seen (epoch seconds), and the former owner and the
     new one.
@@ -196,11 +196,11 @@ def _odd_reports(snapshot: Snapshot) -> Iterator[tuple[Key, str]]:
     brokers = snapshot.brokers
     with np.errstate(all="ignore"):
         rates: list[float] = (brokers.rates[:, 0] + brokers.rates[:, 1]).tolist()
-    for at, (broker, rate) in enumerate(zip(brokers.ids, rates, strict=True)):
+    for row, (broker, rate) in enumerate(zip(brokers.ids, rates, strict=True)):
         carried = f"while it carries {rate:,.0f} msg/s"
-        if np.isnan(brokers.usage[at]).any() or np.isnan(brokers.rates[at]).any():
+        if np.isnan(brokers.usage[row]).any() or np.isnan(brokers.rates[row]).any():
             yield ("nan", broker), f"the load report of {broker} holds NaN"
-        elif brokers.usage[at, _USED].any():
+        elif brokers.usage[row, _USED].any():
             yield ("frozen", broker), f"CPU and bandwidth in the load report of {broker} have not changed, {carried}"
         elif rate >= QUIET_MSG_RATE:
             yield ("zero", broker), f"the load report of {broker} says 0 of every resource, {carried}"

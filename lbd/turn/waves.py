@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 GOES_LATER = frozenset({Reason.TURN_UNLOADS, Reason.TURN_TRAFFIC, Reason.SETTLING})
-"""What the limits of one turn cut off, and what waits until live CPU shows its brokers, goes in a later wave."""
+"""Bundles go in a later wave where a limit of one turn cut them off, or live CPU does not show their brokers yet."""
 
 TOO_MUCH = frozenset({Reason.DESTINATION_OVERLOADED, Reason.DESTINATION_ABOVE_SOURCE})
 """Predictions that stand on what the destination has now: clients connect and catch up there after a move."""
 
 LESS_ABOVE_POINTS = {"least-moves": 5.0}
-"""So much above its prediction a broker may be for a plan of this strategy to go on.
+"""Points that a broker may be above its prediction for a plan of this strategy to go on.
 
-Of others :data:`~lbd.permit.evidence.ABOVE_EXPECTED_POINTS`. least-moves plans by predicted points: where they are
+For others :data:`~lbd.permit.evidence.ABOVE_EXPECTED_POINTS`. least-moves plans by predicted points: where they are
 wrong, the rest of the plan is, too. With 10 points for it, unlike machines took a tenth more moves in simulation. With
 5 for AvgShedder, which levels traffic, a saturated broker was relieved a minute later.
 """
@@ -65,8 +65,8 @@ WARM_UP_SECONDS = 120.0
 (docs/results/comparison.md)."""
 
 ROOM_POINTS = 15.0
-"""So far below the mean of all brokers one that warms up takes one more bundle: it would stay below them even if that
-bundle cost it what its first one does now."""
+"""Points below the mean of all brokers at which one that warms up takes one more bundle: it would stay below the mean
+even if that bundle cost it what its first one does now."""
 
 
 def scores_to_settle(plan: Iterable[Unload], at_most: Mapping[str, float], strategy_name: str) -> dict[str, float]:
@@ -104,7 +104,7 @@ class Rest:
     def after_wave(
         self, skips: Iterable[Skip], expected: Mapping[str, float], now: float, gave: Mapping[str, float]
     ) -> Rest | None:
-        """What remains after one more wave, whose ``skips`` say what goes later; None when that is nothing.
+        """The rest after one more wave, whose ``skips`` name the bundles that go later; None where none do.
 
         ``gave`` are the scores of its sources before it.
         """
@@ -115,7 +115,7 @@ class Rest:
         )
 
     def after_waiting(self, skips: Iterable[Skip]) -> Rest | None:
-        """What remains after a turn without a wave."""
+        """The rest after a turn without a wave; None where no bundle goes later."""
         later = {skip.what for skip in skips if skip.reason in GOES_LATER}
         remaining = tuple(unload for unload in self.unloads if unload.bundle in later)
         return replace(self, unloads=remaining) if remaining else None
@@ -204,7 +204,7 @@ class Rest:
         snapshot: Snapshot,
         scores: Mapping[str, float],
     ) -> str:
-        """What speaks against a further wave; empty while nothing does.
+        """The reason against a further wave; empty while there is none.
 
         1. A hold, other than that moves are under way.
         2. A move that did not land.
@@ -233,7 +233,7 @@ class Rest:
         return self.by_points or (len(self.before[source]) > 1 and scores[source] >= self.before[source][0])
 
     def ended_text(self, why: str) -> str:
-        """That the plan is given up, for the sentence of the turn."""
+        """The words for the turn's sentence when the plan is given up."""
         return f"plan {self.plan} ends, {counted(len(self.unloads), 'bundle')} not moved: {why}"
 
 
@@ -268,7 +268,7 @@ class NextWave:
         unready = self.rest.unready(snapshot, score)
         at_limit = snapshot.brokers.ids_where(scores >= AT_LIMIT_POINTS)
         mean = self._mean(snapshot, permission, score, unready)
-        for unload in sorted(self.rest.unloads, key=lambda one: -min(score.get(one.source, 0.0), AT_LIMIT_POINTS)):
+        for unload in sorted(self.rest.unloads, key=lambda move: -min(score.get(move.source, 0.0), AT_LIMIT_POINTS)):
             waits_for = unready.keys() & {unload.source, unload.destination}
             if waits_for:
                 skips.append(Skip(unload.bundle, Reason.SETTLING, unready[min(waits_for)]))
@@ -289,7 +289,7 @@ class NextWave:
         return Decision(tuple(unloads), tuple(skips), decision.memory, decision.comparison, verdicts)
 
     def _waiting_pairs(self, decision: Decision, wave: Iterable[Unload], skips: Iterable[Skip]) -> list[Skip]:
-        """That pairs of which the wave moves nothing wait for the plan, and what the plan waits for."""
+        """Skips for the pairs for which the wave moves nothing: they wait for the plan, which may wait itself."""
         served = {unload.source for unload in wave}
         first = next((skip for skip in skips if skip.reason in GOES_LATER), None)
         why = f"plan {self.rest.plan} comes first"
@@ -299,9 +299,9 @@ class NextWave:
         return [Skip(pair.ends, Reason.SETTLING, why) for pair in pairs]
 
     def _near_mean(self, unload: Unload, mean: float, at_limit: Collection[str], snapshot: Snapshot) -> Skip:
-        """That a source so near the mean keeps its bundle, once that is sure.
+        """Why the bundle of a source so near the mean waits, or stays once that is sure.
 
-        At the end of its CPU it hides what else it has to do; and what still changes is the mean of a moment only.
+        A source at the end of its CPU hides what else it has to do; and what still changes is at the mean for a moment.
         """
         source, near = unload.source, f"{unload.source} is near the mean, {mean:.1f} points"
         if source in at_limit:

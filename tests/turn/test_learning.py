@@ -131,7 +131,7 @@ def test_it_goes_on_when_it_has_as_many_samples_as_it_keeps():
 
 def test_who_is_gone_for_a_day_is_forgotten():
     """A broker that was taken away neither counts for the others nor stays in memory."""
-    learning = Learning(known=lived(30))
+    learning = Learning(samples=lived(30))
     learning(quiet(0))
     learning(quiet(1, "a:80"))
     assert set(learning.samples()) == {"a:80", "b:80"}
@@ -203,7 +203,7 @@ def test_samples_of_before_tell_what_is_usual_only_while_the_newest_is_what_is_s
     for minute, one in enumerate((50, 51, 52)):
         before(snapshot({"a:80": report(one, {bundle(0): stats(10)})}, TAKEN_AT + 60 * minute))
     now = snapshot({"a:80": report(cpu, {bundle(0): stats(10)})}, TAKEN_AT + 300)
-    found = Learning(known=before.samples())(now)
+    found = Learning(samples=before.samples())(now)
 
     assert found is not None
     assert found.usual is not None
