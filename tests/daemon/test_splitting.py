@@ -22,6 +22,7 @@ from tests import fake_splits, test_turn
 from tests.builders import state_begun
 from tests.daemon.alone import done
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
+from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -371,7 +372,7 @@ class TestAfterAKill:
 
     def test_a_whole_range_was_not_split(self, pulsar: SplittingPulsar, tmp_path: Path):
         """After the time that an answer is waited for; it does not hold any more."""
-        with engine(self.opened(pulsar, tmp_path, 10.0)) as found:
+        with engine(self.opened(pulsar, tmp_path, LIMIT_SECONDS)) as found:
             told = watched(found)
             record = found.turn()
         assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.NOT_SPLIT]
