@@ -81,10 +81,10 @@ class Planner:
         self._admin = Admin(engine.settings.pulsar, engine.silences)
         self._lock = threading.Lock()
         self._last: tuple[Published, Proposal | None, PlanResponse] | None = None
-        self._known: OrderedDict[str, Proposal] = OrderedDict()
+        self._shown: OrderedDict[str, Proposal] = OrderedDict()
 
     def plan(self, published: Published) -> PlanResponse:
-        """What waits, or would be unloaded. Raises :class:`~lbd.errors.LbdError` where that cannot be said."""
+        """The plan that waits, else what a turn would start. Raises :class:`~lbd.errors.LbdError` if planning fails."""
         waiting = self._engine.proposal
         with self._lock:
             if self._last is None or self._last[0] is not published or self._last[1] is not waiting:
@@ -94,7 +94,7 @@ class Planner:
     def find(self, name: str) -> Proposal | None:
         """A plan that was proposed or shown, unless it has expired."""
         with self._lock:
-            shown = self._known.get(name)
+            shown = self._shown.get(name)
         if shown is not None and self._engine.timebase.now() >= shown.expires_at:
             shown = None
         return self._engine.proposed(name) or shown
@@ -106,10 +106,10 @@ class Planner:
             return PlanResponse(waiting, plan_document(published.record, waiting, refused, past, proposed=True))
         record = self._planned(published)
         plan = proposal(record)
-        self._known.pop(plan.id, None)
-        self._known[plan.id] = plan
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
+        self._shown.pop(plan.id, None)
+        self._shown[plan.id] = plan
+        while len(self._shown) > KEPT:
+            self._shown.popitem(last=False)
         refused = plan_refusal(plan, self._acting(published))
         return PlanResponse(plan, plan_document(record, plan, refused, past, proposed=False))
 
@@ -187,8 +187,8 @@ class _PublishedRound:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Of each bundle."""
-        return {name: at for at, name in enumerate(self.snapshot.bundles)}
+        """Index of each bundle in the snapshot."""
+        return {name: index for index, name in enumerate(self.snapshot.bundles)}
 
     @cached_property
     def owner(self) -> IntArray:
@@ -199,37 +199,37 @@ class _PublishedRound:
         return owners
 
     def owner_of(self, bundle: str) -> str | None:
-        """As brokers reported it."""
-        at = self.position.get(bundle)
-        return self.snapshot.brokers.ids[int(self.owner[at])] if at is not None and self.owner[at] >= 0 else None
+        """The owner that brokers reported; None where none did."""
+        row = self.position.get(bundle)
+        return self.snapshot.brokers.ids[int(self.owner[row])] if row is not None and self.owner[row] >= 0 else None
 
     def rate_of(self, bundle: str) -> dict[str, float]:
         """Its long-term messages/s, in + out, by its name; nothing where it is not known."""
-        at = self.position.get(bundle)
+        row = self.position.get(bundle)
         facts = self.record.facts
-        return {} if at is None or facts is None else {bundle: float(facts.averages.long[at, :2].sum())}
+        return {} if row is None or facts is None else {bundle: float(facts.averages.long[row, :2].sum())}
 
     def cuts(self, namespace: str) -> tuple[list[int], list[str]]:
         """Where the bundles begin that brokers report of a namespace, and these bundles; both in that order."""
         if namespace not in self._cuts:
-            known = self.snapshot.namespaces
-            code = known.names.index(namespace) if namespace in known.names else -1
-            names = [self.snapshot.bundles[at] for at in np.flatnonzero(known.of == code).tolist()]
+            namespaces = self.snapshot.namespaces
+            code = namespaces.names.index(namespace) if namespace in namespaces.names else -1
+            names = [self.snapshot.bundles[row] for row in np.flatnonzero(namespaces.of == code).tolist()]
             ordered = sorted((range_in_name(name)[0], name) for name in names)
             self._cuts[namespace] = [lower for lower, _ in ordered], [name for _, name in ordered]
         return self._cuts[namespace]
 
-    def bundle_of(self, wanted: Target) -> str | None:
-        """The reported bundle that is meant, if there is one."""
-        if wanted.kind == "bundle":
-            return wanted.text if wanted.text in self.position else None
-        return self.bundle_with(wanted.namespace, topic_hash(wanted.text)) if wanted.kind == "topic" else None
+    def bundle_of(self, query: Target) -> str | None:
+        """The reported bundle that a query names, or that holds its topic; None without one."""
+        if query.kind == "bundle":
+            return query.text if query.text in self.position else None
+        return self.bundle_with(query.namespace, topic_hash(query.text)) if query.kind == "topic" else None
 
     def bundle_with(self, namespace: str, position: int) -> str | None:
         """The reported bundle that holds a topic's hash."""
         lowers, names = self.cuts(namespace)
-        at = bisect_right(lowers, position) - 1
-        return names[at] if at >= 0 and holds(names[at], position) else None
+        index = bisect_right(lowers, position) - 1
+        return names[index] if index >= 0 and holds(names[index], position) else None
 
 
 class Picker:
@@ -259,38 +259,38 @@ class Picker:
 
     def pick_at_once(self, text: str, strategy: str) -> PlacementResponse | None:
         """The same as :meth:`pick` where all of it is known, in a millisecond; None where a broker must be asked."""
-        place, wanted, known = placement(strategy), target(text), self._look
-        if known is None:
+        place, query, layout = placement(strategy), target(text), self._look
+        if layout is None:
             return None
-        bundle, groups = known.bundle_of(wanted), self._remembered(known, wanted.namespace)
+        bundle, groups = layout.bundle_of(query), self._remembered(layout, query.namespace)
         if bundle is None or groups is None:
             return None
-        return self._answer(known, bundle, groups, place, strategy)
+        return self._answer(layout, bundle, groups, place, strategy)
 
     def pick(self, published: Published, text: str, strategy: str) -> PlacementResponse:
         """Where one bundle, or the bundle of one topic, should go if nobody owned it.
 
         Raises :class:`UsageError` for what is none and :class:`ObserveError` while no round is known.
         """
-        place, wanted = placement(strategy), target(text)
-        known = self._look or self._lay_out(published)
-        if known is None:
+        place, query = placement(strategy), target(text)
+        layout = self._look or self._lay_out(published)
+        if layout is None:
             raise ObserveError("the last turn observed nothing; ask again after the next one")
-        bundle = self._bundle(known, wanted)
-        groups = self._remembered(known, wanted.namespace) or self._ask_groups(known, wanted.namespace)
-        return self._answer(known, bundle, groups, place, strategy)
+        bundle = self._bundle(layout, query)
+        groups = self._remembered(layout, query.namespace) or self._ask_groups(layout, query.namespace)
+        return self._answer(layout, bundle, groups, place, strategy)
 
     def _answer(
-        self, known: _PublishedRound, bundle: str, groups: Groups, place: Rule, strategy: str
+        self, layout: _PublishedRound, bundle: str, groups: Groups, rule: Rule, strategy: str
     ) -> PlacementResponse:
-        policies = Policies(known.isolation, groups, known.observation.active, known.drained, known.allowed)
-        most_topics = known.published.settings.guardrails.max_topics_per_broker
-        standing = RunningLoads(known.snapshot, policies, known.doubted, most_topics)
-        age = max(self._now() - known.snapshot.taken_at, 0.0)
-        loads = replace(known.loads, age_seconds=age, bundle_rates=known.rate_of(bundle))
+        policies = Policies(layout.isolation, groups, layout.observation.active, layout.drained, layout.allowed)
+        most_topics = layout.published.settings.guardrails.max_topics_per_broker
+        standing = RunningLoads(layout.snapshot, policies, layout.doubted, most_topics)
+        age = max(self._now() - layout.snapshot.taken_at, 0.0)
+        loads = replace(layout.loads, age_seconds=age, bundle_rates=layout.rate_of(bundle))
         with self._lock:
-            (answer,), self._memory = answer_all({bundle: known.owner_of(bundle)}, standing, place, loads, self._memory)
-        return PlacementResponse.of(answer, known.observation, age, strategy)
+            (answer,), self._memory = answer_all({bundle: layout.owner_of(bundle)}, standing, rule, loads, self._memory)
+        return PlacementResponse.of(answer, layout.observation, age, strategy)
 
     def _lay_out(self, published: Published) -> _PublishedRound | None:
         with self._laying:
@@ -310,41 +310,41 @@ class Picker:
             self._look = layout
             return layout
 
-    def _bundle(self, known: _PublishedRound, wanted: Target) -> str:
+    def _bundle(self, layout: _PublishedRound, query: Target) -> str:
         """The bundle meant: of those that brokers report, else as the cluster has cut the namespace."""
-        if wanted.kind == "namespace":
-            raise UsageError(f"{wanted.text!r} is a namespace; wanted one bundle or topic")
-        if wanted.kind == "scalable":
-            raise UsageError(f"{wanted.text!r} is a scalable topic; wanted a segment, which /v1/bundles?topic= lists")
-        return known.bundle_of(wanted) or next(iter(resolve_targets((wanted,), self._cut).topics))
+        if query.kind == "namespace":
+            raise UsageError(f"{query.text!r} is a namespace; wanted one bundle or topic")
+        if query.kind == "scalable":
+            raise UsageError(f"{query.text!r} is a scalable topic; wanted a segment, which /v1/bundles?topic= lists")
+        return layout.bundle_of(query) or next(iter(resolve_targets((query,), self._cut).topics))
 
     def _cut(self, namespace: str) -> list[str]:
         """The bundles of a namespace that brokers may not report, as nobody owns them."""
-        at, bundles = self._bundles.get(namespace, (0.0, []))
-        if not 0 <= self._now() - at < POLICIES_SECONDS:
+        read_at, bundles = self._bundles.get(namespace, (0.0, []))
+        if not 0 <= self._now() - read_at < POLICIES_SECONDS:
             self._admin.active_brokers()
             bundles = live_bundles(self._admin)(namespace)
             _keep(self._bundles, namespace, (self._now(), bundles))
         return bundles
 
-    def _remembered(self, known: _PublishedRound, namespace: str) -> Groups | None:
-        """What is known of a namespace, and is not old; what has begun to be is asked for beside the answers."""
-        at, groups = self._groups.get(namespace, (0.0, None))
-        age = self._now() - at
+    def _remembered(self, layout: _PublishedRound, namespace: str) -> Groups | None:
+        """Groups of a namespace as last read; None if too old. Ageing ones are read again beside the answers."""
+        read_at, groups = self._groups.get(namespace, (0.0, None))
+        age = self._now() - read_at
         if groups is None or not 0 <= age < LATEST_SECONDS:
             return None
         if age >= POLICIES_SECONDS and namespace not in self._asking:
             self._asking.add(namespace)
-            self._beside(self._ask_groups, known, namespace)
+            self._beside(self._ask_groups, layout, namespace)
         return groups
 
     def _beside(self, work: Callable[..., object], *args: object) -> None:
-        """Work that no answer waits for; what it fails of is told."""
+        """Do work that no answer waits for; log its failure."""
         with suppress(RuntimeError):  # closed meanwhile, and so asked by nobody any more
             self._pool.submit(work, *args).add_done_callback(_log_stale)
 
-    def _ask_groups(self, known: _PublishedRound, namespace: str) -> Groups:
-        names = (*known.snapshot.namespaces.names, namespace)
+    def _ask_groups(self, layout: _PublishedRound, namespace: str) -> Groups:
+        names = (*layout.snapshot.namespaces.names, namespace)
         try:
             with self._laying:
                 groups = self._policies.groups((namespace,), frozenset(name.partition("/")[0] for name in names))
@@ -397,17 +397,17 @@ class Serving:
 
     @property
     def settings(self) -> Settings:
-        """Those in force."""
+        """Settings in force."""
         return self._engine.settings
 
     @property
     def state_dir(self) -> Path:
-        """What is kept."""
+        """State directory of the daemon."""
         return self.settings.state_dir
 
     @property
     def orders(self) -> Orders:
-        """What people have ordered, and is in force."""
+        """Store of the orders of people."""
         return self._engine.orders
 
     def now(self) -> float:
@@ -423,7 +423,7 @@ class Serving:
         return self._picker.pick(published, text, strategy)
 
     def plan(self, published: Published) -> PlanResponse:
-        """What waits for approval, or would be unloaded if the imbalance lasts."""
+        """The plan that waits for approval, else what a turn would start if the imbalance lasts."""
         return self._planner.plan(published)
 
     def planned(self, name: str) -> Proposal | None:
@@ -443,7 +443,7 @@ class Serving:
         return show_rollout(self.settings, brokers, self._engine.looking)
 
     def show_unload(self, bundle: str, destination: str | None) -> RequestResult:
-        """What an unload would do, by a look of its own at the cluster."""
+        """Preview of an unload, by a look of its own at the cluster."""
         return show_unload(self.settings, bundle, destination, self._engine.looking)
 
     def topic_bundles(self, topic: str) -> list[TopicBundle]:
@@ -461,7 +461,7 @@ class Serving:
         return split_refusal(plan, self.settings, engine.journal, engine.looking.admin, engine.order_hold())
 
     def plan_due_splits(self) -> DueSplitsDocument:
-        """What the rule would split, by a look of its own at the cluster."""
+        """Splits that the rule would make, by a look of its own at the cluster."""
         return due_document(plan_due(self.settings, self._engine.looking), self._refused_split)
 
     def ask(self, request: Request, gone: Callable[[], bool]) -> tuple[RequestResult | None, bool]:
@@ -469,7 +469,7 @@ class Serving:
         return self._engine.requests.ask(request, gone)
 
     def show_fill(self, broker: str) -> DrainPlan:
-        """What a broker would be given, by a look of its own at the cluster."""
+        """Moves that would fill a broker, by a look of its own at the cluster."""
         return plan_json(show_fill(self.settings, broker, self._engine.looking))
 
     def start(self) -> None:
@@ -514,7 +514,7 @@ class Serving:
             self._start_tcp()
 
     def _responders(self) -> tuple[Picker, Planner]:
-        """Who answers, by the settings in force; of brokers that do not they know what the turns know."""
+        """Picker and planner for the settings in force; both share the silent brokers that the turns remember."""
         return Picker(self.settings, self.now, self._engine.silences), Planner(self._engine)
 
     def _end_tcp(self) -> None:
@@ -538,11 +538,11 @@ class Serving:
         return None if last is None else self.board.again(with_leader(last.status, self._engine.leading)).status
 
     def moved(self, end: Outcome | Skip) -> None:
-        """A move has ended."""
+        """Publish the end of a move."""
         sentence, facts = move_line(end)
         self.board.moved(end, {"sentence": sentence, **facts})
 
     def served(self, landing: Landing, service: ServiceResult) -> None:
-        """It is told whether a move's clients are back."""
+        """Publish whether a move's clients are back."""
         sentence, facts = served_line(landing, service)
         self.board.served(service, {"sentence": sentence, **facts})

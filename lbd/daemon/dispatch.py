@@ -45,23 +45,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class _UnderWay:
-    """A plan whose moves have begun, and those that have ended."""
+    """A plan whose moves have begun; ``placed`` are the moves that have ended, by bundle."""
 
     request: PlanRequest
-    ended: dict[str, PlacedBundle] = field(default_factory=dict)
+    placed: dict[str, PlacedBundle] = field(default_factory=dict)
 
     @property
     def answer(self) -> RequestResult | None:
         """Once all have ended."""
-        done = [self.ended.get(move.bundle) for move in self.request.moves]
-        finished = [one for one in done if one is not None]
+        done = [self.placed.get(move.bundle) for move in self.request.moves]
+        finished = [move for move in done if move is not None]
         return _moves_result(finished) if len(finished) == len(done) else None
 
 
 class Applying:
-    """What applies one plan after the other. Thread-safe: moves end in threads of their own.
+    """Applies one plan after the other. Thread-safe: moves end in threads of their own.
 
-    ``on_begin`` is called when the moves of one are about to be begun; what it raises keeps them from that.
+    ``on_begin`` is called before the first move of a plan; if it raises, no move begins.
     """
 
     def __init__(self, requests: Requests, on_begin: Callable[[PlanRequest], None]) -> None:
@@ -91,8 +91,8 @@ class Applying:
         with self._lock:
             self._under_way, self.last = _UnderWay(request), request.plan
         record = turn(wanting_plan(request, fixed))
-        for one in unmade_moves(request, record):
-            self._end(one)
+        for move in unmade_moves(request, record):
+            self._end(move)
 
     def ended(self, outcome: Outcome | Skip) -> None:
         """A move has ended, of whatever plan."""
@@ -102,12 +102,12 @@ class Applying:
             unload = outcome.unload
             self._end(PlacedBundle(unload.bundle, unload.destination, outcome.result, outcome.owner, outcome.detail))
 
-    def _end(self, one: PlacedBundle) -> None:
+    def _end(self, placed: PlacedBundle) -> None:
         with self._lock:
             flying = self._under_way
-            if flying is None or one.bundle not in {move.bundle for move in flying.request.moves}:
+            if flying is None or placed.bundle not in {move.bundle for move in flying.request.moves}:
                 return
-            flying.ended[one.bundle] = one
+            flying.placed[placed.bundle] = placed
             answer = flying.answer
             if answer is None:
                 return
@@ -116,9 +116,9 @@ class Applying:
 
 
 def _moves_result(moves: list[PlacedBundle]) -> RequestResult:
-    landed = sum(one.result is Result.LANDED for one in moves)
-    missed = [one for one in moves if one.result not in {None, Result.LANDED}]
-    unsent = [one for one in moves if one.result is None]
+    landed = sum(move.result is Result.LANDED for move in moves)
+    missed = [move for move in moves if move.result not in {None, Result.LANDED}]
+    unsent = [move for move in moves if move.result is None]
     words = [f"{landed} landed"]
     words += [f"{len(missed)} not where they should be: {missed[0].bundle}: {missed[0].detail}"] if missed else []
     words += [f"{len(unsent)} not sent: {unsent[0].bundle}: {unsent[0].detail}"] if unsent else []
@@ -209,13 +209,13 @@ class Dispatcher:
 
     def _plan(self, request: PlanRequest, parts: Parts) -> None:
         """A plan that needs more names than it has gets this one, and waits on."""
-        wanted, names, now = self._real.settings.approvers, [request.by], self._real.timebase.now()
-        if wanted > 1:
+        quorum, names, now = self._real.settings.approvers, [request.by], self._real.timebase.now()
+        if quorum > 1:
             proposal = self._real.proposals.find(request.plan, now)
             if proposal is None:
-                raise RefusedError(f"plan {request.plan} does not wait for approval; with approvers: {wanted} it must")
+                raise RefusedError(f"plan {request.plan} does not wait for approval; with approvers: {quorum} it must")
             names = self._real.plans.approve(request, now, proposal.expires_at)
-            if len(names) < wanted:
+            if len(names) < quorum:
                 until = zoned(proposal.expires_at)
                 words = f"Plan {proposal.id} is approved by {request.by} and waits for another person until {until}."
                 self._requests.answer(request, RequestResult(0, f"{words} Nothing was begun.", placed=[]))
@@ -245,7 +245,7 @@ class Dispatcher:
         return now >= plan.until and self._real.proposals.find(plan.plan, now) is None
 
     def _interruption(self, plan: AppliedPlan) -> str:
-        """What a person should know of a plan that another process began; empty for one of this process."""
+        """Sentence on a plan that another process began and left; empty for a plan of this process."""
         if plan.begun_at is None or plan.plan == self._applying.last:
             return ""
         made = f"lbd history shows which of its {counted(plan.moves, 'move')} were made"

@@ -72,7 +72,7 @@ def own_name() -> str:
 
 @dataclass
 class _TopicState:
-    """What the topic and the tries to have it came to. ``leader`` is the last one that began.
+    """State of the leader topic, and of the tries to write it. ``leader`` is the last lbd that began to lead.
 
     ``newer`` is the format of the last orders where this lbd cannot read it, else 0.
     ``writers`` are the names of those that were connected at the last look, ``stayed`` who was at the one before, too.
@@ -88,9 +88,9 @@ class _TopicState:
 
     @property
     def strangers(self) -> str:
-        """Who keeps every lbd from leading without leading itself; empty where nobody does."""
+        """Producers that keep every lbd from leading and do not lead; empty if there are none."""
         name = self.leader.name if self.leader is not None else ""
-        names = sorted(str(one) for one in self.stayed if one.producer_name != name)
+        names = sorted(str(writer) for writer in self.stayed if writer.producer_name != name)
         return "; ".join(names)
 
 
@@ -126,14 +126,14 @@ class Leadership:
         self.on_gain: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda _: None
         self.on_words: Callable[[], None] = lambda: None
-        self._said = ""
-        self._seen = _TopicState()
+        self._announced = ""
+        self._topic = _TopicState()
         self._leads, self._stopping = threading.Event(), threading.Event()
         self._elect_at = self._tidy_at = self._writers_at = self._losses_at = 0.0
         self._thread = threading.Thread(target=self._run, name="lbd-leader", daemon=True)
 
     def serve(self, executor: Executor, splitting: Splitting) -> None:
-        """Whose open moves and splits are taken over when this lbd comes to lead."""
+        """Hand the open moves and splits to these parts whenever this lbd comes to lead; none before."""
 
         def inherit() -> None:
             executor.halt(Reason.ROUND_STOPPED, "not asked for: another lbd may have led since it was planned")
@@ -173,15 +173,15 @@ class Leadership:
 
     @property
     def words(self) -> str:
-        """Who leads, as far as this lbd knows."""
-        leader, trouble = self._seen.leader, self._seen.trouble
+        """Sentence that says who leads, as far as this lbd knows."""
+        leader, trouble = self._topic.leader, self._topic.trouble
         if self.leading and leader is not None:
             return f"this lbd leads since {utc(leader.at)}"
-        if self._seen.newer:
+        if self._topic.newer:
             return f"this lbd stands by: {self._newer}"
         if trouble:
             return f"who leads is not known: {trouble}"
-        if strangers := self._seen.strangers:
+        if strangers := self._topic.strangers:
             return f"this lbd stands by, no lbd can lead: leader.topic is written by {strangers}; stop that producer"
         if leader is None or leader.name == self.name:
             return "this lbd stands by, nobody leads yet"
@@ -189,13 +189,13 @@ class Leadership:
 
     @property
     def _newer(self) -> str:
-        older = f"the orders in leader.topic are of a newer lbd, format {self._seen.newer}; this one reads {FORMAT}"
+        older = f"the orders in leader.topic are of a newer lbd, format {self._topic.newer}; this one reads {FORMAT}"
         return f"{older}: upgrade it, or let the newer one lead"
 
     def _other(self) -> NotLeaderError | None:
         """The refusal of an order that is for another lbd, as far as it is known that one leads."""
-        leader = self._seen.leader if self._seen.leader and self._seen.leader.name != self.name else None
-        if leader is None and not self._seen.newer:
+        leader = self._topic.leader if self._topic.leader and self._topic.leader.name != self.name else None
+        if leader is None and not self._topic.newer:
             return None
         words = Reason.NOT_LEADER.message(f"{self.words}; {ONLY_THE_LEADER}")
         return NotLeaderError(words, leader.name, leader.url or None) if leader else NotLeaderError(words, None)
@@ -206,15 +206,15 @@ class Leadership:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know of it."""
-        log_state = self._seen
-        unread = f"leader.topic: {log_state.unread} lines cannot be read; is another lbd newer, or does another write?"
+        """Warnings about the leader topic."""
+        topic = self._topic
+        unread = f"leader.topic: {topic.unread} lines cannot be read; is another lbd newer, or does another write?"
         forgets = "an lbd that was away for longer knows neither cool-downs nor budgets of before"
         texts = (
-            unread if log_state.unread else "",
-            self._newer if log_state.newer else "",
-            f"leader.topic: {log_state.early_loss}: {forgets}" if log_state.early_loss else "",
-            f"leader.topic: no lbd can lead, it is written by {log_state.strangers}" if log_state.strangers else "",
+            unread if topic.unread else "",
+            self._newer if topic.newer else "",
+            f"leader.topic: {topic.early_loss}: {forgets}" if topic.early_loss else "",
+            f"leader.topic: no lbd can lead, it is written by {topic.strangers}" if topic.strangers else "",
         )
         return tuple(filter(None, texts))
 
@@ -222,9 +222,9 @@ class Leadership:
         while not self._stopping.is_set():
             try:
                 self._follow()
-                self._seen.trouble = ""
-            except Exception as error:  # noqa: BLE001 - without its thread no lbd would lead; it is told and tried again
-                self._seen.trouble = str(as_lbd_error(error))
+                self._topic.trouble = ""
+            except Exception as error:  # noqa: BLE001 - without its thread no lbd would lead; shown and tried again
+                self._topic.trouble = str(as_lbd_error(error))
             self._lost()
             self._spoken()
             self._stopping.wait(AGAIN_AFTER_SECONDS)
@@ -232,27 +232,27 @@ class Leadership:
     def _lost(self) -> None:
         if self._leads.is_set():
             self._leads.clear()
-            self.on_change(f"leads no more{self._seen.trouble and f': {self._seen.trouble}'}")
+            self.on_change(f"leads no more{self._topic.trouble and f': {self._topic.trouble}'}")
 
     def _spoken(self) -> None:
-        """Who leads is told at once, and not with the next turn."""
+        """Call ``on_words`` as soon as the words change, not with the next turn."""
         words = self.words
-        if words != self._said:
-            self._said = words
+        if words != self._announced:
+            self._announced = words
             self.on_words()
 
     def _follow(self) -> None:
         """Until the topic, or the right to write it, is lost; then all begins anew, from its first line."""
         log = self._connect()
-        before, self._seen.unread = self._seen.leader, 0
-        self._seen.newer = 0
+        before, self._topic.unread = self._topic.leader, 0
+        self._topic.newer = 0
         try:
             while self._take(log.read(READ_SECONDS)):
                 pass  # what was written before this lbd came
-            self._seen.trouble = ""
+            self._topic.trouble = ""
             self._heard(before)
             while not self._stopping.is_set() and self._tried(log):
-                before = self._seen.leader
+                before = self._topic.leader
                 self._spoken()
                 self._take(log.read(READ_SECONDS), live=True)
                 self._heard(before)
@@ -269,10 +269,10 @@ class Leadership:
             if self.journal.leading:
                 self.orders.publish(everything=tidied)
             return self.journal.leading and not log.lost()
-        if time.monotonic() >= self._elect_at and not self._seen.newer:
+        if time.monotonic() >= self._elect_at and not self._topic.newer:
             self._elect_at = time.monotonic() + ELECT_EVERY_SECONDS
             if log.elect():
-                self._seen.writers, self._seen.stayed = frozenset(), ()
+                self._topic.writers, self._topic.stayed = frozenset(), ()
                 self._begin(log)
             else:
                 self._look_for_writers()
@@ -287,22 +287,22 @@ class Leadership:
             writers = self._writers()
         except LbdError:
             return  # a look in vain tells nothing, neither good nor bad
-        self._seen.stayed = tuple(one for one in writers if one.producer_name in self._seen.writers)
-        self._seen.writers = frozenset(one.producer_name for one in writers)
+        self._topic.stayed = tuple(writer for writer in writers if writer.producer_name in self._topic.writers)
+        self._topic.writers = frozenset(writer.producer_name for writer in writers)
 
     def _look_for_losses(self) -> None:
         if time.monotonic() < self._losses_at:
             return
         self._losses_at = time.monotonic() + TIDY_EVERY_SECONDS
         with suppress(LbdError):
-            self._seen.early_loss = self._early_loss()
+            self._topic.early_loss = self._early_loss()
 
     def _begin(self, log: Log) -> None:
         """Lead: everything that was written before is known, and open moves are taken over, before any is made."""
         term = secrets.token_hex(8)
         log.publish(leads(self._now(), self.name, term, self._url))
         deadline = boot_seconds() + ACKNOWLEDGED_WITHIN_SECONDS
-        while self._seen.leader is None or self._seen.leader.term != term:
+        while self._topic.leader is None or self._topic.leader.term != term:
             if boot_seconds() > deadline:
                 raise ObserveError("the leader topic cannot be read to its end")
             self._take(log.read(READ_SECONDS), live=True)
@@ -313,7 +313,7 @@ class Leadership:
         self.on_change("leads")
 
     def _tidied(self) -> bool:
-        """Whether it was time to let go of old lines; what still stands is to be told again then."""
+        """Trim old lines if that is due. Returns whether it was: the orders must then be published again."""
         if time.monotonic() < self._tidy_at:
             return False
         self._tidy_at = time.monotonic() + TIDY_EVERY_SECONDS
@@ -325,20 +325,20 @@ class Leadership:
 
     def _take(self, lines: Sequence[bytes], *, live: bool = False) -> bool:
         entries = [decoded(line) for line in lines]
-        known: list[Shared] = [entry for entry in entries if entry is not None and not isinstance(entry, NewerOrders)]
-        self.journal.take(known, live=live)
-        for words in self.orders.take(entry for entry in known if isinstance(entry, OrderList)):
+        shared: list[Shared] = [entry for entry in entries if entry is not None and not isinstance(entry, NewerOrders)]
+        self.journal.take(shared, live=live)
+        for words in self.orders.take(entry for entry in shared if isinstance(entry, OrderList)):
             self.on_change(words)
-        self._seen.unread += sum(entry is None for entry in entries)
+        self._topic.unread += sum(entry is None for entry in entries)
         for entry in entries:
             if isinstance(entry, OrderList | NewerOrders):
-                self._seen.newer = entry.format if isinstance(entry, NewerOrders) else 0
-        self._seen.leader = next((one for one in reversed(known) if isinstance(one, Leads)), self._seen.leader)
+                self._topic.newer = entry.format if isinstance(entry, NewerOrders) else 0
+        self._topic.leader = next((entry for entry in reversed(shared) if isinstance(entry, Leads)), self._topic.leader)
         return bool(lines)
 
     def _heard(self, before: Leads | None) -> None:
         """Another one that began after this lbd has taken its place."""
-        now = self._seen.leader
+        now = self._topic.leader
         if now is not None and now != before and now.name != self.name:
             self._resign()
             self.on_change(f"{now.name} leads")
@@ -417,7 +417,7 @@ class Alone:
         return True
 
     def serve(self, executor: Executor, splitting: Splitting) -> None:
-        """What the journal has open is its own."""
+        """Take nothing over: what the journal has open is this lbd's own."""
 
     def start(self) -> None:
         """There is nobody to follow."""

@@ -39,9 +39,9 @@ class Proposals:
         return self.find(self._made[-1].id, now) if self._made else None
 
     def find(self, name: str, now: float) -> Proposal | None:
-        """The one of this name, if it can be applied now."""
-        proposal = next((one for one in self._made if one.id == name and now < one.expires_at), None)
-        return proposal and msgspec.structs.replace(proposal, approved_by=self._approved_by(name))
+        """The proposal of this name, if it can be applied now."""
+        plan = next((plan for plan in self._made if plan.id == name and now < plan.expires_at), None)
+        return plan and msgspec.structs.replace(plan, approved_by=self._approved_by(name))
 
     def asking(self, parts: Parts, now: float) -> Parts:
         """The parts of a turn that proposes instead of acting, and judges anew what it proposed before."""
@@ -59,9 +59,9 @@ class Proposals:
             self.drop()
         elif record.hold is None and record.decision is not None:
             renewed = proposal(record, self._made[-1] if self._made else None)
-            before = [one for one in self._made if one.id != renewed.id][1 - KEPT :]
+            before = [plan for plan in self._made if plan.id != renewed.id][1 - KEPT :]
             self._made = (*before, renewed) if record.unloads else ()
 
     def drop(self) -> None:
-        """One is being applied, or the settings are others."""
+        """Forget all: one is being applied, another lbd leads, or the settings have changed."""
         self._made = ()

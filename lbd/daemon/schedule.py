@@ -32,7 +32,7 @@ class Schedule:
         self._scheduler.add_listener(lambda event: on_failure(event.exception), EVENT_JOB_ERROR)
         self._scheduler.add_listener(lambda event: on_overrun(event.job_id), EVENT_JOB_MAX_INSTANCES)
         self._jobs: dict[str, tuple[float, Callable[[], None]]] = {}
-        self._running, self._ended = threading.Lock(), False
+        self._running, self._stopped = threading.Lock(), False
 
     def every(self, name: str, seconds: float, job: Callable[[], None], *, at_once: bool = False) -> None:
         """Plan a job from planned time to planned time, instead of one of its name; a late one is not run twice."""
@@ -65,14 +65,14 @@ class Schedule:
 
     def stop(self) -> None:
         """Begin no further job, and return when the running one has ended. No job may call this."""
-        self._ended = True
+        self._stopped = True
         self._scheduler.shutdown(wait=False)  # one that waits holds a lock that the running job may need
         with self._running:
             pass
 
     def _run(self, job: Callable[[], None]) -> None:
         with self._running:
-            if not self._ended:
+            if not self._stopped:
                 job()
 
     def _add(self, name: str, job: Callable[[], None], *trigger: str, **options: Any) -> None:  # noqa: ANN401 - APScheduler's
