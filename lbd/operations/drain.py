@@ -93,10 +93,10 @@ def _filled(work: Work, took: str) -> str:
 
 
 def _remaining_reason(work: Work) -> str:
-    """What stays, by reason, and the first of it in full."""
+    """Bundles that stay, counted by reason, and the first of them in full."""
     if not work.left or not (work.tried or work.kind == "drain"):
         return ""
-    first, numbers = work.left[0], _numbers(one.reason for one in work.left)
+    first, numbers = work.left[0], _numbers(bundle.reason for bundle in work.left)
     return f"; left: {numbers}; the first: {first.bundle}{first.detail and f': {first.detail}'}"
 
 
@@ -113,10 +113,10 @@ MEASURED_FROM = 10
 """Moves after which their own pace tells more than an estimate."""
 
 ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED})
-"""What is to be waited for: a move that was not sent for it is due again afterwards."""
+"""Holds to wait for: a move that was not sent because of one is due again afterwards."""
 
 BARREN_PARTS = 3
-"""Parts in a row of which nothing was even sent: it has come to its end for now."""
+"""Parts in a row without a request sent: the job has come to its end for now."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,11 @@ def estimate(bundles: Collection[str], pacing: Pacing) -> float:
 
 
 class Job:
-    """Thread-safe: moves end in threads of their own.
+    """One drain or fill at work. Thread-safe: moves end in threads of their own.
 
     ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
-    when its drain began, and ``known`` what it owned when it was last asked. Before ``look_again_at`` (epoch seconds)
-    there is nothing to be looked for. From ``untold_since`` on the broker has not told what it owns or carries.
+    when its drain began, and ``owned`` what it owned by its last answer. Before ``look_again_at`` (epoch seconds)
+    there is nothing to look for. Since ``silent_since`` the broker does not report what it owns or carries.
     """
 
     def __init__(
@@ -153,32 +153,32 @@ class Job:
         self.amend_order(order)
         self.carried: Carried | None = None
         self.scores: Mapping[str, float] | None = None
-        self.known: Collection[str] | None = None
+        self.owned: Collection[str] | None = None
         self.look_again_at = 0.0
-        self.untold_since: float | None = None
+        self.silent_since: float | None = None
         self._lock = threading.Lock()
         self._handed: set[str] = set()
-        self._ended: dict[str, Outcome] = {}
+        self._outcomes: dict[str, Outcome] = {}
         self._skipped: dict[str, Skip] = {}
         self._taken = set[str]()
-        self._left: list[str] = []
+        self._to_move: list[str] = []
         self._pacing: Pacing | None = None
-        self._barren = self._seen = 0
+        self._barren = self._settled_before = 0
         self._work = Work(kind=kind, broker=broker, request=request, begun_at=begun_at)
 
     def amend_order(self, order: Drain | Fill) -> None:
-        """What was ordered, at first or once more."""
+        """Take the order, the first one or a later one."""
         self.by, self.why = order.by, order.reason
         self.override, self.respect_rest = order.override, order.respect_rest
         self.rollout, self.ordered_at = order.rollout, order.ordered_at
 
     def looked(self, look: DrainView, pacing: Pacing) -> None:
-        """A look has shown what is left to move, and nothing holds it."""
+        """Take a look that shows what is left to move, and that nothing holds it."""
         self.scores = self.scores or look.before
-        self._left, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
-        self._barren = 0 if self.settled > self._seen or not self._handed else self._barren + 1
-        self._seen = self.settled
-        self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._left), held="")
+        self._to_move, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
+        self._barren = 0 if self.settled > self._settled_before or not self._handed else self._barren + 1
+        self._settled_before = self.settled
+        self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._to_move), held="")
 
     @property
     def reason(self) -> str:
@@ -193,32 +193,32 @@ class Job:
         return self._barren >= BARREN_PARTS
 
     def waits(self, why: str, until: float) -> None:
-        """What keeps it from going on, and when that is looked at again (epoch seconds)."""
+        """Note the reason for which it waits, and when to look at that again (epoch seconds)."""
         self._work, self.look_again_at = msgspec.structs.replace(self._work, held=why), until
 
     @property
     def held(self) -> str:
-        """What keeps it from going on; empty while nothing does."""
+        """The reason for which it waits; empty while there is none."""
         return self._work.held
 
     @property
     def doubtful(self) -> list[Outcome]:
-        """Moves of which nobody knows who owns the bundle."""
+        """Moves after which the owner of the bundle is unknown."""
         with self._lock:
-            return [one for one in self._ended.values() if one.owner is None]
+            return [outcome for outcome in self._outcomes.values() if outcome.owner is None]
 
     def amend(self, outcomes: Iterable[Outcome]) -> None:
-        """Who owns the bundles of such moves has been asked once more."""
+        """Take later outcomes of such moves, for which the brokers were asked once more."""
         with self._lock:
-            self._ended.update((one.unload.bundle, one) for one in outcomes)
+            self._outcomes.update((outcome.unload.bundle, outcome) for outcome in outcomes)
 
     def hand(self, bundles: Iterable[str]) -> None:
-        """The next of its moves are begun."""
+        """Note the bundles whose moves begin next."""
         with self._lock:
             self._handed.update(bundles)
 
     def ended(self, end: Outcome | Skip) -> None:
-        """A move has ended, if it is one of these; what was not sent does not count as moved."""
+        """Take the end of a move, if it is one of these; a request that was not sent moved nothing."""
         with self._lock:
             if isinstance(end, Skip):
                 self._skipped[end.what] = end
@@ -227,7 +227,7 @@ class Job:
                 if end.reason in ORDERED:
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
-                self._ended[end.unload.bundle] = end
+                self._outcomes[end.unload.bundle] = end
 
     @property
     def handed(self) -> frozenset[str]:
@@ -238,26 +238,26 @@ class Job:
     def not_sent(self, bundles: Iterable[str]) -> list[Skip]:
         """Why moves of these bundles were not sent, those that were not."""
         with self._lock:
-            unsent = [bundle for bundle in bundles if bundle not in self._ended]
+            unsent = [bundle for bundle in bundles if bundle not in self._outcomes]
             return [self._skipped.get(bundle, Skip(bundle, Reason.ROUND_STOPPED)) for bundle in sorted(unsent)]
 
     def without_gone(self, bundles: Iterable[str]) -> list[str]:
         """Those of the bundles that are not proven to be gone, or to have another owner, whoever moved them."""
         with self._lock:
-            gone = {bundle for bundle, outcome in self._ended.items() if _left(outcome)} | self._taken
+            gone = {bundle for bundle, outcome in self._outcomes.items() if _left(outcome)} | self._taken
         return [bundle for bundle in bundles if bundle not in gone]
 
     @property
     def settled(self) -> int:
-        """Bundles of which more is known than at the beginning: their moves have ended, or they had left before."""
+        """Number of bundles whose moves have ended, or that had left before."""
         with self._lock:
-            return len(self._ended.keys() | self._taken)
+            return len(self._outcomes.keys() | self._taken)
 
     @property
     def attempted(self) -> frozenset[str]:
         """The bundles of moves that were sent and have ended."""
         with self._lock:
-            return frozenset(self._ended)
+            return frozenset(self._outcomes)
 
     @property
     def tried(self) -> int:
@@ -267,45 +267,48 @@ class Job:
     def work(self, now: float) -> Work:
         """How far it has come."""
         with self._lock:
-            outcomes = list(self._ended.values())
-        landed = sum(one.result is Result.LANDED for one in outcomes)
-        elsewhere = sum(one.result is Result.ELSEWHERE and one.owner != one.unload.source for one in outcomes)
-        gone = sum(one.result is Result.GONE for one in outcomes)
+            outcomes = list(self._outcomes.values())
+        landed = sum(outcome.result is Result.LANDED for outcome in outcomes)
+        elsewhere = sum(end.result is Result.ELSEWHERE and end.owner != end.unload.source for end in outcomes)
+        gone = sum(outcome.result is Result.GONE for outcome in outcomes)
         counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(outcomes) - landed - elsewhere - gone}
         return msgspec.structs.replace(self._work, **counts, ordered_at=self.ordered_at, eta_seconds=self._eta(now))
 
     def _eta(self, now: float) -> float | None:
         if self._pacing is None:
             return None
-        left, tried = [one for one in self._left if one not in self._ended], self.tried
-        measured = (now - self.begun_at) / tried * len(left) if tried >= MEASURED_FROM else None
-        return round(estimate(left, self._pacing) if measured is None else measured, 1)
+        to_move, tried = [bundle for bundle in self._to_move if bundle not in self._outcomes], self.tried
+        measured = (now - self.begun_at) / tried * len(to_move) if tried >= MEASURED_FROM else None
+        return round(estimate(to_move, self._pacing) if measured is None else measured, 1)
 
     def end(
         self, now: float, owned: Collection[str] | None, stay: Iterable[Skip], alone: Collection[Skip] = ()
     ) -> Work:
-        """It has come to its end: how it is told.
+        """The final figures, with exit code and sentence.
 
         ``owned`` is what a drained broker owns now, None where it was not asked; ``stay`` what was not even tried, and
         why; ``alone`` are bundles of Pulsar's own, which lbd leaves where they are.
         """
         with self._lock:
-            missed = [one for one in self._ended.values() if self._missed(one, owned or ())]
-        left = [RemainingBundle(one.unload.bundle, one.result.value, one.detail) for one in missed]
-        known, system = {one.bundle for one in left}, {skip.what for skip in alone}
-        left += [RemainingBundle(skip.what, skip.reason.label, skip.detail) for skip in stay if skip.what not in known]
+            missed = [outcome for outcome in self._outcomes.values() if self._missed(outcome, owned or ())]
+        remaining = [RemainingBundle(outcome.unload.bundle, outcome.result.value, outcome.detail) for outcome in missed]
+        tried, system = {bundle.bundle for bundle in remaining}, {skip.what for skip in alone}
+        untried = [skip for skip in stay if skip.what not in tried]
+        remaining += [RemainingBundle(skip.what, skip.reason.label, skip.detail) for skip in untried]
         owns = None if owned is None else sum(bundle not in system for bundle in owned)
-        final = msgspec.structs.replace(self.work(now), ended_at=now, left=left, held="", eta_seconds=None, owned=owns)
+        final = msgspec.structs.replace(
+            self.work(now), ended_at=now, left=remaining, held="", eta_seconds=None, owned=owns
+        )
         code, sentence = drain_result(final, missed=len(missed), system=len(system))
         return msgspec.structs.replace(final, exit_code=code, sentence=sentence)
 
-    def _missed(self, one: Outcome, owned: Collection[str]) -> bool:
+    def _missed(self, outcome: Outcome, owned: Collection[str]) -> bool:
         """A drained broker that is rid of a bundle is rid of it, whichever healthy broker has it."""
-        if one.result is Result.GONE:
+        if outcome.result is Result.GONE:
             return False
         if self.kind == "fill":
-            return one.result is not Result.LANDED
-        return one.owner is None or one.unload.bundle in owned
+            return outcome.result is not Result.LANDED
+        return outcome.owner is None or outcome.unload.bundle in owned
 
 
 # --- acceptance: whether a requested drain or fill may start, and what is written down of it
@@ -313,7 +316,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a drain works with, as it is now: settings may be read again while it lasts."""
+    """Settings and parts that a drain works with now: settings may be read again while it lasts."""
 
     settings: Settings
     parts: Parts
@@ -334,7 +337,7 @@ def first_pass(
     respect_rest: bool = False,
     guide: Guide = ALONE,
 ) -> Pass:
-    """What the first look at a broker goes by; a drain that is in force goes on, with what it carried then."""
+    """The pass of the first look at a broker; a drain in force goes on, with what the broker carried when it began."""
     return Pass(
         broker,
         now,
@@ -348,7 +351,7 @@ def first_pass(
 
 
 def carried_then(drain: Drain | None) -> Carried | None:
-    """What a broker carried when its drain began; None where its report did not show it yet."""
+    """The load of a broker when its drain began; None where its report did not show it yet."""
     return drain.carried if drain is not None and drain.carried.bundles else None
 
 
@@ -396,7 +399,7 @@ def _ends(request: DrainRequest, before: Drain | None, now: float) -> float | No
 
 
 def _planned(look: DrainView, tools: Tools, stay: str) -> str:
-    """What a job will do, as it is told when it begins; ``stay`` is what becomes of what cannot move."""
+    """Summary of a job when it begins; ``stay`` says what becomes of bundles that cannot move."""
     bundles = [unload.bundle for unload in look.plan.unloads]
     words = f"{counted(len(bundles), 'bundle')}, about {estimate(bundles, tools.paced(look)):.0f} s"
     if look.plan.stay:
@@ -458,10 +461,10 @@ def within(
 def within_hour(
     kind: str, broker: str, look: DrainView, sent: Iterable[Sent], now: float, plan: tuple[Unload, ...]
 ) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
-    """What of a plan is within the hour's limit of one drain or fill, which moves of other kinds leave alone."""
+    """The part of a plan within the hour's limit of one drain or fill, and the rest. Other moves do not count."""
     hour = HourOfOrder(look.limits, kind, broker, most_per_hour(look.bundles))
     room = hour.room(sent, now)
-    return plan[:room], tuple(hour.refusal(one, room) for one in plan[room:])
+    return plan[:room], tuple(hour.refusal(unload, room) for unload in plan[room:])
 
 
 @dataclass(frozen=True)
@@ -475,8 +478,8 @@ class HourOfOrder:
 
     def room(self, sent: Iterable[Sent], now: float) -> int:
         """How many requests may still be sent; retries count."""
-        own = (one for one in sent if one.order == self.kind)
-        ends = ((one.at, one.source if self.kind == "drain" else one.destination) for one in own)
+        own = (request for request in sent if request.order == self.kind)
+        ends = ((request.at, request.source if self.kind == "drain" else request.destination) for request in own)
         return max(self.most - sum(at > now - HOUR_SECONDS and end == self.broker for at, end in ends), 0)
 
     def refusal(self, unload: Unload, room: int) -> Skip:
@@ -526,11 +529,11 @@ def _restarted(drain: Drain, record: TurnResult) -> bool:
     if record.observation is None or drain.started_at is None:
         return False
     brokers = record.observation.snapshot.brokers
-    at = brokers.index().get(drain.broker)
-    if at is None:
+    row = brokers.index().get(drain.broker)
+    if row is None:
         return False
-    started = float(brokers.started_at[at])
-    return started == started and not same(started, drain.started_at)  # noqa: PLR0124 - NaN where it is not told
+    started = float(brokers.started_at[row])
+    return started == started and not same(started, drain.started_at)  # noqa: PLR0124 - NaN where it is unknown
 
 
 # --- unresponsive: a broker without a report, bundles without a known owner
@@ -543,10 +546,10 @@ ASKED_EVERY_SECONDS = 5.0
 
 def abandoned(job: Job, error: LbdError, now: float) -> Skip | None:
     """Why the drain is left off; None while it waits. ``now`` is epoch seconds."""
-    job.untold_since = since = job.untold_since or now
-    left = since + LEFT_OFF_SECONDS - now
-    if left > 0:
-        job.waits(f"{error}; left off in {left:.0f} s if that stays so", now + min(ASKED_EVERY_SECONDS, left))
+    job.silent_since = since = job.silent_since or now
+    patience = since + LEFT_OFF_SECONDS - now
+    if patience > 0:
+        job.waits(f"{error}; left off in {patience:.0f} s if that stays so", now + min(ASKED_EVERY_SECONDS, patience))
         return None
     stands = "the drain stands, and is gone on with once it answers, or ends as it would"
     return Skip(job.broker, Reason.REPORT_MISSING, f"{error}; {stands}")
@@ -555,16 +558,16 @@ def abandoned(job: Job, error: LbdError, now: float) -> Skip | None:
 def looked_for_again(doubtful: Iterable[Outcome], admin: Admin) -> list[Outcome]:
     """The same moves, by who owns their bundles now."""
     ownership = Ownership(admin, CLOCK)
-    return [_present_outcome(one, ownership) for one in doubtful]
+    return [_present_outcome(outcome, ownership) for outcome in doubtful]
 
 
-def _present_outcome(one: Outcome, ownership: Ownership) -> Outcome:
+def _present_outcome(outcome: Outcome, ownership: Ownership) -> Outcome:
     try:
-        owner = ownership.owner(one.unload.bundle)
+        owner = ownership.owner(outcome.unload.bundle)
     except AdminError as error:
-        return replace(one, detail=f"{one.detail}; at the end: {error}")
-    detail = f"{one.detail}; at the end: {owner or 'nobody'} owns it"
-    return replace(one, result=judged(one.unload, owner), owner=owner, detail=detail)
+        return replace(outcome, detail=f"{outcome.detail}; at the end: {error}")
+    detail = f"{outcome.detail}; at the end: {owner or 'nobody'} owns it"
+    return replace(outcome, result=judged(outcome.unload, owner), owner=owner, detail=detail)
 
 
 # --- drains and fills of a live lbd
@@ -583,7 +586,7 @@ _GONE = f"{NOT_THERE}; the drain stands until it is started again or released, o
 
 
 class Draining:
-    """What is drained, and the one job that is at work. ``executor`` is that of the turns: a move is a move.
+    """The drained brokers, and the one job at work. ``executor`` is that of the turns: a move is a move.
 
     ``held`` is asked before each request: the pause and the quiet hours. ``on_work`` hears how far a job has come. All
     methods but :meth:`ended` are called by one thread at a time.
@@ -600,7 +603,7 @@ class Draining:
         self._looked: dict[str, float] = {}
         self._trouble: dict[str, str] = {}
         self._works = Works()
-        self._known, self._untold = False, False
+        self._is_read, self._is_unwritten = False, False
         self.on_work: Callable[[Work], None] = lambda _: None
         self.guide: Callable[[], Guide | None] = lambda: None
 
@@ -620,7 +623,7 @@ class Draining:
         return (self.guide() if rollout else None) or ALONE
 
     def hold(self) -> Hold | None:
-        """What keeps moves from being planned."""
+        """The hold on moves of turns while a job is at work."""
         job = self._job
         if job is None:
             return None
@@ -636,13 +639,13 @@ class Draining:
     @property
     def works(self) -> Works:
         """How far each has come."""
-        if not self._known:
-            self._works, self._known = self._drains.works(), True
+        if not self._is_read:
+            self._works, self._is_read = self._drains.works(), True
         return self._works
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What keeps drains from being read, told, or gone on with."""
+        """Why drains cannot be read, written or gone on with, one text each."""
         return tuple(filter(None, self._trouble.values()))
 
     def ended(self, end: Outcome | Skip) -> None:
@@ -711,7 +714,7 @@ class Draining:
         except HeldError as error:
             self._trouble["going on"] = ""
             if self._job is not None:
-                self._job.untold_since = None
+                self._job.silent_since = None
                 self._waits(self._job, error.hold)
         except LbdError as error:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
@@ -732,7 +735,7 @@ class Draining:
             job.waits(str(error), self._now() + LOOK_AGAIN_SECONDS)
 
     def _released_before_begun(self) -> None:
-        """Whoever waits for a drain or a fill that nobody works on is told that it is over."""
+        """End drains and fills that nobody works on, for whoever waits for them."""
         now, waiting = self._now(), list[Job]()
         for broker in self._requested.keys() - self.in_force().keys():
             waiting.append(Job("drain", broker, self._requested.pop(broker), now, Drain(broker, now, None, "")))
@@ -796,18 +799,18 @@ class Draining:
             self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, _GONE),))
             return
         if self._waits(job, self._ordered(job)):
-            job.known = None  # whoever leads or moves by hand meanwhile changes what it owns
+            job.owned = None  # whoever leads or moves by hand meanwhile changes what it owns
             return
         drain = self.in_force().get(job.broker)
         if drain is None:  # released since this step began: the next one ends it
             return
         passes = job.override is not None, job.respect_rest, job.ordered_at
         guide = self._guide(drain.rollout)
-        known = None if job.known is None else job.without_gone(job.known)
-        begun = job.broker, job.begun_at, drain.since
-        drain_pass = Pass(*begun, *passes, job.carried, job.scores, guide, known, job.attempted)
+        owned = None if job.owned is None else job.without_gone(job.owned)
+        ordered = job.broker, job.begun_at, drain.since
+        drain_pass = Pass(*ordered, *passes, job.carried, job.scores, guide, owned, job.attempted)
         look = plan_drain_now(tools.parts, tools.admin, drain_pass)
-        job.untold_since, job.known = None, look.owned
+        job.silent_since, job.owned = None, look.owned
         if self._waits(job, look.hold or look.unshown):
             return
         job.looked(look, tools.paced(look))
@@ -819,15 +822,15 @@ class Draining:
         part, beyond = within(look.plan.unloads, look, job, tools, self._now())
         if part and not job.barren:
             self._start(job, part, look, tools)
-        elif known is not None:
-            job.known = None  # what it was last known to own has gone or stays: the next look asks what has come since
+        elif owned is not None:
+            job.owned = None  # all of that has gone or stays: the next look asks what has come since
         else:
             job.amend(looked_for_again(job.doubtful, tools.admin))
             stay = (*look.plan.stay, *beyond, *job.not_sent(unload.bundle for unload in part))
             self._finish(job, look.owned, stay, look.alone)
 
     def _stands(self, job: Job) -> Hold | None:
-        """What keeps the next move of a job from being requested: no move is made of an order that has ended."""
+        """The hold on the next request of a job: no move is made for an order that has ended."""
         over = self._over(job)
         return self._ordered(job) if over is None else (Reason.ROUND_STOPPED, f"not asked for: {over}")
 
@@ -842,9 +845,9 @@ class Draining:
         return hold is not None and hold[0] in AWAY
 
     def _ordered(self, job: Job) -> Hold | None:
-        """What people have ordered, unless the job's reason passes it: to know it, no broker need be asked.
+        """The hold that people have ordered, unless the job's reason passes it: to know it, no broker need be asked.
 
-        What was ordered later than the job is not passed: whoever pauses lbd means all of it.
+        An order later than the job is not passed: whoever pauses lbd means all of it.
         """
         hold = self._held()
         if hold is None or job.override is None or hold[0] not in OVERRIDDEN_HOLDS:
@@ -886,7 +889,7 @@ class Draining:
             self._finish(job, None, (*beyond, *job.not_sent(handed)))
 
     def _start(self, job: Job, part: Sequence[Unload], look: DrainView, tools: Tools) -> None:
-        job.hand(one.bundle for one in part)
+        job.hand(unload.bundle for unload in part)
         orders = drain_orders(job, tools.paced(look), tools, partial(self._stands, job))
         moves = with_clients(part, look.observation.snapshot)
         plan = [replace(move, reason=job.reason, order=job.kind) for move in moves]
@@ -904,20 +907,20 @@ class Draining:
         if work.kind == "fill":
             fill = work
         else:
-            drains = {broker: one for broker, one in drains.items() if broker in self.in_force()}
+            drains = {broker: drain for broker, drain in drains.items() if broker in self.in_force()}
             drains[work.broker] = work
         current = Works(drains=drains, fill=fill)
         if current != self._works:
-            self._works, self._untold = current, True
+            self._works, self._is_unwritten = current, True
             self._write()
             self.on_work(work)
 
     def _write(self) -> None:
-        """What could not be written, as on a full disk, is written as soon as it can be: people wait for it."""
+        """Write the progress, and after a failure, as on a full disk, as soon as it can be: people wait for it."""
         works = self.works
-        if self._untold:
+        if self._is_unwritten:
             self._drains.save(works)
-            self._untold = False
+            self._is_unwritten = False
 
 
 # --- plan only: neither the cluster nor the state directory is changed
@@ -951,7 +954,7 @@ def show_drain(settings: Settings, broker: str, daemons: Observer | None = None)
 
 
 def show_fill(settings: Settings, broker: str, daemons: Observer | None = None) -> DrainPreview:
-    """What a broker would be given. Raises :class:`~lbd.errors.LbdError`."""
+    """Preview of the bundles that a broker would be given. Raises :class:`~lbd.errors.LbdError`."""
     with preview_observer(settings, daemons) as observer:
         parts = order_parts(settings, observer)
         look = _hourly("fill", broker, plan_fill_now(parts, observer.admin, broker), parts)
@@ -968,21 +971,23 @@ def _hourly(kind: str, broker: str, look: DrainView, parts: Parts) -> DrainView:
 
 def _build_preview(look: DrainView, at_once: int, refusal: str = "", drain: Drain | None = None) -> DrainPreview:
     pacing = Pacing(at_once, look.by_name)
-    return DrainPreview(look, estimate([one.bundle for one in look.plan.unloads], pacing), at_once, refusal, drain)
+    return DrainPreview(
+        look, estimate([unload.bundle for unload in look.plan.unloads], pacing), at_once, refusal, drain
+    )
 
 
 def plan_json(preview: DrainPreview) -> DrainPlan:
-    """The same as it is told, here and over the API."""
+    """The preview as JSON, here and over the API."""
     look = preview.look
     return DrainPlan(
         taken_at=look.observation.snapshot.taken_at,
-        brokers=[Predicted(one, round(score, 3), round(look.after[one], 3)) for one, score in look.before.items()],
+        brokers=[Predicted(name, round(score, 3), round(look.after[name], 3)) for name, score in look.before.items()],
         unloads=[
-            WouldMove(one.bundle, one.source, one.destination, round(one.msg_rate, 3), round(one.throughput, 3))
-            for one in look.plan.unloads
+            WouldMove(move.bundle, move.source, move.destination, round(move.msg_rate, 3), round(move.throughput, 3))
+            for move in look.plan.unloads
         ],
-        stay=[RemainingBundle(one.what, one.reason.label, one.detail) for one in look.plan.stay],
-        left_to_pulsar=[one.what for one in look.alone],
+        stay=[RemainingBundle(skip.what, skip.reason.label, skip.detail) for skip in look.plan.stay],
+        left_to_pulsar=[skip.what for skip in look.alone],
         hold=None if look.hold is None else Held(look.hold[0].label, look.hold[1]),
         cannot_spare=preview.cannot_spare or None,
         eta_seconds=round(preview.eta_seconds, 1),

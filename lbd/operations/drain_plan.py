@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 AGAIN_SECONDS = 600.0
-"""What Pulsar places on a drained broker is moved off at most once in so long: the brokers know nothing of a drain,
-and would give it back at once."""
+"""Pause between two moves of a bundle off a drained broker: the brokers know nothing of a drain, and would give the
+bundle back at once."""
 
 
 def moved_off(broker: str, since: float, sent: Iterable[Sent]) -> dict[str, float]:
@@ -49,9 +49,9 @@ def moved_off(broker: str, since: float, sent: Iterable[Sent]) -> dict[str, floa
     Times are epoch seconds, those before ``since`` are left out.
     """
     return {
-        one.bundle: one.at
-        for one in sent
-        if one.source == broker and one.at >= since and one.owner is not None and one.owner != broker
+        request.bundle: request.at
+        for request in sent
+        if request.source == broker and request.at >= since and request.owner not in {None, broker}
     }
 
 
@@ -70,19 +70,19 @@ def resting(
         return Skip(bundle, alone, WITH_CLUSTER if alone is Reason.NAME_WITH_CLUSTER else "")
     if bundle in drain_pass.attempted:
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
-    at = parts.attempted_at().get(bundle, 0.0)
-    ago = observation.snapshot.taken_at - at
-    if at >= drain_pass.since:
+    attempted_at = parts.attempted_at().get(bundle, 0.0)
+    ago = observation.snapshot.taken_at - attempted_at
+    if attempted_at >= drain_pass.since:
         if bundle not in gone_at:
             return None
         ago = observation.snapshot.taken_at - gone_at[bundle]
-        left = AGAIN_SECONDS - ago
-        text = f"it was moved off {ago / 60:.0f} min ago; again in {left / 60:.0f} min"
-        return Skip(bundle, Reason.COOL_DOWN, text) if left > 0 else None
-    left = parts.guardrails.cool_down_minutes * 60 - ago
-    if left <= 0 or not drain_pass.respect_rest:
+        rest = AGAIN_SECONDS - ago
+        text = f"it was moved off {ago / 60:.0f} min ago; again in {rest / 60:.0f} min"
+        return Skip(bundle, Reason.COOL_DOWN, text) if rest > 0 else None
+    rest = parts.guardrails.cool_down_minutes * 60 - ago
+    if rest <= 0 or not drain_pass.respect_rest:
         return None
-    text = f"it rests {left / 60:.0f} min more (guardrails.cool_down_minutes; without --respect-rest it would go)"
+    text = f"it rests {rest / 60:.0f} min more (guardrails.cool_down_minutes; without --respect-rest it would go)"
     return Skip(bundle, Reason.COOL_DOWN, text)
 
 
@@ -91,7 +91,7 @@ class Unshown:
     """Brokers whose reports do not show yet what was moved to them or from them, with the seconds until they do.
 
     One does when it has given as many samples since as it takes to settle, as far as turns have counted these, else
-    when so much time has passed. ``ordered`` are those of drains and fills, which move many at a time.
+    when that many intervals have passed. ``ordered`` are those of drains and fills, which move many at a time.
     """
 
     seconds: Mapping[str, float]
@@ -104,22 +104,22 @@ class Unshown:
         span = UNSHOWN_SAMPLES * facts.sample_interval_seconds
         last: dict[str, float] = {}
         ordered: set[str] = set()
-        for one in facts.sent:
-            if one.failed or one.at + span <= now:
+        for request in facts.sent:
+            if request.failed or request.at + span <= now:
                 continue
-            for broker in filter(None, {one.source, one.destination, one.owner}):
-                last[broker] = max(one.at, last.get(broker, 0.0))
-                ordered |= {broker} if one.order else set()
-        left = {
-            broker: at + span - now
-            for broker, at in last.items()
-            if not ((sample := samples.get(broker)) and sample.to_settle == 0 and sample.touched_at >= at)
+            for broker in filter(None, {request.source, request.destination, request.owner}):
+                last[broker] = max(request.at, last.get(broker, 0.0))
+                ordered |= {broker} if request.order else set()
+        seconds = {
+            broker: sent_at + span - now
+            for broker, sent_at in last.items()
+            if not ((sample := samples.get(broker)) and sample.to_settle == 0 and sample.touched_at >= sent_at)
         }
-        return cls(left, frozenset(ordered))
+        return cls(seconds, frozenset(ordered))
 
     def wait_seconds(self, broker: str) -> float:
         """How long a first move from this broker or to it waits: for its report, and those of ordered moves."""
-        return max((left for one, left in self.seconds.items() if one == broker or one in self.ordered), default=0.0)
+        return max((wait for name, wait in self.seconds.items() if name == broker or name in self.ordered), default=0.0)
 
     def mask(self, snapshot: Snapshot) -> FloatArray:
         """1 where a broker's report does not show its moves yet, else 0; float64 (B,)."""
@@ -132,7 +132,7 @@ NOT_ITS_HOLDS = frozenset({Reason.NO_IMPROVEMENT, Reason.MOVES_UNFINISHED})
 """It is not to bring brokers closer, and what is under way is its own."""
 
 NOT_ITS_BARS = frozenset({Reason.CHANGED_HANDS, Reason.NOT_SERVED, Reason.ISOLATION_POLICY})
-"""What its brokers did with a bundle is why it moves; where the others apply, the ledger refuses with a detail."""
+"""Bars that do not bind: a bundle moves because of its brokers; the ledger refuses with a detail where others apply."""
 
 NOT_OF_A_DRAIN = frozenset({Reason.COOL_DOWN, Reason.TOPIC_COST, Reason.REPORTED_TWICE, Reason.NO_STATISTICS})
 """All has to go, and the broker itself says what it owns. :func:`resting` says what rests."""
@@ -143,7 +143,7 @@ class Judge:
 
     A person has ordered it: rests and limits of turns do not hold, unless ``respect_rest``. ``override`` passes also
     what people have ordered to be waited for, and ``passes`` are further holds that do not apply. ``owned``: every
-    bundle of a broker that has told itself what it owns, whatever reports say or do not say of them; what never moves
+    bundle of a broker that says itself what it owns, whatever reports say or do not say of them; what never moves
     by a turn (``guardrails.topic_costs``) moves only then, or with ``override``.
     """
 
@@ -176,17 +176,17 @@ class Judge:
 
     @property
     def by_name(self) -> bool:
-        """Whether every broker, any of which may come to lead, knows destinations by full names."""
+        """Whether every broker knows destinations by full names: any of them may come to lead."""
         return not any(keys_destinations_by_range(version) for version in self.snapshot.brokers.versions)
 
     def hold(self) -> Hold | None:
-        """What keeps everything from moving now."""
+        """The hold on all moves now."""
         return next((hold for hold in current_holds(self._case) if hold[0] not in self._passes), None)
 
     def ledger(
         self, snapshot: Snapshot, scores: FloatArray, unloads: Sequence[Unload], ignored: Collection[Reason]
     ) -> Ledger:
-        """What judges each move, to be advanced by those that are let through."""
+        """The judge of each move, to be advanced by those that are let through."""
         policies = replace(self._now.facts.policies, drained=self.drained | slow_brokers(self.evidence, self.snapshot))
         if Reason.NOT_SERVED in self._passes:
             policies = replace(policies, unserved={})
@@ -200,7 +200,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Guide:
-    """What a rollout asks of the drains and the fill that it consists of, so that no bundle moves more than twice.
+    """Limits of a rollout on its drains and its fill, so that no bundle moves more than twice.
 
     ``restarted`` brokers are preferred as destinations, and the only ones for a bundle that has ``moved`` before: from
     there it need not go again. That brokers came or went holds nothing: it is what a rollout does.
@@ -222,7 +222,7 @@ class Guide:
 
 
 MOST_MOVES = 2
-"""Of one bundle in a rollout: from a broker that is still to be restarted, and once more when that is drained."""
+"""Moves of one bundle in a rollout: to a broker that is still to be restarted, and once more when that is drained."""
 
 ALONE = Guide(passes=frozenset())
 """A drain or a fill that is part of no rollout."""
@@ -242,11 +242,11 @@ class HeldError(RefusedError):
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over a broker's bundles goes by. Times are epoch seconds.
+    """Inputs of one pass over a broker's bundles. Times are epoch seconds.
 
     ``since`` is when the drain began, ``ordered_at`` when a person asked for it last, and ``begun_at`` when this pass
     began. ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
-    None in the first look. ``known`` is what the broker owned when it was last asked, less what has gone since; None:
+    None in the first look. ``owned`` is what the broker owned by its last answer, less what has gone since; None:
     it is asked now. ``attempted`` are the bundles whose moves this pass has sent and seen end.
     """
 
@@ -259,13 +259,13 @@ class Pass:
     carried: Carried | None = None
     scores: Mapping[str, float] | None = None
     guide: Guide = ALONE
-    known: Collection[str] | None = None
+    owned: Collection[str] | None = None
     attempted: Collection[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class DrainView:
-    """What is to move, what stays, and what keeps all of it from moving (``hold``).
+    """Bundles that are to move, those that stay, and the hold on all of them.
 
     ``before`` and ``after`` are scores in points, now and once all of it has landed. ``owned`` is what the broker owns
     but for its own bundles, ``alone`` what of that is Pulsar's and left to it. ``by_name``: leaders know a destination
@@ -291,7 +291,7 @@ class DrainView:
 
     @property
     def unshown(self) -> Hold | None:
-        """What a first move waits for."""
+        """The hold on a first move."""
         if not self.shown_in_seconds:
             return None
         return Reason.SETTLING, f"reports show the last moves in {self.shown_in_seconds:.0f} s at most"
@@ -308,9 +308,9 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     """
     _check_active(admin, drain_pass.broker)
     now = _situation(parts, drain_pass.broker)
-    if (known := drain_pass.known) is None:
-        known = _owned(admin, drain_pass.broker, now)
-    owned = tuple(bundle for bundle in known if not BROKER_BUNDLE.match(bundle))
+    if (listed := drain_pass.owned) is None:
+        listed = _owned(admin, drain_pass.broker, now)
+    owned = tuple(bundle for bundle in listed if not BROKER_BUNDLE.match(bundle))
     now = now.with_groups(parts, dict.fromkeys(map(bundle_namespace, owned)))
     drained = parts.drained() | {drain_pass.broker}
     held, passes = {"override": drain_pass.override, "respect_rest": drain_pass.respect_rest}, drain_pass.guide.passes
@@ -328,7 +328,8 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     others = [broker for broker in judge.index if broker != drain_pass.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
     placed = emptying.plan_drain(unloads, others, ledger, drain_pass.guide.restarted, drain_pass.guide.bound)
-    plan = replace(placed, unloads=tuple(sorted(placed.unloads, key=lambda one: judge.costs.get(one.bundle, 0.0))))
+    by_cost = sorted(placed.unloads, key=lambda unload: judge.costs.get(unload.bundle, 0.0))
+    plan = replace(placed, unloads=tuple(by_cost))
     alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
     stay = tuple(skip for skip in staying.values() if skip.reason is not Reason.SYSTEM_NAMESPACE)
     started = float(judge.snapshot.brokers.started_at[judge.index[drain_pass.broker]])
@@ -343,7 +344,7 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
         judge.by_name,
         owned,
         alone,
-        tuple(one.bundle for one in plan.unloads if isinf(judge.costs.get(one.bundle, 0.0))),
+        tuple(unload.bundle for unload in plan.unloads if isinf(judge.costs.get(unload.bundle, 0.0))),
         started if np.isfinite(started) else None,
         unshown.wait_seconds(drain_pass.broker)
         if drain_pass.carried is None and unloads and not drain_pass.override
@@ -363,7 +364,7 @@ def preview_drain(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
         snapshot, held = fixed.observation.snapshot, error.hold
     rows = snapshot.rows.of(snapshot.brokers.index()[drain_pass.broker])
     reported = [snapshot.bundles[bundle] for bundle in snapshot.rows.bundle[rows].tolist()]
-    look = plan_drain_now(parts, admin, replace(drain_pass, known=reported))
+    look = plan_drain_now(parts, admin, replace(drain_pass, owned=reported))
     return replace(look, hold=look.hold or held)
 
 
@@ -376,7 +377,10 @@ def plan_fill_now(
     respect_rest: bool = False,
     guide: Guide = ALONE,
 ) -> DrainView:
-    """What a broker would be given. Raises as :func:`plan_drain_now`, and :class:`RefusedError` for a drained one."""
+    """The bundles that a broker would be given.
+
+    Raises as :func:`plan_drain_now`, and :class:`RefusedError` for a drained one.
+    """
     if broker in parts.drained():
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
     _check_active(admin, broker)
@@ -386,8 +390,8 @@ def plan_fill_now(
     judge.barred = bar_more(judge.barred, judge.snapshot, guide.worn)
     unshown = Unshown.of(now.facts)
     scores = judge.scores + _borne_lately(judge.scores, judge.snapshot, now, unshown)
-    there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
-    before = {judge.snapshot.brokers.ids[at]: float(scores[at]) for at in there}
+    there = [row for row, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
+    before = {judge.snapshot.brokers.ids[row]: float(scores[row]) for row in there}
     unloads = _candidates(judge, now, there)
     ledger = judge.ledger(judge.snapshot, scores, unloads, frozenset())
     before.setdefault(broker, float(scores[judge.index[broker]]))
@@ -398,7 +402,7 @@ def plan_fill_now(
         judge.hold(),
         plan,
         before,
-        {one: expected.get(one, score) for one, score in before.items()},
+        {name: expected.get(name, score) for name, score in before.items()},
         carried_by(judge.snapshot, judge.scores, broker, 0),
         ledger,
         judge.by_name,
@@ -407,7 +411,7 @@ def plan_fill_now(
 
 
 def hold_of_fill(parts: Parts, broker: str, *, override: bool, guide: Guide = ALONE) -> Hold | None:
-    """What keeps a fill from going on as it was planned. Raises as :func:`plan_drain_now`."""
+    """The hold on a fill that goes on as it was planned. Raises as :func:`plan_drain_now`."""
     now = _situation(parts, broker)
     return Judge(parts, now, parts.drained(), override=override, passes=guide.passes).hold()
 
@@ -435,8 +439,8 @@ def _owned(admin: Admin, broker: str, now: Situation) -> Collection[str]:
     calm_in = max(left_at, joined_at) + CALM_SECONDS - now.facts.now
     if not admin.transfers and calm_in > 0:
         who = f"{broker} has joined" if joined_at > left_at else f"{first_names(members.departed) or 'a broker'} left"
-        asked = f"{broker} is asked what it owns in {calm_in:.0f} s"
-        why = f"{who}; {asked}, as it can hang by that while it takes bundles over"
+        question = f"{broker} is asked what it owns in {calm_in:.0f} s"
+        why = f"{who}; {question}, as it can hang by that while it takes bundles over"
         raise HeldError((Reason.MEMBERSHIP_CHANGED, why))
     try:
         return admin.owned(broker)
@@ -483,10 +487,10 @@ def _candidates(judge: Judge, now: Situation, there: Sequence[int]) -> list[Unlo
     """Each bundle that may move, from the trusted broker that reports it, to nobody yet."""
     rows, short = judge.snapshot.rows, now.facts.averages.short.tolist()
     candidates = []
-    for at in there:
-        for bundle in rows.bundle[rows.of(at)].tolist():
+    for row in there:
+        for bundle in rows.bundle[rows.of(row)].tolist():
             if judge.barred[bundle] == 0 and now.facts.averages.samples[bundle] > 0:
-                ends = judge.snapshot.bundles[bundle], judge.snapshot.brokers.ids[at], None
+                ends = judge.snapshot.bundles[bundle], judge.snapshot.brokers.ids[row], None
                 inwards, outwards, bytes_in, bytes_out = short[bundle]
                 candidates.append(Unload(*ends, inwards + outwards, bytes_in + bytes_out))
     return candidates
