@@ -186,7 +186,7 @@ class TestChangedHands:
             moved = landed(balancer.once())
             other = next(bundle for bundle in HOT if bundle not in moved)
             pulsar.owners[other] = pulsar.ids[1]
-            balancer._asked.begin(by_hand(pulsar, None, HOT.index(moved[0])), balancer._real.beside)
+            balancer._dispatcher.begin(by_hand(pulsar, None, HOT.index(moved[0])), balancer._real.beside)
             assert balancer.once().counts["changed-hands"] == 1
 
     def test_a_person_may_move_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:

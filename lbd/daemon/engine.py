@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def forget_notes(journal: Journal, record: TurnResult) -> None:
-    """What a leader had noted is gone with it; one that tells no id may be the same as before."""
+    """Drop the notes of former leaders, which are gone with them; a note without a leader may be the present one's."""
     leader = record.observation.leader if record.observation is not None else None
     if leader is not None and leader.broker is not None:
         for bundle, note in journal.notes.items():
@@ -79,7 +79,7 @@ class Engine:
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
         self._real = Assembled(settings, state, joined, timebase, self._ended)
         self.requests = Requests()
-        self._asked = Dispatcher(self._real, self.requests)
+        self._dispatcher = Dispatcher(self._real, self.requests)
         self._keeper = Keeper(settings)
         self.notifier = Notifier(settings.notify)
         self._rest: Rest | None = None
@@ -106,12 +106,12 @@ class Engine:
 
     @property
     def orders(self) -> Orders:
-        """What people have ordered, and is in force."""
+        """Orders of people that are in force."""
         return self._real.orders
 
     @property
     def looking(self) -> Observer:
-        """Who looks at the cluster, and takes nothing over."""
+        """Observer of the cluster that takes nothing over."""
         return self._real.looking
 
     @property
@@ -121,27 +121,27 @@ class Engine:
 
     @property
     def silences(self) -> BrokerHealth:
-        """What is known of brokers that answer nothing."""
+        """Unresponsive brokers, and since when."""
         return self._real.silences
 
     @property
     def splitting(self) -> Splitting:
-        """What splits bundles beside the turns."""
+        """Splits of bundles beside the turns."""
         return self._real.splitting
 
     @property
     def proof(self) -> ServiceProof:
-        """What proves that clients of moved bundles are back."""
+        """Proof that clients of moved bundles are back."""
         return self._real.proof
 
     @property
     def draining(self) -> Draining:
-        """What empties and fills brokers beside the turns."""
+        """Drains and fills of brokers beside the turns."""
         return self._real.draining
 
     @property
     def rolling(self) -> Rolling:
-        """What has brokers restarted one after the other."""
+        """Rollout that has brokers restarted one after the other."""
         return self._real.rolling
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
@@ -172,7 +172,7 @@ class Engine:
         return record
 
     def _proven(self, record: TurnResult) -> TurnResult:
-        """The record with what was told of earlier landings since the last turn; the leader looks at what is left."""
+        """Add the service results since the last turn to the record; only the leader judges landings."""
         if self.leading.leading:
             self.proof.after(record)
         return replace(record, served=self.proof.ended())
@@ -187,15 +187,15 @@ class Engine:
         return self._keeper.keep(finish(self._real.parts(), record), self.timebase.now())
 
     def serve(self) -> None:
-        """Begin what was asked for by hand next. While anything is under way only the end of an order is begun.
+        """Begin the next request by hand. While anything is under way only the end of an order is begun.
 
         All else is judged alone. An heir learns the outcome of its predecessor's moves after a minute and more.
         """
         is_busy = not self.observe_only and bool(self._real.executor.unfinished or self.splitting.hold())
         request = self.requests.next(self.timebase.now(), ends_only=is_busy)
         if request is not None:
-            self._asked.begin(request, self._real.beside)
-        self._asked.go_on()
+            self._dispatcher.begin(request, self._real.beside)
+        self._dispatcher.go_on()
         self.go_on()
 
     def go_on(self, *, alone: bool = False) -> None:
@@ -206,11 +206,11 @@ class Engine:
             self.rolling.step(lambda: self._real.tools(parts(None)))
 
     def by_hand(self, request: Request) -> None:
-        """What a person asked for, to its end, where no turn runs beside it."""
+        """Carry out a request by hand to its end, where no turn runs beside it."""
         self._real.observer.wait_to_hear(print_wait)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
-        self._asked.begin(request, self._real.alone)
+        self._dispatcher.begin(request, self._real.alone)
         try:
             self.draining.to_the_end(partial(self.go_on, alone=True))
         finally:
@@ -218,11 +218,11 @@ class Engine:
             finish(self._real.parts(), TurnResult())
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until no move and no split is under way, so that a plan is over; whether that was so within the time."""
-        ended = self._real.executor.wait(seconds) and self.splitting.wait(seconds)
-        if ended:
-            self._asked.go_on()
-        return ended
+        """Wait until no move and no split is under way, so that a plan is over; returns whether that was so in time."""
+        is_idle = self._real.executor.wait(seconds) and self.splitting.wait(seconds)
+        if is_idle:
+            self._dispatcher.go_on()
+        return is_idle
 
     @property
     def unfinished(self) -> tuple[Unload, ...]:
@@ -249,12 +249,12 @@ class Engine:
         return self._real.observing is not None
 
     def order_hold(self) -> Hold | None:
-        """What would keep an order from being begun now."""
+        """The reason why no order may begin now; None where it may."""
         return (Reason.OBSERVE_ONLY, ONLY_OBSERVES) if self.observe_only else self._real.hold()
 
     @property
     def last_hour(self) -> LastHour:
-        """What was unloaded within the last hour."""
+        """Unloads of the last hour."""
         return last_hour(self._real.journal.sent, self.timebase.now())
 
     def since(self, unload: Unload) -> float:
@@ -264,17 +264,17 @@ class Engine:
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """What the watchdog says since the last turn."""
+        """Alarms of the watchdog after the last turn."""
         return self._keeper.alarms
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know of the state directory."""
+        """Warnings for people on every part of this lbd, a sentence each."""
         messages = [*self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         messages += [f"{namespace} stays: {why}" for namespace, why in self.proof.namespaces().items()]
         messages += [
             self.rolling.trouble,
-            self._asked.trouble,
+            self._dispatcher.trouble,
             self.proof.trouble,
             self.notifier.trouble,
             self._real.unknown_moves.trouble,
@@ -290,7 +290,7 @@ class Engine:
         ]
         messages += [self._real.health_checks.trouble] if self.settings.guardrails.avoid_slow_brokers else []
         messages += [self._real.topics.trouble] if self._real.settings.spread_in_force.by == "topic" else []
-        return tuple(one for one in (*messages, *self._keeper.warnings) if one)
+        return tuple(message for message in (*messages, *self._keeper.warnings) if message)
 
     @property
     def ended_by_resume(self) -> Iterator[str]:
@@ -350,7 +350,7 @@ class Engine:
             self.on_end(end)
         finally:
             if isinstance(end, Skip) or not end.amended:  # who asked by hand has had the answer
-                self._asked.ended(end)
+                self._dispatcher.ended(end)
 
 
 @contextmanager

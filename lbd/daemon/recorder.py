@@ -47,9 +47,9 @@ SPARE_ROUNDS = 2
 
 
 def own_shedder(record: TurnResult) -> OwnShedder | None:
-    """What the brokers' shedder should do now; None where it is off, or nothing was seen.
+    """The brokers' shedder and the brokers it should unload now; None where it is off, or the turn decided nothing.
 
-    Only AvgShedder's rule is known here. Of another one only its name is told.
+    Only AvgShedder's rule is computed. Another shedder is returned with its name alone.
     """
     observation, decision, facts = record.observation, record.decision, record.facts
     if observation is None or decision is None or facts is None or not observation.shedding_on:
@@ -87,13 +87,13 @@ WAITING_ROUNDS = 8
 """Rounds that may wait for the disk; a round of 65,000 bundles is some 10 MB."""
 
 SHARE = 0.01
-"""Of its own time on a processor history may take so much of the time that passes."""
+"""Share of the elapsed time that history may use of a processor."""
 
 ALLOWANCE_SECONDS = 5.0
 """Beside its share: libraries are loaded at the start."""
 
 STOP_SECONDS = 10.0
-"""A stop waits so long for what is still to be written."""
+"""Longest wait of a stop for rounds that are still to be written."""
 
 
 class Historian:
@@ -125,7 +125,7 @@ class Historian:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know."""
+        """Troubles of the history, a sentence each."""
         written = self._written
         return tuple(
             text
@@ -162,7 +162,7 @@ class Historian:
                 continue
             try:
                 _keep(writer, *queued)
-            except Exception as error:  # noqa: BLE001 - a bug here must not end the daemon; it is told
+            except Exception as error:  # noqa: BLE001 - a bug here must not end the daemon; a warning says so
                 self._written.trouble = f"{self._root}: a round is not kept: {as_lbd_error(error)}"
             else:
                 self._written.take(writer)
@@ -171,7 +171,7 @@ class Historian:
 
 
 class _Written:
-    """What the thread says of its work."""
+    """Trouble of the thread, with its lost rounds, torn files and rounds left out."""
 
     trouble, lost, torn, left_out = "", 0, 0, 0
 
@@ -193,7 +193,7 @@ BUNDLES_EVERY_SECONDS = 60.0
 """They are as large as the averages, and owners change by lbd's own moves, which the journal tells."""
 
 AGAIN_SECONDS = 4 * 3600.0
-"""An alarm that lasts is told again so often."""
+"""Time between two reports of an alarm that lasts."""
 
 
 class Keeper:
@@ -214,7 +214,7 @@ class Keeper:
             self._watch, self.alarms = watch(self._watch, record, own_shedder(record), self._unmatched(record))
             number = self._turns.keep(turn_record(record, now))
             self._keep_bundles(record)
-        except Exception as error:  # noqa: BLE001 - the turn has acted: what is only told of it must not end the daemon
+        except Exception as error:  # noqa: BLE001 - the turn has acted: its record must not end the daemon
             self._trouble = f"this turn is not kept: {as_lbd_error(error)}"
             return record
         numbered = replace(record, number=number)
@@ -234,7 +234,7 @@ class Keeper:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know: alarms, and what could not be kept."""
+        """Warnings for people: alarms, and records that could not be kept."""
         own = tuple(trouble for trouble in (self._turns.trouble, self._trouble) if trouble)
         return (*(alarm.text for alarm in self.alarms), *own, *self._historian.warnings)
 
@@ -263,17 +263,17 @@ def _record_is_current(record: TurnResult) -> bool:
 
 
 class AlarmLog:
-    """Which alarms are news: they are told when they begin, at a slow pace while they last, and when they end."""
+    """Selects the alarms to report: when they begin, at a slow pace while they last, and when they end."""
 
     def __init__(self) -> None:
-        self._told: dict[Key, tuple[Alarm, float]] = {}
+        self._reported: dict[Key, tuple[Alarm, float]] = {}
 
     def news(self, alarms: tuple[Alarm, ...], now: float) -> Iterator[tuple[str, Alarm]]:
         """``begins``, ``lasts`` or ``ended``, with the alarm. ``now`` is monotonic seconds."""
         for alarm in alarms:
-            before = self._told.get(alarm.key)
+            before = self._reported.get(alarm.key)
             if before is None or now - before[1] >= AGAIN_SECONDS:
-                self._told[alarm.key] = alarm, now
+                self._reported[alarm.key] = alarm, now
                 yield ("begins" if before is None else "lasts"), alarm
-        for key in self._told.keys() - {alarm.key for alarm in alarms}:
-            yield "ended", self._told.pop(key)[0]
+        for key in self._reported.keys() - {alarm.key for alarm in alarms}:
+            yield "ended", self._reported.pop(key)[0]

@@ -46,7 +46,7 @@ class Rereading:
     def __init__(self, read: Callable[[], Loaded]) -> None:
         self._read = read
         self._files = frozenset[str]()
-        self._seen: list[bytes | None] = []
+        self._contents: list[bytes | None] = []
 
     def __call__(self) -> Settings:
         """The settings now. Raises :class:`UsageError` as reading them does, and for a file that has said something and
@@ -56,19 +56,19 @@ class Rereading:
         for file in sorted(self._files - loaded.files):
             raise UsageError(f"{file}: gone, or without settings by now; only a restart goes on with defaults instead")
         self._files = loaded.files
-        self._seen = self._texts()
+        self._contents = self._texts()
         return loaded.settings
 
     def changed(self) -> bool:
         """Whether a file differs from what it was at the last call; one that cannot be read now has not changed."""
-        found, before = self._texts(), self._seen
-        if None in found or found == before:
+        contents, before = self._texts(), self._contents
+        if None in contents or contents == before:
             return False
-        self._seen = found
+        self._contents = contents
         return True
 
     def _texts(self) -> list[bytes | None]:
-        """What each file says, None for one that cannot be read."""
+        """Content of each file, None for one that cannot be read."""
         return [_bytes(Path(name)) for name in sorted(self._files)]
 
 
@@ -83,8 +83,8 @@ def _bytes(path: Path) -> bytes | None:
 
 INTERVALS_UNTIL_STUCK = 3
 LEAST_PATIENCE_SECONDS = 60.0
-"""The watchdog is fed while the last turn or move ended less than so many intervals ago, and never less than this: a
-turn that waits for the time-outs of dead brokers is slow, not stuck."""
+"""Time after the last turn or move in which the watchdog is fed; the longer of the two counts. A turn that waits for
+the time-outs of dead brokers is slow, not stuck."""
 
 STOP_SECONDS = 60.0
 """How long a stop waits for the moves in flight; most of them take a second."""
@@ -191,7 +191,7 @@ class Service:
         os._exit(0)
 
     def _job_failed(self, failure: BaseException) -> None:
-        """A bug must not end the turns: it is told, and the next one runs."""
+        """Log a bug; it does not end the turns."""
         self._log.error("bug in lbd, please report it", failure=repr(failure))
 
     def _job_left_out(self, name: str) -> None:
@@ -222,7 +222,7 @@ class Service:
             self._log.error("the last averages are lost", why=str(error))
 
     def _follow_clock(self) -> None:
-        """What is planned stands at times of the machine's clock: set back, nothing would be done until they come."""
+        """Plan anew after a step of the machine's clock: set back, it would delay all that is planned by its times."""
         step = self._steps.since_last_look()
         if step:
             which = "ahead" if step > 0 else "back"
@@ -254,7 +254,7 @@ class Service:
         return status
 
     def _led(self) -> None:
-        """Another one leads, or this one: who asks need not wait for the next turn to be told."""
+        """Publish a change of leader at once, not only after the next turn."""
         with self._showing:
             status = self._serving.led()
             if status is not None:
@@ -284,7 +284,7 @@ class Service:
         self.on_move(end)
 
     def _served(self, landing: Landing, service: ServiceResult) -> None:
-        """It is told whether a move's clients are back, in a turn or in a thread of its own."""
+        """Log and publish whether a move's clients are back, in a turn or in a thread of its own."""
         event, facts = served_line(landing, service)
         self._log.log(logging.WARNING if service.served == "no" else logging.INFO, event, **facts)
         self._serving.served(landing, service)

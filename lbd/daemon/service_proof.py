@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from lbd.turn.parts import TurnResult
 
     Conclude = Callable[[BundleTopics], ServiceResult | None]
-    """What the topics of a bundle come to; None: nothing new."""
+    """Result from the topics of a bundle; None: nothing new."""
 
 
 class ServiceProof:
     """Judges the landings of a journal. Thread-safe.
 
     ``hold_seconds`` is how long a bundle that is not served holds its namespace, ``resumed_at`` when a person last
-    let lbd go on (epoch seconds). ``on_end`` hears what is told of each landing, from the thread that found it out.
+    let lbd go on (epoch seconds). ``on_end`` gets the result of each landing, from the thread that computed it.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ServiceProof:
         self._journal, self._admin, self._now = journal, admin, now
         self._hold_seconds, self._resumed_at = hold_seconds, resumed_at
         self._changed = threading.Condition()
-        self._asked: dict[str, tuple[Landing, Conclude]] = {}
-        self._ended: list[tuple[Landing, ServiceResult]] = []
+        self._pending: dict[str, tuple[Landing, Conclude]] = {}
+        self._results: list[tuple[Landing, ServiceResult]] = []
         self._closed = False
         self._thread: threading.Thread | None = None
         self.trouble = ""
@@ -69,23 +69,23 @@ class ServiceProof:
         return (Reason.NOT_SERVED, held.everything) if held.everything else None
 
     def namespaces(self) -> Mapping[str, str]:
-        """The namespaces of which nothing may be moved because bundles of them are not served, each with why."""
+        """The namespaces whose bundles may not be moved because some are not served, each with the reason."""
         return self._held().namespaces
 
     @property
     def ends_at(self) -> float:
         """The end of the hold by itself, in epoch seconds; without a meaning where there is none."""
         now = self._now()
-        return max((min(one.at, now) for one in self._recent()), default=0.0) + self._hold_seconds()
+        return max((min(unserved.at, now) for unserved in self._recent()), default=0.0) + self._hold_seconds()
 
     def _recent(self) -> list[Unserved]:
         """Bundles not served for less than the time of the hold, and since a person resumed lbd."""
         now = self._now()
         since = max(self._resumed_at(), now - self._hold_seconds())
-        return [one for one in self._journal.unserved.values() if min(one.at, now) > since]
+        return [unserved for unserved in self._journal.unserved.values() if min(unserved.at, now) > since]
 
     def _held(self) -> ServiceHold:
-        """What holds now; nothing for what was long ago, and nothing once a person goes on."""
+        """The present hold; none for bundles not served long ago, and none once a person resumes lbd."""
         if not (recent := self._recent()):
             return ServiceHold()
         seconds = self.ends_at - self._now()
@@ -95,50 +95,50 @@ class ServiceProof:
     def after(self, record: TurnResult) -> None:
         """After a turn: judge by its round what is to be proven, and begin to ask for topics."""
         facts = record.facts
-        landings, unserved = self._journal.landings, self._journal.unserved
-        if facts is None or not (landings or unserved):
+        landings, failures = self._journal.landings, self._journal.unserved
+        if facts is None or not (landings or failures):
             return
-        bundles = (one.bundle for one in (*landings.values(), *(known.landing for known in unserved.values())))
-        reported = ReportedClients(facts.snapshot, bundles)
+        judged = (*landings.values(), *(unserved.landing for unserved in failures.values()))
+        reported = ReportedClients(facts.snapshot, (landing.bundle for landing in judged))
         for move, landing in landings.items():
             verdict = judge(landing, reported, facts.evidence, facts.sample_interval_seconds)
             if isinstance(verdict, ServiceResult):
                 self._end(move, landing, verdict)
             elif verdict is not None:
                 self._ask(move, landing, partial(concluded, landing, verdict))
-        for move, one in unserved.items():
-            if reported.taken_at > one.at + TOO_LATE_SECONDS:
+        for move, unserved in failures.items():
+            if reported.taken_at > unserved.at + TOO_LATE_SECONDS:
                 continue
-            again = recovered(one, reported, None)
+            again = recovered(unserved, reported, None)
             if again is not None:
-                self._end(move, one.landing, again)
+                self._end(move, unserved.landing, again)
             else:
-                self._ask(move, one.landing, partial(recovered, one, reported))
+                self._ask(move, unserved.landing, partial(recovered, unserved, reported))
 
     def ended(self) -> tuple[tuple[Landing, ServiceResult], ...]:
         """The results since the last call."""
         with self._changed:
-            results, self._ended = tuple(self._ended), []
+            results, self._results = tuple(self._results), []
         return results
 
     def wait(self, seconds: float | None = None) -> bool:
         """Whether all topics that were to be asked for have been, within that time."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._asked, seconds)
+            return self._changed.wait_for(lambda: not self._pending, seconds)
 
     def close(self) -> None:
         """Ask for no more topics."""
         with self._changed:
             self._closed = True
-            self._asked.clear()
+            self._pending.clear()
             self._changed.notify_all()
 
     def _ask(self, move: str, landing: Landing, conclude: Conclude) -> None:
         """Have a bundle's topics asked for, unless they are already."""
         with self._changed:
-            if self._closed or move in self._asked:
+            if self._closed or move in self._pending:
                 return
-            self._asked[move] = landing, conclude
+            self._pending[move] = landing, conclude
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="lbd-served", daemon=True)
                 self._thread.start()
@@ -147,7 +147,7 @@ class ServiceProof:
         """One bundle after the other, until none is left."""
         while True:
             with self._changed:
-                move, (landing, conclude) = next(iter(self._asked.items()), ("", (None, None)))
+                move, (landing, conclude) = next(iter(self._pending.items()), ("", (None, None)))
                 if landing is None or conclude is None:
                     self._thread = None
                     return
@@ -160,7 +160,7 @@ class ServiceProof:
                 self.trouble = f"{landing.bundle}: whether it is served is not known: {as_lbd_error(error)}"
             finally:
                 with self._changed:
-                    self._asked.pop(move, None)
+                    self._pending.pop(move, None)
                     self._changed.notify_all()
 
     def _end(self, move: str, landing: Landing, service: ServiceResult) -> None:
@@ -172,5 +172,5 @@ class ServiceProof:
             return
         self.trouble = ""
         with self._changed:
-            self._ended.append((landing, service))
+            self._results.append((landing, service))
         self.on_end(landing, service)

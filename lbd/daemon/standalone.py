@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _executing(
     settings: Settings, on_answer: Callable[[RequestResult], None]
 ) -> Iterator[tuple[Engine, Callable[[Request], RequestResult]]]:
-    """An engine, and what works one request off after the other, each to its end, however long.
+    """An engine, and a function that executes requests one after the other, each to its end, however long.
 
     Raises :class:`~lbd.errors.RefusedError` when another lbd holds the state directory after all.
     """
@@ -45,7 +45,7 @@ def _executing(
 
 @contextmanager
 def working(settings: Settings) -> Iterator[Callable[[Request], RequestResult]]:
-    """What works one request off after the other, and remembers those before. Raises as :func:`_executing`."""
+    """Give a function that executes requests one after the other in one engine. Raises as :func:`_executing`."""
     with _executing(settings, lambda _: None) as (_, work):
         yield work
 
@@ -54,9 +54,9 @@ def working(settings: Settings) -> Iterator[Callable[[Request], RequestResult]]:
 def draining(
     settings: Settings, on_answer: Callable[[RequestResult], None], on_work: Callable[[Work], None]
 ) -> Iterator[Callable[[DrainRequest | FillRequest], tuple[RequestResult, Work | None]]]:
-    """What works one drain or fill off to its end: the answer to its beginning, and what came of it.
+    """Give a function that executes a drain or a fill to its end and returns the answer to the request, and its work.
 
-    ``on_answer`` hears of the first at once, ``on_work`` how far it has come. Raises as :func:`_executing`.
+    ``on_answer`` gets the answer at once, ``on_work`` the progress. Raises as :func:`_executing`.
     """
     with _executing(settings, on_answer) as (balancer, work):
         balancer.draining.on_work = on_work

@@ -39,30 +39,30 @@ if TYPE_CHECKING:
 
 
 def log_level(record: TurnResult) -> int:
-    """How loudly a turn is told: one that failed is an error, one that has only begun to listen is none."""
+    """Level of a turn's log line: ERROR where the turn failed, INFO otherwise, and while lbd waits for reports."""
     failed = record.error is not None and not isinstance(record.error, UnheardError)
     return logging.ERROR if failed else logging.INFO
 
 
 def turn_line(record: TurnResult) -> dict[str, Any]:
-    """What a search in the log would look for."""
-    observation = record.observation
+    """Fields of a turn's log line, for searches in the log."""
+    observation, skips = record.observation, [skip for skip in record.skips if "/0x" not in skip.what]
     return {
         "verdict": (judged := verdict(record)).kind,
         "why": judged.reason,
         "planned": len(record.unloads),
-        "outcomes": [f"{one.unload.bundle} {one.result.value} {one.owner}" for one in record.outcomes],
+        "outcomes": [f"{outcome.unload.bundle} {outcome.result.value} {outcome.owner}" for outcome in record.outcomes],
         "unfinished": len(record.unfinished),
         "hold": record.hold[0].label if record.hold is not None else None,
         "brokers": len(observation.active) if observation is not None else None,
         "requests": observation.requests if observation is not None else None,
         "seconds": round(observation.seconds, 3) if observation is not None else None,
-        "skips": [f"{one.what}: {one.reason.label}: {one.detail}" for one in record.skips if "/0x" not in one.what],
+        "skips": [f"{skip.what}: {skip.reason.label}: {skip.detail}" for skip in skips],
     }
 
 
 def move_line(end: Outcome | Skip) -> tuple[str, dict[str, Any]]:
-    """One move's end, or what it is by now where it was told otherwise before."""
+    """Log line of a move's end, or of a later correction of its result."""
     if isinstance(end, Skip):
         return f"not sent: {end.what}: {end.reason.label}", {"bundle": end.what, "detail": end.detail}
     fields = named(outcome_record(end))
@@ -97,7 +97,7 @@ def split_line(end: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
 
 
 def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
-    """What ``lbd status`` shows."""
+    """Collect the facts that ``lbd status`` shows."""
     observation, rows = record.observation, _brokers(record, engine.settings)
     calibration, unread = _calibration(engine.settings)
     waiting = engine.proposal
@@ -119,7 +119,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         leader=engine.leading.words or None,
         brokers=rows,
         pairs=pair_statuses(record),
-        unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
+        unfinished=[derived(UnfinishedStatus, move, since=engine.since(move)) for move in engine.unfinished],
         proposal=waiting,
         calibration=calibration,
         gap_points=gap_points(rows),
@@ -127,7 +127,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         gap_after_points=gap_after,
         last_hour=engine.last_hour,
         canary=_canary(engine.settings.guardrails.canary, record),
-        budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
+        budgets=[derived(BudgetStatus, budget, left=budget.left) for budget in record.usage],
         requests=observation.requests if observation is not None else 0,
         seconds=round(observation.seconds, 3) if observation is not None else 0.0,
         warnings=[*engine.warnings, *_unreported(observation), *unread],
@@ -166,12 +166,12 @@ def _unreported(observation: Observation | None) -> Iterator[str]:
 
 
 def turn_end(engine: Engine, record: TurnResult, status: Status) -> TurnEnd:
-    """What people may have to be notified of."""
+    """Facts of a turn for notifications."""
     state_dir, now = engine.settings.state_dir, status.at
     plan = proposal(record) if engine.observe_only and record.unloads else status.proposal
-    ends = [derived(EndedMove, outcome_record(one)) for one in record.outcomes]
-    refused = [one for one in record.refused if one.reason.label not in ORDERED]
-    ends += [EndedMove(one.what, NOT_SENT, detail=one.reason.message(one.detail)) for one in refused]
+    ends = [derived(EndedMove, outcome_record(outcome)) for outcome in record.outcomes]
+    refused = [skip for skip in record.refused if skip.reason.label not in ORDERED]
+    ends += [EndedMove(skip.what, NOT_SENT, detail=skip.reason.message(skip.detail)) for skip in refused]
     try:
         works = tuple(work for _, work in drains_in_force(state_dir, now) if work is not None)
         pause = Control(state_dir).paused(now)
@@ -195,5 +195,5 @@ def _brokers(record: TurnResult, settings: Settings) -> list[BrokerStatus]:
     rows = brokers(record)
     if record.facts is None or not rows:
         return []
-    known = broker_loads(record.facts.snapshot, record.facts.slopes, settings)
-    return [derived(BrokerStatus, row, load=one) for row, one in zip(rows, known, strict=True)]
+    loads = broker_loads(record.facts.snapshot, record.facts.slopes, settings)
+    return [derived(BrokerStatus, row, load=load) for row, load in zip(rows, loads, strict=True)]

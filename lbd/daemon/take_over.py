@@ -63,7 +63,7 @@ class TakingOver:
     def observe(self) -> Observation:
         """One round. Where shedding is on, or a take-over is unfinished, it is taken over and a second round is had.
 
-        A take-over that fails is told in ``shedding_note``, and ``shedding_on`` keeps the turn from moving anything.
+        A take-over that fails is reported in ``shedding_note``, and ``shedding_on`` keeps the turn from moving.
         """
         observation = self._observer.observe()
         try:
@@ -97,11 +97,11 @@ def release(settings: Settings) -> str:
 
     Raises :class:`RefusedError` when another lbd holds the state directory: it would take over again.
     """
-    kept = KeptTakeOver(settings.state_dir)
-    noted = kept.load() is not None
+    stored_note = KeptTakeOver(settings.state_dir)
+    noted = stored_note.load() is not None
     elsewhere = ELSEWHERE if settings.leader.enabled and not noted else ""
     if not noted and (settings.in_broker_shedding == "refuse" or not settings.state_dir.is_dir()):
-        return f"{nothing_taken(kept.place)}{elsewhere}"
+        return f"{nothing_taken(stored_note.place)}{elsewhere}"
     with ExitStack() as held:
         try:
             held.enter_context(StateDir(settings.state_dir).locked())
@@ -112,5 +112,5 @@ def release(settings: Settings) -> str:
 
 def release_at_stop(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> str:
     """The same at a plain stop of a daemon, which holds the lock itself; empty where ``restore_on_stop`` is not set."""
-    wanted = settings.restore_on_stop and settings.in_broker_shedding == "take-over"
-    return shedding_switch(settings, admin, now).release() if wanted else ""
+    restores = settings.restore_on_stop and settings.in_broker_shedding == "take-over"
+    return shedding_switch(settings, admin, now).release() if restores else ""

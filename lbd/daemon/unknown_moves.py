@@ -75,13 +75,13 @@ class KeptOwners:
         if content is None:
             return None
         try:
-            kept = _DECODER.decode(zlib.decompress(content))
-            owner = np.frombuffer(kept.owner, dtype="<i4").astype(np.int32)
+            past = _DECODER.decode(zlib.decompress(content))
+            owner = np.frombuffer(past.owner, dtype="<i4").astype(np.int32)
         except (zlib.error, msgspec.MsgspecError, ValueError) as error:
             raise UsageError(f"{self._path}: the owners of bundles cannot be read: {error}") from error
-        if owner.size != len(kept.bundles) or (owner.size and not 0 <= owner.min() <= owner.max() < len(kept.brokers)):
+        if owner.size != len(past.bundles) or (owner.size and not 0 <= owner.min() <= owner.max() < len(past.brokers)):
             raise UsageError(f"{self._path}: the owners of bundles cannot be read: columns of unlike length")
-        return ReportedOwners(kept.bundles, kept.brokers, owner, seen_at=kept.seen_at)
+        return ReportedOwners(past.bundles, past.brokers, owner, seen_at=past.seen_at)
 
     def save(self, owners: ReportedOwners) -> None:
         """Replace the owners."""
@@ -90,7 +90,7 @@ class KeptOwners:
             store.put({OWNERS: zlib.compress(msgspec.msgpack.encode(_Owners(*columns)), 1)})
 
     def noticed(self) -> UnknownMoves | None:
-        """What was noticed last."""
+        """The unknown moves that were noticed last; None where there are none."""
         content = value(self._path, UNKNOWN_MOVES)
         try:
             return msgspec.json.decode(content, type=UnknownMoves) if content is not None else None
@@ -116,14 +116,14 @@ class UnknownMovesWatch:
 
     def __init__(
         self,
-        kept: KeptOwners,
+        owners: KeptOwners,
         attempted_at: Callable[[], Mapping[str, float]],
         gap_seconds: Callable[[], float],
         rest_seconds: Callable[[], float],
         resumed_at: Callable[[], float],
     ) -> None:
         """After a gap of ``gap_seconds`` at most nothing was restored. ``resumed_at`` is when a person resumed lbd."""
-        self._kept, self._attempted_at = kept, attempted_at
+        self._owners, self._attempted_at = owners, attempted_at
         self._gap_seconds, self._rest_seconds, self._resumed_at = gap_seconds, rest_seconds, resumed_at
         self._lock = threading.Lock()
         self._latest: Snapshot | None = None
@@ -132,7 +132,7 @@ class UnknownMovesWatch:
         self._noticed: UnknownMoves | None = None
         self.trouble = ""
         try:
-            self.before, self._noticed = kept.load(), kept.noticed()
+            self.before, self._noticed = owners.load(), owners.noticed()
         except UsageError as error:
             self.trouble = str(error)
 
@@ -150,7 +150,7 @@ class UnknownMovesWatch:
         hands = unexplained(before, *compare_owners(before, snapshot), snapshot)
         if hands and not 0 <= now - before.seen_at <= self._gap_seconds():
             noticed = self._noticed = UnknownMoves(now, before.seen_at, hands)
-            self._write(lambda: self._kept.notice(noticed))
+            self._write(lambda: self._owners.notice(noticed))
 
     def hold(self, now: float) -> Hold | None:
         """The reason why nothing may move, ``now`` in epoch seconds; a clock that was set back makes it no longer."""
@@ -181,7 +181,7 @@ class UnknownMovesWatch:
 
     def _save(self, snapshot: Snapshot) -> None:
         self._saved_at = snapshot.taken_at
-        self._write(lambda: self._kept.save(compare_owners(None, snapshot)[0]))
+        self._write(lambda: self._owners.save(compare_owners(None, snapshot)[0]))
 
     def _write(self, write: Callable[[], None]) -> None:
         try:

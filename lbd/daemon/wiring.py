@@ -66,7 +66,7 @@ class Acting:
     acts = True
 
     def collect(self) -> FinishedMoves:
-        """What ended since the last turn."""
+        """Moves that ended since the last turn, and those under way."""
         return self.executor.collect()
 
     def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
@@ -101,23 +101,23 @@ class Observing(DryRun):
     """Moves nothing, and says once for each imbalance what would move: until the sources have ceased to be any."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
 
     def hand_over(self, plan: Sequence[Unload], limits: Limits) -> None:
-        """Remember whom it was said of."""
+        """Remember the sources of the plan, which the turn announces."""
         del limits
-        self._told |= {unload.source for unload in plan}
+        self._announced |= {unload.source for unload in plan}
 
     def forget_calm(self, record: TurnResult) -> None:
-        """A source that no pair names any more may be told of again."""
+        """Forget sources that no pair names any more: they may be announced again."""
         if record.decision is not None:
-            self._told &= {pair.source for pair in record.decision.comparison.pairs}
+            self._announced &= {pair.source for pair in record.decision.comparison.pairs}
 
     def hold(self) -> Hold | None:
         """The strategy counts on below its limit while what it would do has been said."""
-        if not self._told:
+        if not self._announced:
             return None
-        return Reason.OBSERVE_ONLY, f"what would move from {', '.join(sorted(self._told))} was said before"
+        return Reason.OBSERVE_ONLY, f"what would move from {', '.join(sorted(self._announced))} was said before"
 
 
 # --- parts of a live lbd
@@ -198,8 +198,8 @@ class Assembled:
     def take(self, settings: Settings) -> None:
         """Go on with other settings; counters, averages, journal and moves stay.
 
-        So does who looks at the cluster, unless it is to be reached otherwise: what brokers told on topics would have
-        to be heard anew, which takes a quarter of an hour.
+        The observer stays, too, unless the cluster is to be reached otherwise: to hear the reports on topics anew takes
+        a quarter of an hour.
         """
         refuse_changes(self.settings, settings)
         self.executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
@@ -237,10 +237,10 @@ class Assembled:
         self.journal.close()
 
     def hold(self) -> Hold | None:
-        """What keeps a turn from firing."""
+        """The hold of the turns; None where they may fire."""
         announced = self.observing.hold() if self.observing else None
-        ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self._waiting()
-        return ordered or announced or self.rolling.hold() or self.draining.hold()
+        hold = self._lost() or self.leading.hold() or self.splitting.hold() or self._waiting()
+        return hold or announced or self.rolling.hold() or self.draining.hold()
 
     def _leads(self) -> bool:
         return self.leading.leading
@@ -249,7 +249,7 @@ class Assembled:
         return self._lost() or self.leading.hold() or self._waiting()
 
     def _waiting(self) -> Hold | None:
-        """What ends with time, or when a person resumes lbd."""
+        """The hold that ends with time, or when a person resumes lbd."""
         return self.paused() or self.unknown_moves.hold(self.timebase.now()) or self.proof.hold()
 
     def _lost(self) -> Hold | None:
@@ -261,16 +261,16 @@ class Assembled:
         return ordered(self.control, self.timebase.now())
 
     def held(self) -> Hold | None:
-        """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
+        """The hold of a planned unload before it is sent; quiet hours may begin while a plan is under way."""
         return self.hold() or self._quiet()
 
     def unserved(self, bundle: str) -> Hold | None:
-        """What keeps this bundle from being touched: clients of its namespace are not back."""
+        """The hold of this bundle: clients of its namespace are not back."""
         why = self.proof.namespaces().get(bundle_namespace(bundle))
         return None if why is None else (Reason.NOT_SERVED, why)
 
     def ordered(self) -> Hold | None:
-        """What others lead and people have ordered: all that keeps a drain, which holds the turns, from an unload."""
+        """The hold of a drain's unloads. The turns' own hold is no part of it: the drain itself holds the turns."""
         return self._ordered() or self._quiet()
 
     def _quiet(self) -> Hold | None:
@@ -279,7 +279,7 @@ class Assembled:
 
     @property
     def placer(self) -> Placer:
-        """What places bundles that nobody owns."""
+        """Placer of bundles that nobody owns."""
         return Placer(self.observer.admin, CLOCK, self.policies.forbids, self._ordered)
 
     def _unloader(self) -> Unloader:

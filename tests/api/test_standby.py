@@ -140,7 +140,7 @@ def test_an_order_that_came_before_the_other_one_led_is_refused(kind: type[Reque
     answers: list[RequestResult] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(standby.engine.requests, "deliver", lambda _, result: answers.append(result))
-        standby.engine._asked.begin(request, standby.engine._real.beside)
+        standby.engine._dispatcher.begin(request, standby.engine._real.beside)
 
     assert answers == [RequestResult(4, f"Refused: {SENTENCE}")]
     _nothing_came_of_it(standby, pulsar)

@@ -339,7 +339,7 @@ def test_an_approval_outlives_its_lbd(pulsar: FakePulsar, tmp_path: Path):
         found.serve()
         assert applied(found, by="bob", name="p1").sentence == "3 moves: 3 landed."
         found.serve()
-        assert (found._real.plans.all(), found._asked.trouble) == ([], "")
+        assert (found._real.plans.all(), found._dispatcher.trouble) == ([], "")
         again = applied(found, waiting)
         assert (again.exit_code, "under the same key, and is over" in again.sentence) == (4, True)
     intents = [line for line in test_turn.journal(tmp_path) if line["event"] == "intent"]

@@ -76,7 +76,7 @@ def test_nothing_is_moved_from_then_on(how: str, pulsar: FakePulsar, tmp_path: P
         assert record.sentence.startswith("No move: state-lost: ")
         assert "was removed or replaced while lbd runs on it" in record.sentence
         request = UnloadRequest("r", fake_pulsar.HOT[0], pulsar.ids[2], "I know better", "ann", now, now + 60)
-        found._asked.begin(request, found._real.beside)
+        found._dispatcher.begin(request, found._real.beside)
         found.wait()
         found.serve()
         found.flush()

@@ -164,7 +164,7 @@ def test_a_person_may_move_on(site: Site, override: str | None):
         lbd.engine.requests.deliver = lambda _, result: results.append(result)
         now, bundle = site.cluster.now(), min(owned(site.cluster, site.cluster.brokers[0]))
         request: Request = UnloadRequest("u", bundle, None, override, "ann", now, now + 60)
-        lbd.engine._asked.begin(request, lbd.engine._real.beside)
+        lbd.engine._dispatcher.begin(request, lbd.engine._real.beside)
         lbd.engine.wait(60)
         assert [result.exit_code for result in results] == [0 if override else 4]
         Control(site.state, lbd.engine.orders).go_on(site.cluster.now())
