@@ -81,7 +81,7 @@ COURSES = {
 }
 
 CANDIDATES_A_TASK = 4
-"""Each task reads the history once for so many."""
+"""Candidates of a task, which reads the history once for all of them."""
 
 
 def sampled(own: Stretch, task: Task) -> Iterator[dict[str, object]]:
@@ -102,22 +102,22 @@ def broker_samples(rows: Rows) -> dict[str, BrokerSamples]:
 
 
 def _samples(rows: Rows) -> BrokerSamples:
-    at, carried, used = (
+    sampled_at, carried, used = (
         np.concatenate([np.frombuffer(row[name]) for row in rows]) for name in ("at", "carried", "used")
     )
     since = np.concatenate([np.frombuffer(row["since_change"], np.int32) for row in rows])
     used = used.reshape(-1, len(RESOURCES))
     hardware = tuple(np.isfinite(used).any(axis=0).astype(float).tolist())
-    return BrokerSamples(at, carried.reshape(-1, len(RATES)), used, since, hardware)
+    return BrokerSamples(sampled_at, carried.reshape(-1, len(RATES)), used, since, hardware)
 
 
 def judged(
     own: Stretch, task: Task, *, model: LoadModel, windows: Sequence[int], seconds: int, apart: Apart
 ) -> Iterator[dict[str, object]]:
-    """The figures of some candidates, which are the task's argument, in each of these windows of so many seconds, under
-    the deal of noise that it names.
+    """The figures of some candidates, which are the task's argument, in each of these windows of ``seconds`` each,
+    under the deal of noise that it names.
 
-    Each candidate is replayed in one go, from the placement that was recorded first: so a window begins with what the
+    Each candidate is replayed in one go, from the placement that was recorded first: a window begins with what the
     candidate has made of the one before.
     """
     argument = json.loads(task.argument)
@@ -128,18 +128,18 @@ def judged(
 
 
 def _courses(own: Stretch, tried: Mapping[str, Any], seed: int, model: LoadModel) -> Iterator[tuple[str, Course]]:
-    """What each of these settings, by name and as in lbd.yaml, would have come to."""
-    known = {name: Settings.model_validate(values) for name, values in tried.items()}
-    courses = replays(own.hourly(dealt(own.whole, seed)), list(known.values()), model)
-    yield from zip(known, courses, strict=True)
+    """Replay each of these settings, by name and as in lbd.yaml: name and course."""
+    by_name = {name: Settings.model_validate(values) for name, values in tried.items()}
+    courses = replays(own.hourly(dealt(own.whole, seed)), list(by_name.values()), model)
+    yield from zip(by_name, courses, strict=True)
 
 
 def injected(own: Stretch, task: Task, *, model: LoadModel, over_points: float) -> Iterator[dict[str, object]]:
-    """What some candidates make of an incident: both are the task's argument."""
+    """The harm of each incident at one time under some candidates: both are the task's argument."""
     argument = json.loads(task.argument)
-    known = {name: Settings.model_validate(values) for name, values in argument["tried"].items()}
+    by_name = {name: Settings.model_validate(values) for name, values in argument["tried"].items()}
     number, begins = argument["number"], argument["begins"]
-    for name, incident, harm in harms(as_one(own.hourly(own.whole)), begins, number, known, model, over_points):
+    for name, incident, harm in harms(as_one(own.hourly(own.whole)), begins, number, by_name, model, over_points):
         yield {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
 
 
@@ -166,17 +166,15 @@ def results(
     apart: Apart,
 ) -> dict[str, dict[int, list[Figures]]]:
     """The figures of each candidate in each window of a history, one for each deal of noise."""
+    parts = [tried[begin : begin + CANDIDATES_A_TASK] for begin in range(0, len(tried), CANDIDATES_A_TASK)]
     tasks = [
-        Task(
-            *history.hours,
-            json.dumps({"tried": _under(tried[begin : begin + CANDIDATES_A_TASK], settings), "seed": seed}),
-        )
+        Task(*history.hours, json.dumps({"tried": _under(part, settings), "seed": seed}))
         for seed in seeds
-        for begin in range(0, len(tried), CANDIDATES_A_TASK)
+        for part in parts
     ]
     function = partial(judged, model=model, windows=history.numbers, seconds=history.seconds, apart=apart)
     figures_of: dict[str, dict[int, list[Figures]]] = {}
-    names = [field.name for field in fields(Figures)]
+    names = [column.name for column in fields(Figures)]
     for row in sorted(history.run(tasks, function, RESULTS), key=lambda row: row["seed"]):
         measured = Figures(**{name: row[name] for name in names})
         figures_of.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(measured)
@@ -185,7 +183,9 @@ def results(
 
 def _under(tried: Sequence[SettingsCandidate], settings: Settings) -> dict[str, Any]:
     """All settings of a replay under each of these candidates, by name, as in lbd.yaml."""
-    return {one.name: one.under(settings).model_dump(mode="json", exclude_unset=True) for one in tried}
+    return {
+        candidate.name: candidate.under(settings).model_dump(mode="json", exclude_unset=True) for candidate in tried
+    }
 
 
 def in_incidents(
@@ -195,7 +195,7 @@ def in_incidents(
     model: LoadModel,
     over_points: float,
 ) -> dict[str, dict[str, list[Harm]]]:
-    """What each of these settings makes of each incident, in the order of time: by candidate and incident.
+    """Replay these settings in each incident: harm in the order of time, by candidate and incident.
 
     Incidents are spread over the windows but for the first.
     """
@@ -207,10 +207,10 @@ def in_incidents(
             argument = {"tried": under, "number": number, "begins": begins}
             tasks.append(Task(int(first), int(end), json.dumps(argument)))
     rows = history.run(tasks, partial(injected, model=model, over_points=over_points), INCIDENTS)
-    by_incident: dict[str, dict[str, list[Harm]]] = {one.name: {} for one in tried}
+    by_incident: dict[str, dict[str, list[Harm]]] = {candidate.name: {} for candidate in tried}
     for row in sorted(rows, key=lambda row: row["number"]):
-        one = Harm(**{field.name: row[field.name] for field in fields(Harm)})
-        by_incident[row["candidate"]].setdefault(row["incident"], []).append(one)
+        measured = Harm(**{column.name: row[column.name] for column in fields(Harm)})
+        by_incident[row["candidate"]].setdefault(row["incident"], []).append(measured)
     return by_incident
 
 
@@ -226,7 +226,7 @@ SHORT = (
 
 @dataclass(frozen=True)
 class CalibrationRequest:
-    """What is to be calibrated. ``history`` is any path that Spark can read; candidates differ from ``settings``.
+    """Input of a calibration. ``history`` is any path that Spark can read; candidates differ from ``settings``.
 
     ``strategies`` are tried beside the one in force. ``tell`` is called with the name of each stage as it begins.
     """
@@ -252,8 +252,8 @@ class WindowScores:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What came of it. ``borrowed`` are brokers that took their slopes from others; ``remarks`` are sentences about
-    brokers.
+    """Result of a calibration. ``borrowed`` are brokers that took their slopes from others; ``remarks`` are sentences
+    about brokers.
     """
 
     choice: Choice
@@ -274,7 +274,7 @@ class Calibration:
 
 def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     """Run all stages. Raises :class:`UsageError` for a history that cannot be read or holds no usable round, and
-    :class:`~lbd.errors.ObserveError` for one of which too much is bad.
+    :class:`~lbd.errors.ObserveError` for a history with too much bad data.
     """
     weights = request.settings.weights
     history = read_history(workers, request.history, weights, request.tell)
@@ -289,7 +289,7 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
         request.settings.guardrails.max_unloads_per_turn,
     )
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
-    by_name = {one.name: one for one in tried}
+    by_name = {candidate.name: candidate for candidate in tried}
     choice = _searched(_Replays(history, by_name, request, model))
     unknown = model.unknown(weights)
     if unknown and choice.judged:
@@ -333,29 +333,29 @@ def _searched(replays: _Replays) -> Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Replays:
-    """Replays by the workers, none of which is made twice."""
+    """Replays by the workers; each is made once."""
 
     history: CheckedHistory
     tried: Mapping[str, SettingsCandidate]
     request: CalibrationRequest
     model: LoadModel
-    known: dict[str, list[dict[int, Figures]]] = field(default_factory=dict)
+    runs: dict[str, list[dict[int, Figures]]] = field(default_factory=dict)
 
     def figures(self, names: Sequence[str], deals: int) -> dict[str, dict[int, Figures]]:
-        """The figures of these settings in each window, over so many deals of noise."""
+        """The figures of these settings in each window, over ``deals`` deals of noise."""
         tried, apart = [self.tried[name] for name in names], _apart(self.tried[PRESENT].settings)
-        seeds = range(min(len(self.known.get(name, ())) for name in names), deals)
+        seeds = range(min(len(self.runs.get(name, ())) for name in names), deals)
         measured = results(self.history, tried, self.request.settings, self.model, seeds=seeds, apart=apart)
         for name, by_window in measured.items():
             deal = ({window: own[index] for window, own in by_window.items()} for index in range(len(seeds)))
-            self.known.setdefault(name, [])[seeds.start :] = deal
+            self.runs.setdefault(name, [])[seeds.start :] = deal
         windows = self.history.numbers[1:]
         return {
-            name: {window: pooled([deal[window] for deal in self.known[name]]) for window in windows} for name in names
+            name: {window: pooled([deal[window] for deal in self.runs[name]]) for window in windows} for name in names
         }
 
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
-        """What each of these settings makes of each incident."""
+        """The harm of each incident under these settings, by candidate and incident."""
         tried, apart = [self.tried[name] for name in names], _apart(self.tried[PRESENT].settings)
         return in_incidents(self.history, tried, self.request.settings, self.model, apart.low)
 
@@ -367,9 +367,9 @@ def _apart(present: Tunable) -> Apart:
 
 
 def _noise(model: LoadModel) -> float:
-    """Standard deviation of a sample of CPU, of the median broker, in points; 0 where nothing tells."""
-    known = model.noise[:, CPU][np.isfinite(model.noise[:, CPU])]
-    return float(np.median(known)) if known.size else 0.0
+    """Standard deviation of a sample of CPU, of the median broker, in points; 0 where no fit has it."""
+    finite = model.noise[:, CPU][np.isfinite(model.noise[:, CPU])]
+    return float(np.median(finite)) if finite.size else 0.0
 
 
 def _present(strategy: str | None, stored: str | None, settings: Settings) -> Tunable:
@@ -389,24 +389,24 @@ def remarks(model: LoadModel) -> list[str]:
     """Sentences about brokers that are unlike the others by more than the error of their fit, and about those whose CPU
     model is unknown.
     """
-    known, own = (
-        np.array([sources[CPU] in wanted for sources in model.sources], dtype=np.bool_)
-        for wanted in ({Source.FITTED, Source.CLASS, Source.POOLED}, {Source.FITTED})
+    with_slope, with_own_fit = (
+        np.array([sources[CPU] in accepted for sources in model.sources], dtype=np.bool_)
+        for accepted in ({Source.FITTED, Source.CLASS, Source.POOLED}, {Source.FITTED})
     )
-    slope, background = (np.where(known, values[:, CPU], np.nan) for values in (model.slope, model.background))
-    times = times_of_others(slope, model.half_width[:, CPU], own)
+    slope, background = (np.where(with_slope, values[:, CPU], np.nan) for values in (model.slope, model.background))
+    factors = times_of_others(slope, model.half_width[:, CPU], with_own_fit)
     above = points_of_neighbours(background, model.background_half_width[:, CPU])
-    remarks = [
+    sentences = [
         f"{broker}: no sample shows how its CPU follows traffic, which hardly changed, or was seldom seen"
         for broker, own in zip(model.brokers, model.sources, strict=True)
         if own[CPU] is Source.UNKNOWN
     ]
     for row, broker in enumerate(model.brokers):
-        if np.isfinite(times[row]):
-            remarks.append(f"{broker}: the same traffic takes {times[row]:.1f} times the CPU of the others")
+        if np.isfinite(factors[row]):
+            sentences.append(f"{broker}: the same traffic takes {factors[row]:.1f} times the CPU of the others")
         if np.isfinite(above[row]):
-            remarks.append(f"{broker}: {above[row]:.0f} points of CPU above the others that no traffic explains")
-    return remarks
+            sentences.append(f"{broker}: {above[row]:.0f} points of CPU above the others that no traffic explains")
+    return sentences
 
 
 def _last_window(
@@ -424,8 +424,8 @@ def _last_window(
     rows = {row["candidate"]: row for row in history.run([Task(*history.hours, argument)], picture, COURSES)}
 
     def points(name: str, column: str) -> FloatArray:
-        at = np.frombuffer(rows[name]["at"])
-        return np.frombuffer(rows[name][column]).reshape(at.size, -1)
+        rounds = np.frombuffer(rows[name]["at"]).size
+        return np.frombuffer(rows[name][column]).reshape(rounds, -1)
 
     return WindowScores(
         at=np.frombuffer(rows[PRESENT]["at"]),

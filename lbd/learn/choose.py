@@ -32,12 +32,12 @@ HIGH_THRESHOLDS = (25.0, 30.0, 40.0, 50.0, 60.0)
 LOW_HITS = (3, 5, 8, 12, 20, 30, 45)
 HIGH_HITS = (2, 3, 5, 10)
 SHARES = (0.2, 0.35, 0.5)
-"""What is drawn from: points, points, samples, samples, and fractions of a pair's difference in traffic. Traffic that
+"""Values to draw: points, points, samples, samples, and fractions of a pair's difference in traffic. Traffic that
 comes and goes within half an hour is gone before the longest of these waits is over."""
 
 ALONE_SHARE = 0.5
-"""Of what is drawn, so many settings at most differ from the base in one value: what one change does is told apart from
-the others, and fewer of them are good by chance."""
+"""Fraction of the number of candidates: at most that many of a strategy's differ from the base in one value. These show
+what a single change does, and fewer of them are good by chance."""
 
 AIMS = (2.0, 3.5, 5.0)
 """least-moves: points around the level within which a plan leaves its brokers. Its thresholds are from the level, which
@@ -48,13 +48,13 @@ MOVES_A_TURN = (2, 4)
 moves x gap in the median of seven weeks (docs/decisions/0021-forecast.md)."""
 
 NOISE_DEVIATIONS = 2.5
-"""A low threshold is so many deviations of a difference of two samples at least: one sample in a hundred of a level
+"""Lowest low threshold, in deviations of a difference of two samples: one sample in a hundred of a level
 pair passes it, and hit counts want several in a row. Whether that moves too much is for the replays to say, which have
 the recorded noise in them."""
 
 PRESENT, DEFAULT = "present", "default"
 
-TUNABLE: dict[str, type[Tunable]] = {one.name: one for one in (AvgShedderSettings, LeastMovesSettings)}
+TUNABLE: dict[str, type[Tunable]] = {kind.name: kind for kind in (AvgShedderSettings, LeastMovesSettings)}
 """Strategies whose settings are tried; the others' depend on what history does not hold, or have no thresholds."""
 
 
@@ -90,7 +90,7 @@ class SettingsCandidate:
         return settings.model_copy(update=changes)
 
     def slower(self, moves: int) -> SettingsCandidate:
-        """The same with so many moves a turn. It waits no longer before it moves, and so holds in most incidents."""
+        """The same with ``moves`` a turn. It waits no longer before it moves, and so holds in most incidents."""
         return SettingsCandidate(f"{self.name}, {counted(moves, 'move')} a turn", self.settings, moves)
 
 
@@ -111,12 +111,12 @@ def candidates(
     ]
     first = (present, *defaults)
     by_key: dict[str, SettingsCandidate] = {}
-    for one in (*first, *(known.slower(moves) for moves in fewer for known in first)):
-        by_key.setdefault(_key(one), one)
+    for candidate in (*first, *(full.slower(moves) for moves in fewer for full in first)):
+        by_key.setdefault(_key(candidate), candidate)
     random = np.random.default_rng(seed)
-    for at, name in enumerate(strategies):
+    for index, name in enumerate(strategies):
         base = present.settings if name == name_now else TUNABLE[name]()
-        until = len(by_key) + (number - len(by_key)) // (len(strategies) - at)
+        until = len(by_key) + (number - len(by_key)) // (len(strategies) - index)
         grid = list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5))
         for changes, moves in _drawn(base, grid, fewer, until, random):
             if len(by_key) >= until:
@@ -130,7 +130,7 @@ def candidates(
 def with_fewer_moves(tried: Sequence[SettingsCandidate]) -> list[str]:
     """The names of those that differ from the present settings, the first of them, in moves a turn only."""
     present, *others = tried
-    return [one.name for one in others if one.settings == present.settings]
+    return [candidate.name for candidate in others if candidate.settings == present.settings]
 
 
 def _drawn(
@@ -139,10 +139,10 @@ def _drawn(
     """Those that differ from the base in one value, as many as :data:`ALONE_SHARE` allows, and then any, each with its
     moves a turn: one of ``fewer``, or 0 for as many as now.
     """
-    order = [grid[at] for at in random.permutation(len(grid)).tolist()]
+    order = [grid[row] for row in random.permutation(len(grid)).tolist()]
     moves = random.choice([0, *fewer], len(order)).tolist()
-    alone = [one for one in order if sum(getattr(base, key) != value for key, value in one.items()) == 1]
-    yield from ((one, 0) for one in alone[: round(number * ALONE_SHARE)])
+    alone = [drawn for drawn in order if sum(getattr(base, key) != value for key, value in drawn.items()) == 1]
+    yield from ((drawn, 0) for drawn in alone[: round(number * ALONE_SHARE)])
     yield from zip(order, moves, strict=True)
 
 
@@ -169,8 +169,8 @@ def _least_moves(least_points: float) -> Iterator[dict[str, float]]:
 _GRIDS = {AvgShedderSettings.name: _avg_shedder, LeastMovesSettings.name: _least_moves}
 
 
-def _key(one: SettingsCandidate) -> str:
-    return f"{type(one.settings).name} {one.moves_a_turn} {one.settings.model_dump_json()}"
+def _key(candidate: SettingsCandidate) -> str:
+    return f"{type(candidate.settings).name} {candidate.moves_a_turn} {candidate.settings.model_dump_json()}"
 
 
 def _name(strategy: str, values: Mapping[str, float]) -> str:
@@ -194,7 +194,7 @@ if TYPE_CHECKING:
     Results = Mapping[str, Mapping[int, Figures]]
 
 TRAINED_SHARE = 0.7
-"""Of the windows, the first."""
+"""Share of the windows, the first ones, that settings are chosen on."""
 
 FEWEST_WINDOWS = 4
 """Three to choose on and one to judge on are the least that deserves the name of evidence. One more comes before them:
@@ -224,14 +224,14 @@ Every window would be too much: the moves of a day are mostly chance, and four o
 day (docs/results/calibrate.md)."""
 
 FINALISTS = 3
-"""So many that did best in one replay, on the first part of the time, are replayed again."""
+"""Most settings that are replayed again: the best in one replay, on the first part of the time."""
 
 DEALS = 5
-"""So often, beside the present settings: the window as it was recorded, and with its noise dealt anew four times."""
+"""Fewest replays of these and of the present settings: with noise as it was recorded, and dealt anew four times."""
 
 FREE_SHARE = 0.005
-"""Of the bundles a day. Cost is moves times gap; without some moves that count for nothing, settings that move none
-would be worth any gap, and those that move one a day for half of it worth less."""
+"""Share of the bundles that doubles the cost of a gap if it is moved each day. If moves times gap alone were the cost,
+settings that move none would be worth any gap, and those that move one a day for half of it worth less."""
 
 
 NOBODY = (
@@ -308,7 +308,7 @@ MEASURES: Mapping[str, Callable[[Figures], float]] = {
     P95: lambda figures: figures.p95_gap,
     WORST_HOUR: lambda figures: figures.worst_hour_gap,
 }
-"""What settings are compared by, window by window."""
+"""Figures that settings are compared by, window by window."""
 
 GAINS = MOVES, OVER_LOW
 """One of these must be less next week at the upper end of its interval, too."""
@@ -317,11 +317,11 @@ HARMS = OVER_HIGH, P95, WORST_HOUR
 """None of these may be more at the lower end of its interval, gaps by more than the slack."""
 
 HARMLESS_MINUTES = 1.0
-"""Nor may brokers be above the high threshold for so much longer a day, however wide the interval is: that is harm."""
+"""Most minutes a day, in the mean, that brokers may be longer above the high threshold, however wide the interval."""
 
 
 def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, PredictedEffect]:
-    """What settings make more of than the present ones, with intervals for the next week."""
+    """Differences of settings from the present ones, by measure, with intervals for the next week."""
     return {
         measure: effect(
             np.array([of(results[name][window]) - of(results[PRESENT][window]) for window in windows], dtype=np.float64)
@@ -330,9 +330,9 @@ def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, Pr
     }
 
 
-def _unsure(found: Mapping[str, PredictedEffect], present: Figures, windows: int) -> str:
+def _unsure(claims: Mapping[str, PredictedEffect], present: Figures, windows: int) -> str:
     """Why these effects are no reason for a change; empty where they are. ``present`` are the figures of the present
-    settings in all of so many windows.
+    settings in all ``windows``.
     """
     days = present.days * windows / present.replays
     if round(days) < FEWEST_DAYS:
@@ -342,17 +342,17 @@ def _unsure(found: Mapping[str, PredictedEffect], present: Figures, windows: int
         **{name: SLACK_SHARE * MEASURES[name](present) + SLACK_POINTS for name in (P95, WORST_HOUR)},
     }
     for measure in HARMS:
-        harm = found[measure]
+        harm = claims[measure]
         if harm.low > slack[measure] or (measure == OVER_HIGH and harm.mean > HARMLESS_MINUTES):
             return f"would have {effect_text(harm, measure)} next week"
-    if all(found[measure].high >= 0 for measure in GAINS):
-        return f"may gain nothing next week: {' and '.join(effect_text(found[measure], measure) for measure in GAINS)}"
+    if all(claims[measure].high >= 0 for measure in GAINS):
+        return f"may gain nothing next week: {' and '.join(effect_text(claims[measure], measure) for measure in GAINS)}"
     return ""
 
 
-def effect_text(found: PredictedEffect, measure: str) -> str:
+def effect_text(predicted: PredictedEffect, measure: str) -> str:
     """``4.2 to 1.1 fewer moves a day``, the ends of the interval in words."""
-    low, high = found.low, found.high
+    low, high = predicted.low, predicted.high
     digits = 0 if measure in {OVER_LOW, OVER_HIGH} else 1
     if high <= 0:
         return f"{abs(low):.{digits}f} to {abs(high):.{digits}f} fewer {measure}"
@@ -380,9 +380,9 @@ def shortlist(results: Results, windows: Sequence[int], always: Collection[str] 
     present = trained.pop(PRESENT)
     better = (name for name, own in trained.items() if not _gap_excess(own, present) and _clearly(own, present))
     ordered = sorted(better, key=lambda name: (cost(trained[name]), name))
-    kept = [name for name in ordered if name in always][:1]
-    others = [name for name in ordered if name not in kept][: FINALISTS - len(kept)]
-    return tuple(name for name in ordered if name in {*kept, *others})
+    reserved = [name for name in ordered if name in always][:1]
+    others = [name for name in ordered if name not in reserved][: FINALISTS - len(reserved)]
+    return tuple(name for name in ordered if name in {*reserved, *others})
 
 
 def choose(
@@ -397,9 +397,9 @@ def choose(
         shortage = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
         return Choice((), None, None, f"the history is too short: {shortage}")
     first, last = split(windows)
-    known, harms = {**results, **again}, incidents or {}
+    replayed, harms = {**results, **again}, incidents or {}
     refused: dict[str, str] = {}
-    trained, held_out, alone = _pooled(known, first), _pooled(again, last), _pooled(results, first)
+    trained, held_out, alone = _pooled(replayed, first), _pooled(again, last), _pooled(results, first)
     judged = tuple(Judged(name, trained[name], held_out.get(name), _on_front(name, alone)) for name in results)
     finalists = sorted((name for name in again if name != PRESENT), key=lambda name: (cost(trained[name]), name))
     if not finalists:
@@ -438,17 +438,17 @@ def choose(
 
 
 def _nearest_to_knee(names: Sequence[str], judged: Sequence[Judged]) -> str:
-    """Of these settings the one furthest below the line between the ends of the front, the cheapest of several.
+    """The settings furthest below the line between the ends of the front, the cheapest of several.
 
     Moves and gap count as fractions of what lies between these ends (Satopaa et al., Finding a "Kneedle" in a haystack,
     2011), which leaves out what costs more than the present settings: nobody would take it.
     """
-    by_name = {one.name: one.trained for one in judged}
-    offered = [one for one in by_name.values() if cost(one) <= cost(by_name[PRESENT])]
-    axes: tuple[Callable[[Figures], float], ...] = (moves_per_day, lambda one: one.p95_gap)
+    by_name = {candidate.name: candidate.trained for candidate in judged}
+    offered = [figures for figures in by_name.values() if cost(figures) <= cost(by_name[PRESENT])]
+    axes: tuple[Callable[[Figures], float], ...] = (moves_per_day, lambda figures: figures.p95_gap)
 
     def above_ideal(name: str) -> float:
-        return sum(_fraction(axis(by_name[name]), [axis(one) for one in offered]) for axis in axes)
+        return sum(_fraction(axis(by_name[name]), [axis(figures) for figures in offered]) for axis in axes)
 
     return min(names, key=lambda name: (above_ideal(name), cost(by_name[name]), name))
 
@@ -461,20 +461,20 @@ def _fraction(value: float, among: Sequence[float]) -> float:
 
 def _neighbours(name: str, judged: Sequence[Judged]) -> tuple[Judged | None, Judged | None]:
     """The next on the front with fewer moves, and the next with a smaller gap."""
-    own = next(one.trained for one in judged if one.name == name)
-    front = [one for one in judged if one.front and one.name != name]
-    fewer = [one for one in front if moves_per_day(one.trained) < moves_per_day(own)]
-    closer = [one for one in front if one.trained.p95_gap < own.p95_gap]
+    own = next(candidate.trained for candidate in judged if candidate.name == name)
+    front = [candidate for candidate in judged if candidate.front and candidate.name != name]
+    fewer = [candidate for candidate in front if moves_per_day(candidate.trained) < moves_per_day(own)]
+    closer = [candidate for candidate in front if candidate.trained.p95_gap < own.p95_gap]
     return (
-        max(fewer, key=lambda one: moves_per_day(one.trained), default=None),
-        max(closer, key=lambda one: one.trained.p95_gap, default=None),
+        max(fewer, key=lambda candidate: moves_per_day(candidate.trained), default=None),
+        max(closer, key=lambda candidate: candidate.trained.p95_gap, default=None),
     )
 
 
 def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:
     """Why a candidate is not clearly better than the present settings in these windows; empty where it is."""
-    pooled = _pooled(results, windows)
-    own, present = pooled[name], pooled[PRESENT]
+    by_name = _pooled(results, windows)
+    own, present = by_name[name], by_name[PRESENT]
     apart = _gap_excess(own, present)
     if apart:
         return apart
@@ -517,8 +517,8 @@ def _gap_excess(figures: Figures, present: Figures) -> str:
     )
     excesses = (
         f"left brokers {gap:.1f} points apart {which}, the present {now:.1f}"
-        for (gap, now, which), excess in zip(gaps, _excesses(figures, present), strict=True)
-        if excess > 0
+        for (gap, now, which), points in zip(gaps, _excesses(figures, present), strict=True)
+        if points > 0
     )
     return next(excesses, "")
 

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 class DecidedBy(NamedTuple):
-    """What a round was decided by: the columns of ``decisions`` of these names."""
+    """Strategy and settings that decided a round: the columns of ``decisions`` of these names."""
 
     strategy: str | None
     settings: str | None
     all_settings: str | None
 
     def has(self, changes: Sequence[ChangedSetting]) -> bool:
-        """Whether all proposed values were in force; a value that is not known was not."""
-        known = dict(flat(self._known()))
-        return all(change.key in known and known[change.key] == change.proposed for change in changes)
+        """Whether all proposed values were in force; a value that history lacks was not."""
+        in_force = dict(flat(self._values()))
+        return all(change.key in in_force and in_force[change.key] == change.proposed for change in changes)
 
-    def _known(self) -> dict[str, Any]:
+    def _values(self) -> dict[str, Any]:
         """Its settings as in lbd.yaml: only the strategy's of an imported recording, none where that names no
         strategy.
         """
@@ -61,7 +61,7 @@ class Drift:
 
 
 def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weights: Weights) -> Drift | None:
-    """What came of the proposed settings; None if they are not in force by the newest round of history.
+    """The figures since the proposed settings are in force; None if they are not by the newest round of history.
 
     ``after`` is when they were proposed, epoch seconds. Raises :class:`UsageError` for history that cannot be read.
     """
@@ -89,13 +89,13 @@ def taken_since(
     ``rounds`` are in the order of time; ``since`` is the answer for the rounds before them.
     """
     taken: dict[DecidedBy, bool] = {}
-    for at, decided in rounds:
+    for time, decided in rounds:
         if decided not in taken:
             taken[decided] = decided.has(changes)
         if not taken[decided]:
             since = None
         elif since is None:
-            since = at
+            since = time
     return since
 
 

@@ -1,4 +1,4 @@
-"""What the scores of a history show by themselves: gaps and how long they last, the day's profile, noise, spikes. Pure.
+"""Features of the scores of a history: gaps and how long they last, the day's profile, noise, spikes. Pure.
 
 Samples come about once a minute and each broker's in its own second, so brokers are compared minute by minute.
 """
@@ -31,7 +31,7 @@ BREAK_MINUTES = 3
 
 SPIKE_POINTS = 10.0
 SPIKE_DEVIATIONS = 5.0
-"""A spike is so many points, and so many deviations of noise, above the median of the half hour around it: what lasts
+"""Least height of a spike above the median of the half hour around it, in points and in deviations of noise. What lasts
 for a quarter of an hour is none."""
 
 MINUTE_SECONDS = 60
@@ -122,10 +122,10 @@ def minute_scores(window: Window, weights: Weights) -> MinuteScores:
     shape = window.fresh.shape
     points = scores(window.used.reshape(-1, window.used.shape[2]), weights).reshape(shape)
     minutes, row = np.unique((window.at // MINUTE_SECONDS).astype(np.int64), return_inverse=True)
-    known = window.fresh & np.isfinite(points)
+    valid = window.fresh & np.isfinite(points)
     total, count = np.zeros((minutes.size, shape[1])), np.zeros((minutes.size, shape[1]))
-    np.add.at(total, row, np.where(known, points, 0.0))
-    np.add.at(count, row, known)
+    np.add.at(total, row, np.where(valid, points, 0.0))
+    np.add.at(count, row, valid)
     return MinuteScores(
         minutes, window.brokers, np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
     )
@@ -173,16 +173,16 @@ def lasting_gaps(minutes: NDArray[np.int64], gap: FloatArray, levels: Sequence[f
 
 def hour_profiles(scored: MinuteScores, gap: FloatArray) -> tuple[HourProfile, ...]:
     """The profile of the day, of the hours that have a minute; ``gap`` is float64 (M,) in points."""
-    hour = scored.minutes * MINUTE_SECONDS // int(HOUR_SECONDS) % 24
-    mean = np.nanmean(scored.points, axis=1) if hour.size else np.zeros(0)
+    hours = scored.minutes * MINUTE_SECONDS // int(HOUR_SECONDS) % 24
+    mean = np.nanmean(scored.points, axis=1) if hours.size else np.zeros(0)
     return tuple(
         HourProfile(
-            one,
-            float(mean[hour == one].mean()),
-            float(gap[hour == one].mean()),
-            float(np.quantile(gap[hour == one], 0.95)),
+            hour,
+            float(mean[hours == hour].mean()),
+            float(gap[hours == hour].mean()),
+            float(np.quantile(gap[hours == hour], 0.95)),
         )
-        for one in np.unique(hour).tolist()
+        for hour in np.unique(hours).tolist()
     )
 
 
@@ -195,9 +195,9 @@ def noise_by_broker(scored: MinuteScores) -> dict[str, BrokerNoise]:
     """
     noise = {}
     for column, broker in enumerate(scored.brokers):
-        known = np.isfinite(scored.points[:, column])
-        if known.any():
-            noise[broker] = _noise(scored.minutes[known], scored.points[known, column])
+        valid = np.isfinite(scored.points[:, column])
+        if valid.any():
+            noise[broker] = _noise(scored.minutes[valid], scored.points[valid, column])
     return noise
 
 

@@ -1,4 +1,4 @@
-"""A history that was read and checked: its windows without the days that lack much, and what was found. Pure."""
+"""A history that was read and checked: its windows without the days that lack much, and its checks. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ HOURS = {
 
 
 def day_row(decisions: pa.Table, broker_rounds: pa.Table) -> Iterator[dict[str, object]]:
-    """What was read of a day, and the settings of its last round."""
+    """The counts of a day that was read, and the settings of its last round."""
     read, overtaken = counts(decisions, broker_rounds)
     last, strategy, settings = last_settings(decisions)
     in_force = {"last": last, "strategy": strategy, "settings": settings}
@@ -104,7 +104,7 @@ def window_row(
 def hour_row(
     decisions: pa.Table, broker_rounds: pa.Table, bundles: pa.Table, *, overtaken: Collection[int]
 ) -> dict[str, object]:
-    """An hour with its bundles, packed, and what is there of what should be. History has all bundles on the hour."""
+    """An hour with its bundles, packed, and how complete it is. History has all bundles on the hour."""
     window = pack(reports(decisions, broker_rounds, overtaken), without(bundles, overtaken))
     carried, reported = reported_traffic(window)
     return {
@@ -126,7 +126,7 @@ def window_scores(row: Mapping[str, Any]) -> MinuteScores:
 # --- reading
 
 UNSEEN_HOURS = 0.1
-"""Of a window that is whole all the same: before the first round of a day, and while lbd is restarted."""
+"""Hours that a whole window may lack: before the first round of a day, and while lbd is restarted."""
 
 
 def window_length(covered_seconds: float) -> int:
@@ -139,7 +139,7 @@ def window_length(covered_seconds: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class CheckedHistory:
-    """The ``numbers`` of the windows that may be learned from, of so many ``seconds`` each, with the times of their
+    """The ``numbers`` of the windows that may be learned from, of ``seconds`` each, with the times of their
     first and last rounds (``spans``) and their ``scores``; and all ``bundles`` in them.
 
     ``read`` counts what was read and left out, ``checks`` say how good that was. ``torn`` are the files, ``lost`` the
@@ -204,7 +204,7 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
     """Read a history and check it; ``tell`` is called with the name of each stage as it begins.
 
     Raises :class:`UsageError` for a history that cannot be read or holds no usable round, and
-    :class:`~lbd.errors.ObserveError` for one of which too much is bad.
+    :class:`~lbd.errors.ObserveError` for a history with too much bad data.
     """
     tell("reading history")
     files = workers.files()
@@ -228,26 +228,26 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
     by_hour = packed.hours([name for name in HOURS if name not in {"packed", "bundles"}])
     hours = [counted for row in by_hour for counted in from_columns(row)]
     lost = lost_days(hours)
-    without_days = {one.day for one in lost}
-    kept = [row for row in rows if not without_days.intersection(_days_of(row["number"], seconds))]
-    numbers = {row["number"] for row in kept}
+    without_days = {day.day for day in lost}
+    usable = [row for row in rows if not without_days.intersection(_days_of(row["number"], seconds))]
+    numbers = {row["number"] for row in usable}
     learned = [row for row in by_hour if row["number"] * HOUR_SECONDS // seconds in numbers]
     short, carried, reported = (sum(row[name] for row in learned) for name in ("rounds_short", "carried", "reported"))
     spanned = 1 + hours[-1].hour // HOURS_A_DAY - hours[0].hour // HOURS_A_DAY
     checks = (*checks, day_check(len(lost), spanned), traffic_check(short, carried, reported))
     refuse_bad(history, checks)
     in_force = max(days, key=lambda day: day["last"])
-    if not kept:
+    if not usable:
         raise UsageError(
-            f"{history}: no window is left without a day that is left out: {'; '.join(one.text for one in lost)}"
+            f"{history}: no window is left without a day that is left out: {'; '.join(day.text for day in lost)}"
         )
     return CheckedHistory(
         packed=packed,
         bundles=packed.bundles(),
-        numbers=tuple(row["number"] for row in kept),
-        spans=tuple((row["begins"], row["ends"]) for row in kept),
+        numbers=tuple(row["number"] for row in usable),
+        spans=tuple((row["begins"], row["ends"]) for row in usable),
         seconds=seconds,
-        scores=tuple(window_scores(row) for row in kept),
+        scores=tuple(window_scores(row) for row in usable),
         read=read,
         checks=checks,
         torn=tuple(torn),

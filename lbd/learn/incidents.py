@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray, IntArray
 
 INCIDENT_SECONDS = 5400.0
-"""So long an incident is followed: settings that wait for 45 samples have moved by then, twice."""
+"""Time for which an incident is followed: settings that wait for 45 samples have moved by then, twice."""
 
 BEFORE_SECONDS = 7200.0
-"""So long settings make their own placement before. A day's moves are few, so most of it is as recorded."""
+"""Time before it in which settings make their own placement. A day's moves are few, so most of it is as recorded."""
 
 STORM_SECONDS = 600.0
-"""A storm is over after so long. The present settings may have moved something by then; who moves more pays for it."""
+"""Length of a storm. The present settings may have moved something by then; who moves more pays for it."""
 
 GROWTH = 5.0
-"""So many times its traffic a bundle group has in an incident."""
+"""Factor by which the traffic of a bundle group grows in an incident."""
 
 RISE_POINTS = 45.0
 """A group is so large that its growth takes its broker this much higher, if half of its bundles can: beyond the default
 high threshold of 40, on an otherwise level cluster."""
 
 LEFT_CAPACITY = 2 / 3
-"""Of its CPU, what the broker keeps that loses a third."""
+"""Share of its CPU that remains to the broker that loses a third."""
 
 JOINED = "joined in an incident"
 """The name of a broker that joins."""
@@ -73,13 +73,13 @@ class Incident:
 
 
 def cut(window: Window, begins: float) -> Window:
-    """What an incident needs of a window: the hours before it, by which settings make their own placement, and its own
+    """Cut a window to the hours before an incident, by which settings make their own placement, and the incident's own
     time.
     """
     first = int(np.searchsorted(window.at, begins - BEFORE_SECONDS))
     last = int(np.searchsorted(window.at, begins + INCIDENT_SECONDS))
-    known = window.change_round < last
-    changes = {name: getattr(window, name)[known] for name in _CHANGES}
+    earlier = window.change_round < last
+    changes = {name: getattr(window, name)[earlier] for name in _CHANGES}
     rounds = {name: getattr(window, name)[:last] for name in ("at", *OF_BROKERS)}
     return replace(window, **rounds, **changes).from_round(first)
 
@@ -91,7 +91,7 @@ def incidents(window: Window, begins: float, model: LoadModel, seed: int) -> Ite
     if number >= window.at.size:
         return
     recorded = _OwnersByRound(window)
-    owner, _ = recorded.at(number)
+    owner, _ = recorded.in_round(number)
     random = np.random.default_rng(seed)
     bundles = np.bincount(owner[owner != NOBODY], minlength=len(window.brokers))
     able = np.flatnonzero(window.present[number:].all(axis=0) & (bundles > 1))
@@ -99,8 +99,8 @@ def incidents(window: Window, begins: float, model: LoadModel, seed: int) -> Ite
         return
     hot, storm, weaker, lost = np.resize(random.permutation(able), 4).tolist()
 
-    def incident(name: str, changed: Window, known: LoadModel = model) -> Incident:
-        return Incident(name, changed, known, begins)
+    def incident(name: str, changed: Window, load_model: LoadModel = model) -> Incident:
+        return Incident(name, changed, load_model, begins)
 
     grown = _group(recorded, model, number, hot, random)
     yield incident(HOT_GROUP, _grown(recorded, model, number, window.at.size, grown))
@@ -120,14 +120,14 @@ _CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates", "ch
 
 
 class _OwnersByRound:
-    """A window, and who owned each bundle with what rates in a round."""
+    """A window, and the owner and the rates of each bundle in a round."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
         self._changes = window.changes()
 
-    def at(self, number: int) -> tuple[IntArray, FloatArray]:
-        """Of this round: int32 (K,) into the brokers, :data:`NOBODY` for none, and float64 (K, 4)."""
+    def in_round(self, number: int) -> tuple[IntArray, FloatArray]:
+        """Owners, int32 (K,) into the brokers, :data:`NOBODY` for none, and rates, float64 (K, 4)."""
         return next(self.rounds(number))
 
     def rounds(self, first: int) -> Iterator[tuple[IntArray, FloatArray]]:
@@ -145,7 +145,7 @@ def _group(
     recorded: _OwnersByRound, model: LoadModel, number: int, broker: int, random: np.random.Generator
 ) -> IntArray:
     """Bundles of a broker that together make it hot when they grow, half of its bundles at most."""
-    owner, rates = recorded.at(number)
+    owner, rates = recorded.in_round(number)
     own = random.permutation(np.flatnonzero(owner == broker))
     rise = (GROWTH - 1) * model.slope[broker, CPU] * driving(rates[own], model.measure)[:, CPU]
     enough = int(np.searchsorted(np.cumsum(rise), RISE_POINTS)) + 1
@@ -153,7 +153,7 @@ def _group(
 
 
 def _grown(recorded: _OwnersByRound, model: LoadModel, first: int, last: int, group: IntArray) -> Window:
-    """These bundles have so much more traffic from one round to another, wherever they are."""
+    """Multiply the traffic of these bundles by :data:`GROWTH` from one round to another, wherever they are."""
     window = recorded.window
     more = np.zeros((window.at.size, len(window.brokers), 4))
     for number, (owner, rates) in zip(range(first, last), recorded.rounds(first), strict=False):
@@ -175,7 +175,7 @@ def _without(recorded: _OwnersByRound, model: LoadModel, first: int, lost: int, 
     for number, (owner, rates) in zip(range(first, window.at.size), recorded.rounds(first), strict=True):
         own = np.flatnonzero(owner == lost)
         more[number] = carried(rates[own], heirs[own], len(window.brokers))
-    owner, _ = recorded.at(first)
+    owner, _ = recorded.in_round(first)
     moved = (window.change_round >= first) & (window.change_owner == lost)
     owners = np.where(moved, heirs[window.change_bundle], window.change_owner).astype(np.int32)
     gone = _changed(
@@ -201,16 +201,16 @@ def _with_another(recorded: _OwnersByRound, model: LoadModel, first: int, like: 
     wider = Window(
         (*window.brokers, JOINED), window.bundles, **renumbered(window, (*window.brokers, JOINED), window.bundles, 0)
     )
-    at, used = len(window.brokers), wider.used
+    column, used = len(window.brokers), wider.used
     for number, (owner, rates) in zip(range(first, window.at.size), recorded.rounds(first), strict=True):
         own = np.flatnonzero(owner != NOBODY)
         traffic = carried(rates[own], owner[own], len(window.brokers))
-        used[number, at] = np.maximum(background_as_recorded(model, window.used[number], traffic)[like], 0.0)
-    wider.totals[first:, at] = 0.0
-    wider.present[first:, at] = window.present[first:, like]
-    wider.fresh[first:, at] = window.fresh[first:, like]
-    wider.started_at[first:, at] = window.at[first]
-    wider.doubted[first:, at] = window.at[first:] - window.at[first] < YOUNG_SECONDS
+        used[number, column] = np.maximum(background_as_recorded(model, window.used[number], traffic)[like], 0.0)
+    wider.totals[first:, column] = 0.0
+    wider.present[first:, column] = window.present[first:, like]
+    wider.fresh[first:, column] = window.fresh[first:, like]
+    wider.started_at[first:, column] = window.at[first]
+    wider.doubted[first:, column] = window.at[first:] - window.at[first] < YOUNG_SECONDS
     return wider
 
 
@@ -226,7 +226,7 @@ _OF_MODEL = ("background", "slope", "half_width", "background_half_width", "nois
 
 
 def _busier(window: Window, model: LoadModel, more: FloatArray) -> Window:
-    """Brokers carry so much more in each round, float64 (T, B, 4), than was recorded."""
+    """Add traffic, float64 (T, B, 4), and the load that it causes to those of brokers in each round."""
     drives = np.array([driving(traffic, model.measure) for traffic in more]).reshape(window.used.shape)
     return replace(window, used=window.used + model.slope * drives, totals=window.totals + more)
 
@@ -239,10 +239,10 @@ def _changed(
     owners: IntArray | None = None,
     factor: float = 1.0,
 ) -> Window:
-    """These bundles as recorded in this round, with other owners, int32 (K,), or so many times the traffic, until they
-    change again.
+    """Repeat the record of these bundles in this round, with other owners, int32 (K,), or ``factor`` times the traffic,
+    until they change again.
     """
-    owner, rates = recorded.at(number)
+    owner, rates = recorded.in_round(number)
     again = ~np.isin(bundles, window.change_bundle[window.change_round == number])
     own = bundles[again]
     values = {
@@ -261,8 +261,8 @@ def _changed(
 def _clients(window: Window, number: int) -> IntArray:
     """Producers and consumers of each bundle in a round, int32 (K,)."""
     clients: IntArray = np.zeros(len(window.bundles), dtype=np.int32)
-    known = window.change_round <= number
-    clients[window.change_bundle[known]] = window.change_clients[known]
+    earlier = window.change_round <= number
+    clients[window.change_bundle[earlier]] = window.change_clients[earlier]
     return clients
 
 
@@ -272,13 +272,13 @@ OVERLOADED_POINTS = 85.0
 """From here on a broker counts as overloaded: Pulsar's ``loadBalancerBrokerOverloadedThresholdPercentage``."""
 
 STRETCH_SECONDS = 180.0
-"""Gaps and scores are means of so long, three samples. Over ten minutes, as in the other figures of a replay, waiting
+"""Gaps and scores are means of this time, three samples. Over ten minutes, as in the other figures of a replay, waiting
 for two samples and for eight would look the same."""
 
 
 @dataclass(frozen=True)
 class Harm:
-    """What settings made of an incident. ``minutes_apart``: the highest and the lowest broker were at least as far
+    """Harm of an incident under settings. ``minutes_apart``: the highest and the lowest broker were at least as far
     apart as the present settings' low threshold. ``minutes_overloaded``: some broker had 85 points or more.
     ``clients`` are the producers and consumers of the bundles that ``moves`` moved.
     """
@@ -290,19 +290,19 @@ class Harm:
 
 
 def harm(course: Course, incident: Incident, over_points: float) -> Harm:
-    """Of a replay of an incident, from its begin on."""
+    """Measure a replay of an incident, from its begin on."""
     course = course.since(incident.begins)
     comparable = np.isfinite(course.points).sum(axis=1) > 1
-    at, points = course.at[comparable], course.points[comparable]
+    round_times, points = course.at[comparable], course.points[comparable]
     names = {name: index for index, name in enumerate(incident.window.bundles)}
     clients = 0
     for move in course.moves:
         number = int(np.searchsorted(incident.window.at, move.at))
         clients += int(_clients(incident.window, number)[names[move.bundle]])
-    if not at.size:
+    if not round_times.size:
         return Harm(0.0, 0.0, len(course.moves), clients)
-    means, stretch = stretch_means(at, points, STRETCH_SECONDS)
-    lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS) / 60
+    means, stretch = stretch_means(round_times, points, STRETCH_SECONDS)
+    lasts = np.minimum(np.diff(round_times, append=round_times[-1]), LONGEST_SILENCE_SECONDS) / 60
     apart = (gaps(means) >= over_points)[stretch]
     overloaded = (np.nanmax(means, axis=1) >= OVERLOADED_POINTS)[stretch]
     return Harm(float(lasts[apart].sum()), float(lasts[overloaded].sum()), len(course.moves), clients)
@@ -311,11 +311,11 @@ def harm(course: Course, incident: Incident, over_points: float) -> Harm:
 # --- the same incidents for several settings
 
 TIMES = 8
-"""Each incident happens so often, spread evenly over the windows, each time with other noise, brokers and bundles."""
+"""Times that each incident happens, spread evenly over the windows, each time with other noise, brokers and bundles."""
 
 
 def times(span: tuple[float, float], index: int, windows: int) -> Iterator[tuple[int, float]]:
-    """Of the times of incidents, those within the window at this index among so many: number and begin, epoch seconds.
+    """Times of incidents in the window at this index among ``windows``: number and begin, epoch seconds.
 
     ``span`` is when its first and its last round were. An incident begins so early that the window has all of it.
     """
@@ -329,11 +329,11 @@ def times(span: tuple[float, float], index: int, windows: int) -> Iterator[tuple
 def harms(
     window: Window, begins: float, number: int, tried: Mapping[str, Settings], model: LoadModel, over_points: float
 ) -> Iterator[tuple[str, str, Harm]]:
-    """What each of these settings makes of each incident at one time: settings, incident, and that."""
+    """The harm of each incident at one time under each of these settings: settings, incident, harm."""
     around = dealt(cut(window, begins), number)
-    for one in incidents(around, begins, model, number):
+    for incident in incidents(around, begins, model, number):
         for name, settings in tried.items():
-            yield name, one.name, harm(replay(one.window, settings, one.model), one, over_points)
+            yield name, incident.name, harm(replay(incident.window, settings, incident.model), incident, over_points)
 
 
 # --- who is worse than the present settings by more than noise
@@ -354,7 +354,7 @@ RESOLUTION = {
 """Smaller mean differences are none, however sure."""
 
 EFFORT = "moves", "clients"
-"""What relief costs."""
+"""Figures that may be worse where brokers come closer sooner: the cost of relief."""
 
 _CLAUSES = {
     "minutes_apart": "had brokers too far apart for {0:.0f} minutes, the present for {1:.0f}",
@@ -392,10 +392,10 @@ def noise(differences: FloatArray, resolution: float) -> float:
     return max(NOISE_ERRORS * float(error), resolution)
 
 
-def mean(of: Sequence[Harm]) -> dict[str, float]:
+def mean(repeats: Sequence[Harm]) -> dict[str, float]:
     """The mean of each figure."""
-    return {measure: float(_values(of, measure).mean()) for measure in RESOLUTION}
+    return {measure: float(_values(repeats, measure).mean()) for measure in RESOLUTION}
 
 
-def _values(of: Sequence[Harm], measure: str) -> FloatArray:
-    return np.array([getattr(one, measure) for one in of], dtype=np.float64)
+def _values(repeats: Sequence[Harm], measure: str) -> FloatArray:
+    return np.array([getattr(repeat, measure) for repeat in repeats], dtype=np.float64)

@@ -1,6 +1,6 @@
 """The Spark job: runs a calibration's functions over the files, days, windows and hours of a history.
 
-Rows of bundles are shuffled once, by hour, all of which are equally long, and none comes to the driver. Spark itself
+Rows of bundles are shuffled once, by hour (hours are equally long), and none comes to the driver. Spark itself
 reads the files, on any path that it knows, by row group, so that no file need fit in memory. A task gets its packed
 hours one after the other, in the order of time, so that no two need be in a worker's memory. Whatever Python hands to
 Spark has the columns and types that its caller names, also where all values are null or there is no row.
@@ -63,22 +63,21 @@ class SparkWorkers:
         Raises :class:`UsageError` where a table has no file, or its folder cannot be read.
         """
         try:
-            found = {name: self._named(name) for name in NEEDED}
-            rows = reduce(DataFrame.unionAll, (part for name, frame in found.items() for part in _counted(name, frame)))
-            counted = rows.collect()
+            counts = [count for name in NEEDED for count in _counted(name, self._named(name))]
+            counted = reduce(DataFrame.unionAll, counts).collect()
         except PythonException:
             raise
         except PySparkException as error:
             raise UsageError(f"{self._root}: cannot be read: {first_line(error)}") from error
         footers = {_path(row["file"]): row["rows"] for row in counted if row["digest"] is None}
         readable = {_path(row["file"]): row for row in counted if row["digest"] is not None}
-        found_rows = []
+        file_rows = []
         for name, files in self._files.items():
             for file in files:
                 row = readable.get(file)
                 values = dict(zip(NEEDED[name], row["values"], strict=True)) if row is not None else {}
-                found_rows.append(FileRows(name, file, footers.get(file), row["rows"] if row else 0, values))
-        return found_rows
+                file_rows.append(FileRows(name, file, footers.get(file), row["rows"] if row else 0, values))
+        return file_rows
 
     def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
         """The rows that this function makes of each day (UTC), without the files of these names."""
@@ -87,8 +86,8 @@ class SparkWorkers:
         def of_day(rows: pa.Table) -> pa.Table:
             return _table(function(table_of(rows, "decisions"), table_of(rows, "broker_rounds")), columns)
 
-        found: Rows = reports.groupBy("number").applyInArrow(of_day, _types(columns)).toArrow().to_pylist()
-        return found
+        by_day: Rows = reports.groupBy("number").applyInArrow(of_day, _types(columns)).toArrow().to_pylist()
+        return by_day
 
     def packed(self, without: Collection[str], windows: Packing, hours: Packing) -> SparkHistory:
         """Windows without bundles, and hours with them."""
@@ -153,7 +152,7 @@ class SparkWorkers:
 
 
 class SparkHistory:
-    """Packed ``windows`` and ``hours``, so many hours a window, kept by Spark's executors."""
+    """Packed ``windows`` of ``hours_a_window`` hours each, and packed ``hours``, kept by Spark's executors."""
 
     def __init__(self, spark: SparkSession, windows: DataFrame, hours: DataFrame, hours_a_window: int) -> None:
         self._spark, self._windows, self._hours, self._hours_a_window = spark, windows, hours, hours_a_window
@@ -179,7 +178,7 @@ class SparkHistory:
             (key, index, task.first, task.end)
             for index, (key, task) in enumerate(zip(self._keys(len(tasks)), tasks, strict=True))
         ]
-        wanted = self._spark.createDataFrame(numbered, "key int, task int, first long, end long")
+        spans = self._spark.createDataFrame(numbered, "key int, task int, first long, end long")
         hour, window = F.col("number"), F.floor(F.col("number") / self._hours_a_window)
         packed = self._windows.select(F.lit(0).alias("kind"), "number", "packed").where(hour.isin([*windows]))
         packed = packed.unionAll(
@@ -188,7 +187,7 @@ class SparkHistory:
         begins = F.when(F.col("kind") == 0, F.col("number") * self._hours_a_window).otherwise(F.col("number"))
         lasts = F.when(F.col("kind") == 0, F.lit(self._hours_a_window)).otherwise(F.lit(1))
         spread = (
-            packed.join(F.broadcast(wanted), (begins < F.col("end")) & (begins + lasts > F.col("first")))
+            packed.join(F.broadcast(spans), (begins < F.col("end")) & (begins + lasts > F.col("first")))
             .select("key", "task", "kind", "number", "packed")
             .repartition(len(tasks), "key")
             .sortWithinPartitions("task", "kind", "number")
@@ -202,11 +201,11 @@ class SparkHistory:
                 hours = ((row["number"], from_bytes(row["packed"])) for _, those in by_kind for row in those)
                 yield from _table(function(iter(unpacked), hours, tasks[index]), columns).to_batches()
 
-        found: Rows = spread.mapInArrow(run, _types(columns)).toArrow().to_pylist()
-        return found
+        results: Rows = spread.mapInArrow(run, _types(columns)).toArrow().to_pylist()
+        return results
 
     def _keys(self, number: int) -> list[int]:
-        """As many values, each of which Spark puts into a partition of its own when it makes so many."""
+        """A value for each of ``number`` partitions: Spark puts each value into a partition of its own."""
         values = self._spark.range(KEYS_A_TASK * number).select(F.col("id").cast("int").alias("key"))
         partition = F.pmod(F.hash("key"), F.lit(number)).alias("partition")
         rows = values.select("key", partition).groupBy("partition").agg(F.min("key").alias("key")).collect()
@@ -215,19 +214,19 @@ class SparkHistory:
 
 
 KEYS_A_TASK = 20
-"""By chance one partition in e to the twentieth gets none of so many."""
+"""Values for each partition: by chance one partition in e to the twentieth gets none of them."""
 
 
 def _each(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """The rows of a batch, of which one alone is unpacked at a time."""
+    """The rows of a batch, each unpacked alone."""
     return (batch.slice(row, 1).to_pylist()[0] for row in range(batch.num_rows))
 
 
 def _by_number(frame: DataFrame, names: Sequence[str]) -> Rows:
-    found: Rows = (
+    rows: Rows = (
         frame.select("number", *(name for name in names if name != "number")).toArrow().sort_by("number").to_pylist()
     )
-    return found
+    return rows
 
 
 def _counted(name: str, frame: DataFrame) -> Iterator[DataFrame]:
