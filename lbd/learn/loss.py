@@ -37,7 +37,7 @@ _MINUTE, _HOUR = 60_000, 3_600_000
 
 @dataclass(frozen=True)
 class HourCounts:
-    """What there is of an ``hour`` since 1970, and what its decisions say there should be.
+    """Counts of an ``hour`` since 1970: what history has of it, and what its decisions say there should be.
 
     ``rounds`` have a sample or a change of a bundle, ``decided`` of them a decision. ``reports`` are minutes in which a
     broker had a report, added up over brokers, ``sampled`` those with a sample. ``carried`` is the traffic of the
@@ -78,11 +78,11 @@ DECISIONS, SAMPLES, TRAFFIC = "record of rounds", "record of brokers", "record o
 def hour_counts(
     decisions: pa.Table, broker_rounds: pa.Table, bundles: pa.Table, overtaken: Collection[int] = ()
 ) -> list[HourCounts]:
-    """The counts of each hour of which there is anything, in the order of time."""
+    """The counts of each hour that history has anything of, in the order of time."""
     own = rounds(decisions)
-    kept = ~np.isin(own.at, np.fromiter(overtaken, np.int64))
-    brokers = decisions["brokers"].take(pa.array(own.row[kept])).combine_chunks()
-    listed_at = own.at[kept][pc.list_parent_indices(brokers).to_numpy()]
+    valid = ~np.isin(own.times, np.fromiter(overtaken, np.int64))
+    brokers = decisions["brokers"].take(pa.array(own.row[valid])).combine_chunks()
+    listed_at = own.times[valid][pc.list_parent_indices(brokers).to_numpy()]
     measured = samples(broker_rounds)
     measured_at, changed_at = milliseconds(measured), milliseconds(bundles)
     names = pc.unique(pa.chunked_array([pc.list_flatten(brokers), *measured["broker"].chunks], pa.string()))
@@ -94,14 +94,14 @@ def hour_counts(
     traffic = _first_of_hours(owned, _codes(owned["bundle"], pc.unique(owned["bundle"])))
     columns = {
         "rounds": _by_hour(news // _HOUR),
-        "decided": _by_hour(news[np.isin(news, own.at[kept])] // _HOUR),
+        "decided": _by_hour(news[np.isin(news, own.times[valid])] // _HOUR),
         "reports": _by_hour((listed >> _BITS) // 60),
         "sampled": _by_hour((sampled >> _BITS) // 60),
         "carried": totals,
         "reported": traffic,
     }
     hours = sorted(set().union(*columns.values()))
-    return [HourCounts(hour, **{name: found.get(hour, 0) for name, found in columns.items()}) for hour in hours]
+    return [HourCounts(hour, **{name: counts.get(hour, 0) for name, counts in columns.items()}) for hour in hours]
 
 
 _BITS = 20
@@ -119,22 +119,22 @@ def _pairs(time: NDArray[np.int64], code: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def _by_hour(hours: NDArray[np.int64]) -> dict[int, Any]:
-    found, count = np.unique(hours, return_counts=True)
-    return dict(zip(found.tolist(), count.tolist(), strict=True))
+    distinct, count = np.unique(hours, return_counts=True)
+    return dict(zip(distinct.tolist(), count.tolist(), strict=True))
 
 
 def _first_of_hours(rows: pa.Table, code: NDArray[np.int64]) -> dict[int, Any]:
     """The traffic of the first rows that each code has in each hour, in + out, added up by hour."""
-    at = milliseconds(rows)
-    hour = at // _HOUR
-    order = np.lexsort((at, code, hour))
+    times = milliseconds(rows)
+    hours = times // _HOUR
+    order = np.lexsort((times, code, hours))
     new = np.ones(order.size, dtype=np.bool_)
-    new[1:] = (np.diff(hour[order]) != 0) | (np.diff(code[order]) != 0)
+    new[1:] = (np.diff(hours[order]) != 0) | (np.diff(code[order]) != 0)
     first = order[new]
     traffic = _finite(rows["throughput_in"])[first] + _finite(rows["throughput_out"])[first]
     total: defaultdict[int, float] = defaultdict(float)
-    for one, bytes_s in zip(hour[first].tolist(), traffic.tolist(), strict=True):
-        total[one] += bytes_s
+    for hour, bytes_s in zip(hours[first].tolist(), traffic.tolist(), strict=True):
+        total[hour] += bytes_s
     return dict(total)
 
 
@@ -145,12 +145,12 @@ def _finite(column: pa.ChunkedArray) -> FloatArray:
 
 def lost_days(hours: Iterable[HourCounts]) -> tuple[LostDay, ...]:
     """The days that lack more than :data:`LOST_SHARE` of anything, in the order of time, with what they lack most of;
-    and those between the first and the last of which nothing is there.
+    and those between the first and the last that history has nothing of.
     """
-    known = list(hours)
-    if not known:
+    rows = list(hours)
+    if not rows:
         return ()
-    column = {field.name: np.array([getattr(one, field.name) for one in known], float) for field in fields(HourCounts)}
+    column = {field.name: np.array([getattr(row, field.name) for row in rows], float) for field in fields(HourCounts)}
     day = column["hour"].astype(np.int64) // HOURS_A_DAY
     first, last = int(day.min()), int(day.max())
     days = last - first + 1
@@ -164,33 +164,33 @@ def lost_days(hours: Iterable[HourCounts]) -> tuple[LostDay, ...]:
     lost = []
     for number in range(days):
         empty = not of_day["rounds"][number]
-        share = {what: 1.0 if empty else float(np.nan_to_num(lack[number])) for what, lack in lacks.items()}
-        what = max(share, key=lambda one: share[one])
+        share = {record: 1.0 if empty else float(np.nan_to_num(lack[number])) for record, lack in lacks.items()}
+        what = max(share, key=lambda record: share[record])
         if share[what] > LOST_SHARE:
             lost.append(LostDay(first + number, share[what], what))
     return tuple(lost)
 
 
 def _shares(expected: FloatArray, there: FloatArray) -> FloatArray:
-    """What is there as a share of what is expected, NaN where nothing is."""
+    """The parts that are there as shares of those expected, NaN where nothing is expected."""
     shares: FloatArray = np.divide(there, expected, out=np.full(expected.size, np.nan), where=expected > 0)
     return shares
 
 
 def _usual(shares: FloatArray, quantile: float) -> float:
     """A usual share, 1 where nothing is known: brokers sample alike in all hours, and report bundles differently."""
-    known = shares[np.isfinite(shares) & (shares > 0)]
-    return float(np.quantile(known, quantile)) if known.size else 1.0
+    positive = shares[np.isfinite(shares) & (shares > 0)]
+    return float(np.quantile(positive, quantile)) if positive.size else 1.0
 
 
 def as_columns(hours: Sequence[HourCounts]) -> dict[str, object]:
     """Several hours as lists by column, for a row of a table."""
-    rows = [asdict(one) for one in hours]
+    rows = [asdict(hour) for hour in hours]
     return {f"hours_{field.name}": [row[field.name] for row in rows] for field in fields(HourCounts)}
 
 
 def from_columns(row: Mapping[str, Any]) -> list[HourCounts]:
-    """The hours in such a row."""
+    """The hours in a row of :func:`as_columns`."""
     columns = [row[f"hours_{field.name}"] for field in fields(HourCounts)]
     return [HourCounts(*values) for values in zip(*columns, strict=True)]
 

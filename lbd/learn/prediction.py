@@ -24,8 +24,8 @@ BLOCK_DAYS = 2
 DRAWS = 2000
 
 COVERAGE = 0.9
-"""Of weeks that are like those that were seen, so many are to be within the interval. In simulation it holds 80 to 90
-of a hundred with six days in a row, where each day may be like the one before, and 88 to 93 with twenty
+"""Fraction of weeks like those in history that the interval is to hold. In simulation it holds 80 to 90 of a hundred
+with six days in a row, where each day may be like the one before, and 88 to 93 with twenty
 (``tests/learn/test_prediction.py``); of unseen weeks of simulated clusters 17 of 24 (docs/results/calibrate.md)."""
 
 FEWEST_DAYS = 4
@@ -34,8 +34,8 @@ FEWEST_DAYS = 4
 
 @dataclass(frozen=True)
 class PredictedEffect:
-    """What settings make more of than the present ones, a day: ``mean`` over the days that were seen, and the ends of
-    the interval for the mean of the next week. ``days``: how many independent days that is from.
+    """Excess over the present settings, a day: ``mean`` over the days in history, and the ends of the interval for the
+    mean of the next week. ``days`` is the number of independent days that this is built on.
     """
 
     mean: float
@@ -50,15 +50,15 @@ def effect(differences: FloatArray) -> PredictedEffect:
     if size < 2:
         return PredictedEffect(float(differences.mean()) if size else 0.0, -np.inf, np.inf, float(size))
     random, days = np.random.default_rng(size), independent_days(differences)
-    ahead, seen = (_means(differences, number, random) for number in (DAYS_AHEAD, size))
+    ahead, past = (_means(differences, number, random) for number in (DAYS_AHEAD, size))
     widen = (size / (size - 1) * size / days) ** 0.5 * _student(size - 1)
-    low, high = np.quantile((ahead - seen) * widen, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
+    low, high = np.quantile((ahead - past) * widen, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
     mean = float(differences.mean())
     return PredictedEffect(mean, mean + float(low), mean + float(high), days)
 
 
 def independent_days(differences: FloatArray) -> float:
-    """How many independent days say as much as these, of which each may be like the one before."""
+    """The number of independent days that say as much as these, where each may be like the one before."""
     size, off = differences.size, differences - differences.mean()
     power = float((off**2).sum())
     if size < 3 or power == 0:
@@ -68,7 +68,7 @@ def independent_days(differences: FloatArray) -> float:
 
 
 def _means(values: FloatArray, number: int, random: np.random.Generator) -> FloatArray:
-    """Means of so many values drawn in blocks of neighbours, float64 (DRAWS,); the last value's is the first."""
+    """Means of ``number`` values drawn in blocks of neighbours, float64 (DRAWS,); the first value follows the last."""
     begins = random.integers(0, values.size, (DRAWS, -(-number // BLOCK_DAYS)))
     drawn = (begins[:, :, None] + np.arange(BLOCK_DAYS)).reshape(DRAWS, -1)[:, :number] % values.size
     means: FloatArray = values[drawn].mean(axis=1)

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 UNREADABLE_FILE, UNREADABLE_PAGE, OTHER_COLUMNS = "unreadable-file", "unreadable-page", "other-columns"
 
 WRONG_SHARE = 0.1
-"""Of files or samples that are wrong. What is wrong is left out; with more than a tenth of it the rest is doubtful."""
+"""Largest share of rounds or samples that may be wrong. These are left out; above a tenth the rest is doubtful."""
 
 MISSING_SHARE = 0.5
-"""Of time that nobody saw, or of samples that a live turn did not trust: what is left is the smaller part."""
+"""Largest share of silent time, of untrusted samples or of lost days: above it the rest is the smaller part."""
 
 UNREPORTED_SHARE = 0.9
-"""Of the traffic. Brokers of the extensible manager report their ten largest bundles by default.
-A live lbd knows no more than a replay; with more than this there is hardly anything that a replay can move."""
+"""Largest share of the traffic that bundles without a report may have. Brokers of the extensible manager report their
+ten largest by default. A live lbd knows no more than a replay; above this a replay can move hardly anything."""
 
 NOTICED_SHARE = 0.1
 """Rates are stored in steps of a twentieth: below a tenth, traffic may be missing by rounding."""
@@ -30,7 +30,7 @@ NOTICED_SHARE = 0.1
 
 @dataclass(frozen=True)
 class ReadCounts:
-    """What was read of samples and rounds, and what of it was found to be what; times in seconds.
+    """Samples and rounds that were read, and how many of them each check found; times in seconds.
 
     ``samples_missing`` have no number, ``samples_negative`` one below zero, ``samples_not_finite`` one that is NaN or
     infinite; all are left out. ``samples_doubted`` are those kept that the live turn did not trust. ``rounds_kept`` are
@@ -53,9 +53,9 @@ class ReadCounts:
     seconds_silent: float
 
     @classmethod
-    def total(cls, of: Collection[ReadCounts]) -> ReadCounts:
-        """The counts of several stretches of time as those of one."""
-        return cls(**{field.name: sum(getattr(one, field.name) for one in of) for field in fields(cls)})
+    def total(cls, stretches: Collection[ReadCounts]) -> ReadCounts:
+        """The counts of several stretches of time, added up."""
+        return cls(**{field.name: sum(getattr(counts, field.name) for counts in stretches) for field in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -77,28 +77,28 @@ def damage(files: Sequence[FileRows]) -> dict[str, str]:
     A column without any value is another schema's, if it has values in more than half of the table's readable files.
     Raises :class:`UsageError` where no file of a table is left.
     """
-    found: dict[str, str] = {}
-    for name in dict.fromkeys(one.table for one in files):
-        own = [one for one in files if one.table == name]
-        whole = [one for one in own if one.rows is not None and one.readable == one.rows]
-        usual = {key for one in whole for key in one.values if median(file.values[key] > 0 for file in whole) > 0}
-        for one in own:
-            if one.rows is None:
-                found[one.name] = UNREADABLE_FILE
-            elif one.readable < one.rows:
-                found[one.name] = UNREADABLE_PAGE
-            elif one.rows and any(not one.values[key] for key in usual):
-                found[one.name] = OTHER_COLUMNS
-        if all(one.name in found for one in own):
+    faults: dict[str, str] = {}
+    for name in dict.fromkeys(file.table for file in files):
+        own = [file for file in files if file.table == name]
+        whole = [file.values for file in own if file.rows is not None and file.readable == file.rows]
+        usual = {key for values in whole for key in values if median(other[key] > 0 for other in whole) > 0}
+        for file in own:
+            if file.rows is None:
+                faults[file.name] = UNREADABLE_FILE
+            elif file.readable < file.rows:
+                faults[file.name] = UNREADABLE_PAGE
+            elif file.rows and any(not file.values[key] for key in usual):
+                faults[file.name] = OTHER_COLUMNS
+        if all(file.name in faults for file in own):
             raise UsageError(f"{name}: none of {len(own)} files can be read, the first is {own[0].name}")
-    return found
+    return faults
 
 
 @dataclass(frozen=True)
 class QualityCheck:
-    """What a check found: how often, and as a fraction of ``whole``.
+    """Result of a check: the ``count`` of its faults, and their ``share``, a fraction of ``whole``.
 
-    With a share above ``limit`` nothing is learned; None: whatever the share is.
+    With a share above ``limit`` nothing is learned; None is no limit.
     """
 
     name: str
@@ -120,7 +120,7 @@ class QualityCheck:
 
 
 def file_checks(files: int, damage: Iterable[str]) -> tuple[QualityCheck, ...]:
-    """Checks of the files: how many there are, and for each that is left out what it is found to be."""
+    """Checks of ``files`` files; ``damage`` has the check that failed for each file that is left out."""
     kinds = list(damage)
     return (
         _check(UNREADABLE_FILE, kinds.count(UNREADABLE_FILE), files, "files", None,
@@ -157,12 +157,12 @@ def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
 
 
 def _check(name: str, count: int, among: int, whole: str, limit: float | None, meaning: str) -> QualityCheck:
-    """A check whose share is its count among so many."""
+    """A check whose share is ``count`` divided by ``among``."""
     return QualityCheck(name, count, _share(count, among), whole, limit, meaning)
 
 
 def day_check(lost: int, days: int) -> QualityCheck:
-    """The check of the days that lack much, of so many from the first to the last."""
+    """The check of the ``lost`` days, which lack much, among all ``days`` from the first to the last."""
     return _check("lost-day", lost, days, "days", MISSING_SHARE,
                   "lacks over 5% of its rounds, samples or bundles' traffic, or is missing; left out")  # fmt: skip
 
@@ -180,9 +180,10 @@ def traffic_check(rounds: int, carried: float, reported: float) -> QualityCheck:
 
 def refuse_bad(history: str, checks: Iterable[QualityCheck]) -> None:
     """Raises :class:`ObserveError` if a check found more than its limit: bad data are not learned from."""
-    bad = [f"{one.text}, {one.limit_text}" for one in checks if one.limit is not None and one.share > one.limit]
+    bad = [check for check in checks if check.limit is not None and check.share > check.limit]
     if bad:
-        raise ObserveError(f"{history}: too much of the history is bad, nothing is learned from it: {'; '.join(bad)}")
+        shares = "; ".join(f"{check.text}, {check.limit_text}" for check in bad)
+        raise ObserveError(f"{history}: too much of the history is bad, nothing is learned from it: {shares}")
 
 
 def _share(part: float, whole: float) -> float:

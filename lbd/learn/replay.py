@@ -126,8 +126,8 @@ class ReplayCluster:
         own = np.flatnonzero(owner != NOBODY).astype(np.int32)
         order = own[np.argsort(owner[own], kind="stable")]
         start = np.concatenate(([0], np.cumsum(np.bincount(owner[own], minlength=here.size)))).astype(np.int32)
-        known = np.ones(order.size, dtype=np.bool_)
-        rows = Rows(start, order, self.rates[order], np.ones((order.size, 3), dtype=np.int64), known, known)
+        reported = np.ones(order.size, dtype=np.bool_)
+        rows = Rows(start, order, self.rates[order], np.ones((order.size, 3), dtype=np.int64), reported, reported)
         brokers = self._brokers(number, here, owner)
         if live:
             seconds, still, not_asked = (np.full(here.size, value) for value in (SAMPLE_INTERVAL_SECONDS, 0.0, np.nan))
@@ -139,7 +139,7 @@ class ReplayCluster:
         served = np.where(owner == NOBODY, 0, owner)
         traffic = carried(np.where((owner == NOBODY)[:, None], 0.0, self.rates), served, here.size)
         return Brokers(
-            ids=tuple(self._window.brokers[at] for at in here.tolist()),
+            ids=tuple(self._window.brokers[index] for index in here.tolist()),
             usage=np.where(np.isnan(used), -1.0, np.clip(used, 0.0, 100.0)),
             limit=np.where(np.isnan(used), -1.0, 100.0),
             rates=np.where(np.isfinite(totals), np.maximum(totals, 0.0), traffic),
@@ -155,7 +155,7 @@ class ReplayCluster:
         return slope
 
     def _beyond(self) -> FloatArray:
-        """What each broker carries beyond what was recorded, float64 (B, 4)."""
+        """Traffic that each broker carries beyond the recorded, float64 (B, 4)."""
         moved = np.flatnonzero(self.owner != self.recorded)
         size = len(self._window.brokers)
         if not moved.size:
@@ -198,7 +198,7 @@ if TYPE_CHECKING:
 class Latest:
     """The newest samples of each broker of a window: when, percent used, and how many came since its bundles changed.
 
-    Of ``shown`` brokers, bool (B,), the newest one is among them; of the others it told nothing, and so does the rest.
+    A broker has none while its newest sample is of its start-up or lacks a resource that is limited.
     """
 
     def __init__(self, window: Window) -> None:
@@ -218,9 +218,7 @@ class Latest:
         self._limited |= np.logical_or.reduce(np.isfinite(window.used), axis=0)
 
     def take(self, number: int, owner: IntArray, rates: FloatArray, used: FloatArray) -> None:
-        """A round, later than those before: who owns each bundle, int32 (K,), with what rates, (K, 4), and what brokers
-        use, (B, 5), percent.
-        """
+        """Add a later round: owners of bundles, int32 (K,), their rates, (K, 4), and percent brokers use, (B, 5)."""
         changed, fresh = self._changed(owner, rates), self._window.fresh[number]
         self._forget_restarted(number)
         self._since_change[fresh] += 1
@@ -240,19 +238,19 @@ class Latest:
     def _newest(self, broker: int, since: float) -> list[FloatArray]:
         if not self._shown[broker]:
             return []
-        newest = takewhile(lambda one: one[2] > 0 and one[0] >= since, reversed(self._samples[broker]))
+        newest = takewhile(lambda sample: sample[2] > 0 and sample[0] >= since, reversed(self._samples[broker]))
         return [used for _, used, _ in newest]
 
     def _keep(self, number: int, broker: int, used: FloatArray) -> None:
-        at = float(self._window.at[number])
-        young = is_of_start_up(at - self._window.started_at[number, broker], used[CPU])
+        time = float(self._window.at[number])
+        young = is_of_start_up(time - self._window.started_at[number, broker], used[CPU])
         usable = not young and bool(np.isfinite(used[self._limited[broker]]).all())
         self._shown[broker] = usable
         if usable:
-            self._samples[broker].append((at, used, int(self._since_change[broker])))
+            self._samples[broker].append((time, used, int(self._since_change[broker])))
 
     def _forget_restarted(self, number: int) -> None:
-        """A broker that was started anew is another one; where no report tells when, it is the same."""
+        """Forget the samples of brokers that started anew; without reported start times a broker is the same."""
         if self._before is None:
             return
         (was_present, before), now = self._before, self._window.started_at[number]
@@ -277,7 +275,7 @@ class Latest:
 
 
 def _sums(owner: IntArray, values: FloatArray, size: int) -> FloatArray:
-    """What each broker owns, float64 (B,); -1 is nobody."""
+    """Sum over each broker's bundles, float64 (B,); owner -1 is nobody."""
     sums: FloatArray = np.bincount(owner + 1, values, size + 1)[1:].astype(np.float64)
     return sums
 
@@ -291,7 +289,7 @@ the first where its CPU of now is known: half a minute of that is enough."""
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What a replay came to: ``at`` float64 (T,), ``points`` float64 (T, B), NaN of brokers away, and its moves.
+    """Result of a replay: ``at`` float64 (T,), ``points`` float64 (T, B), NaN of brokers away, and its moves.
 
     ``bundles`` is how many there were.
     """
@@ -302,7 +300,7 @@ class Course:
     bundles: int
 
     def since(self, at: float, until: float = np.inf) -> Course:
-        """What came of it from then on, and before ``until``, in epoch seconds."""
+        """The part from then on, and before ``until``, in epoch seconds."""
         first, end = np.searchsorted(self.at, (at, until)).tolist()
         moves = tuple(move for move in self.moves if at <= move.at < until)
         return Course(self.at[first:end], self.points[first:end], moves, self.bundles)
@@ -321,7 +319,7 @@ class _Replay:
         self._points: list[FloatArray] = []
         self._names = list(window.bundles)
         size = len(self._names)
-        self._index = {name: at for at, name in enumerate(self._names)}
+        self._index = {name: index for index, name in enumerate(self._names)}
         self._short, self._long = (np.zeros((size, 4), order="F") for _ in range(2))
         self._samples: IntArray = np.zeros(size, dtype=np.int32)
         self._live = settings.asks_live_cpu
@@ -337,9 +335,8 @@ class _Replay:
 
     @property
     def course(self) -> Course:
-        """What it has come to."""
-        at, points = np.concatenate(self._at), np.concatenate(self._points)
-        return Course(at, points, tuple(self._sent), len(self._names))
+        """The course so far."""
+        return Course(np.concatenate(self._at), np.concatenate(self._points), tuple(self._sent), len(self._names))
 
     def run(self, window: Window) -> None:
         """Go on over a window, later than those before, with the same brokers and bundles."""
@@ -378,9 +375,7 @@ class _Replay:
         self._ending = []
 
     def _see_who_came(self, number: int) -> None:
-        """Brokers that joined settle, and take bundles without hits unless one left within the hour, as in a live
-        turn.
-        """
+        """Brokers that joined settle, and take bundles without hits unless one left within the hour, as live."""
         if self._before is None:
             return
         now, was, here = self._window.at[number], self._before[1], self._window.present[number]
@@ -402,7 +397,7 @@ class _Replay:
         self._act(case.facts.now, permitted.unloads)
 
     def _case(self, number: int) -> Case:
-        """What the rules of a live turn judge, as far as history has it."""
+        """The case that the rules of a live turn judge, as far as history has it."""
         snapshot = self._cluster.snapshot(number, self._names, live=self._live)
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= self._settled_after
@@ -415,8 +410,8 @@ class _Replay:
             Evidence({}, fresh, fresh & settled, doubt, settled, points),
             Policies(groups=self._groups, active=snapshot.brokers.ids),
             memory=self._memory,
-            attempted_at={one.bundle: one.at for one in self._sent},
-            sent=[one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS],
+            attempted_at={move.bundle: move.at for move in self._sent},
+            sent=[move for move in self._sent if move.at > snapshot.taken_at - DAY_SECONDS],
             slopes=slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None,
         )
         return Case(facts, self._guardrails)
@@ -438,9 +433,12 @@ class _Replay:
         facts, plan, points = case.facts, decision.unloads, decision.comparison.scores
         if not plan:
             return Permitted((), ())
-        known = facts.snapshot, points, facts.policies, case.guardrails, plan
         ledger = Ledger(
-            *known,
+            facts.snapshot,
+            points,
+            facts.policies,
+            case.guardrails,
+            plan,
             rules=RULES,
             trips=case.trips,
             sent=facts.sent,
@@ -450,12 +448,12 @@ class _Replay:
         return permit(plan, ledger)
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
-        position = {broker: at for at, broker in enumerate(self._window.brokers)}
-        for one in unloads:
-            assert one.destination is not None
-            self._cluster.move(self._index[one.bundle], position[one.destination])
-            self._sent.append(derived(Sent, one, at=now))
-            self._ending += [position[one.source], position[one.destination]]
+        position = {broker: index for index, broker in enumerate(self._window.brokers)}
+        for unload in unloads:
+            assert unload.destination is not None
+            self._cluster.move(self._index[unload.bundle], position[unload.destination])
+            self._sent.append(derived(Sent, unload, at=now))
+            self._ending += [position[unload.source], position[unload.destination]]
 
 
 def _idle_gap(settings: Settings) -> float:
@@ -467,14 +465,14 @@ def _idle_gap(settings: Settings) -> float:
 
 
 def replay(window: Window, settings: Settings, model: LoadModel) -> Course:
-    """What lbd would have done in this window under these settings, and how even the brokers would have been."""
+    """The course of this window under these settings: the moves of lbd, and the scores that brokers would have had."""
     (course,) = replays([window], [settings], model)
     return course
 
 
 def replays(stretches: Iterable[Window], tried: Sequence[Settings], model: LoadModel) -> list[Course]:
-    """The same under each of these settings, in one go over windows that follow one another, of which no two need be in
-    memory together. They have the same brokers and bundles.
+    """The course under each of these settings, in one go over windows that follow one another. No two of these need be
+    in memory together; they have the same brokers and bundles.
     """
     running: list[_Replay] = []
     for window in stretches:
@@ -534,7 +532,7 @@ class Apart:
 def figures(course: Course, apart: Apart) -> Figures:
     """The figures of a replay."""
     of_gaps = gap_figures(course.at, course.points, apart)
-    moved = Counter(one.bundle for one in course.moves)
+    moved = Counter(move.bundle for move in course.moves)
     twice = sum(number > 1 for number in moved.values())
     return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, replays=1, **of_gaps)
 
@@ -542,16 +540,16 @@ def figures(course: Course, apart: Apart) -> Figures:
 _OF_GAPS = ("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "minutes_over_high", "thrashing")
 
 
-def gap_figures(at: FloatArray, points: FloatArray, apart: Apart) -> dict[str, float]:
+def gap_figures(times: FloatArray, points: FloatArray, apart: Apart) -> dict[str, float]:
     """The figures that follow from scores alone."""
     comparable = np.isfinite(points).sum(axis=1) > 1
-    at, points = at[comparable], points[comparable]
-    if not at.size:
+    times, points = times[comparable], points[comparable]
+    if not times.size:
         return dict.fromkeys(_OF_GAPS, 0.0)
-    means, stretch = stretch_means(at, points, STRETCH_SECONDS)
+    means, stretch = stretch_means(times, points, STRETCH_SECONDS)
     gap = gaps(means)[stretch]
-    lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS)
-    hours = ((at - at[0]) // HOUR_SECONDS).astype(np.int64)
+    lasts = np.minimum(np.diff(times, append=times[-1]), LONGEST_SILENCE_SECONDS)
+    hours = ((times - times[0]) // HOUR_SECONDS).astype(np.int64)
     hourly = np.bincount(hours, gap) / np.maximum(np.bincount(hours), 1)
     return {
         "days": float(lasts.sum()) / DAY_SECONDS,
@@ -565,31 +563,31 @@ def gap_figures(at: FloatArray, points: FloatArray, apart: Apart) -> dict[str, f
 
 
 def stretch_means(at: FloatArray, points: FloatArray, seconds: float) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Mean scores of each stretch of so many seconds, (S, B), NaN of brokers away; and each round's stretch, (T,)."""
+    """Mean scores of each stretch of ``seconds``, (S, B), NaN of brokers away; and each round's stretch, (T,)."""
     number = ((at - at[0]) // seconds).astype(np.int64)
     begins = np.flatnonzero(np.diff(number, prepend=-1))
-    known = np.isfinite(points)
-    total = np.add.reduceat(np.where(known, points, 0.0), begins, axis=0)
-    count = np.add.reduceat(known.astype(np.int64), begins, axis=0)
+    present = np.isfinite(points)
+    total = np.add.reduceat(np.where(present, points, 0.0), begins, axis=0)
+    count = np.add.reduceat(present.astype(np.int64), begins, axis=0)
     means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     return means, np.searchsorted(begins, np.arange(at.size), side="right") - 1
 
 
 def pooled(windows: Sequence[Figures]) -> Figures:
     """Several windows as one: times and moves added up, gaps weighed by their time, the worst of the worst."""
-    weights = np.array([max(one.days, 1e-9) for one in windows])
-    gaps_of = ([one.mean_gap for one in windows], [one.p95_gap for one in windows])
+    weights = np.array([max(window.days, 1e-9) for window in windows])
+    gaps_of = ([window.mean_gap for window in windows], [window.p95_gap for window in windows])
     mean, p95 = (float(np.average(values, weights=weights)) for values in gaps_of)
     return Figures(
-        days=sum(one.days for one in windows),
-        moves=sum(one.moves for one in windows),
-        bundles=max(one.bundles for one in windows),
+        days=sum(window.days for window in windows),
+        moves=sum(window.moves for window in windows),
+        bundles=max(window.bundles for window in windows),
         mean_gap=mean,
         p95_gap=p95,
-        worst_hour_gap=max(one.worst_hour_gap for one in windows),
-        minutes_over=sum(one.minutes_over for one in windows),
-        minutes_over_high=sum(one.minutes_over_high for one in windows),
-        moved_twice=sum(one.moved_twice for one in windows),
-        thrashing=max(one.thrashing for one in windows),
-        replays=sum(one.replays for one in windows),
+        worst_hour_gap=max(window.worst_hour_gap for window in windows),
+        minutes_over=sum(window.minutes_over for window in windows),
+        minutes_over_high=sum(window.minutes_over_high for window in windows),
+        moved_twice=sum(window.moved_twice for window in windows),
+        thrashing=max(window.thrashing for window in windows),
+        replays=sum(window.replays for window in windows),
     )

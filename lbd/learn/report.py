@@ -49,14 +49,14 @@ def settings_file(calibration: Calibration) -> str:
     best = calibration.recommended
     if best is not None:
         lines += ["", yaml.safe_dump(_changed(best, calibration.tried[PRESENT]), sort_keys=False).rstrip()]
-    known = _load(calibration.model)
-    if known:
-        lines += ["", yaml.safe_dump({"load": known}, sort_keys=False).rstrip()]
+    load = _load(calibration.model)
+    if load:
+        lines += ["", yaml.safe_dump({"load": load}, sort_keys=False).rstrip()]
     return "\n".join(lines) + "\n"
 
 
 def _changed(best: SettingsCandidate, present: SettingsCandidate) -> dict[str, Any]:
-    """What differs from the present settings; all of another strategy's own where its defaults do not say it."""
+    """Settings that differ from the present ones or, of another strategy, from its defaults."""
     strategy = type(best.settings).name
     same = strategy == type(present.settings).name
     before = (present.settings if same else type(best.settings)()).model_dump(mode="json")
@@ -67,14 +67,14 @@ def _changed(best: SettingsCandidate, present: SettingsCandidate) -> dict[str, A
 
 
 def _load(model: LoadModel) -> dict[str, object]:
-    """The ``load:`` section with what brokers' own samples tell, in its units; empty where none tells anything.
+    """The ``load:`` section with the slopes that fit brokers' own samples, in its units; empty without any.
 
-    Traffic that costs nothing is told by noise, and no setting.
+    A slope that is not above zero comes from noise, and is left out.
     """
     brokers = [
-        {"broker": broker, "slope": float(f"{model.slope[at, CPU] * UNIT[model.measure]:.4g}")}
-        for at, broker in enumerate(model.brokers)
-        if model.sources[at][CPU] is Source.FITTED and model.slope[at, CPU] > 0
+        {"broker": broker, "slope": float(f"{model.slope[index, CPU] * UNIT[model.measure]:.4g}")}
+        for index, broker in enumerate(model.brokers)
+        if model.sources[index][CPU] is Source.FITTED and model.slope[index, CPU] > 0
     ]
     return {"measure": model.measure, "brokers": brokers} if brokers else {}
 
@@ -119,20 +119,20 @@ def evidence(calibration: Calibration) -> Iterator[str]:
     yield from knee(calibration.choice)
     for name, clause in calibration.choice.refused.items():
         yield f"{name} is not proposed: it {clause}."
-    for one in calibration.choice.judged:
-        if one.name in {PRESENT, calibration.choice.best}:
-            yield from _judged(calibration, one)
+    for judged in calibration.choice.judged:
+        if judged.name in {PRESENT, calibration.choice.best}:
+            yield from _judged(calibration, judged)
 
 
 def caveats(calibration: Calibration) -> Iterator[str]:
-    """What is to be known before the answer: days that are left out, and brokers that are hardly known."""
+    """Caveats to the answer: days that are left out, and brokers with hardly a sample."""
     yield from (f"{day.text}." for day in calibration.history.lost)
     yield from (f"{broker.text}." for broker in calibration.borrowed)
 
 
 def _quality(calibration: Calibration) -> Iterator[str]:
-    """What was read, and what the checks found in it."""
-    read, damaged = calibration.history.read, [one.text for one in calibration.history.checks if one.count]
+    """The samples read and used, and the results of the checks."""
+    read, damaged = calibration.history.read, [check.text for check in calibration.history.checks if check.count]
     used = f"{read.samples_read:,} samples read, {read.samples_kept:,} used"
     yield f"{used}; checks found {', '.join(damaged) or 'nothing'}."
     if calibration.history.torn:
@@ -140,7 +140,7 @@ def _quality(calibration: Calibration) -> Iterator[str]:
 
 
 def answer(calibration: Calibration) -> str:
-    """What is recommended, or that nothing is, and why."""
+    """The recommendation, or that there is none, and why."""
     choice = calibration.choice
     if choice.recommended is None:
         return f"Nothing is recommended: {choice.why}."
@@ -152,15 +152,15 @@ TRIALS = "17 of 24 such intervals held in trials on unseen weeks"
 
 
 def claim(choice: Choice) -> str:
-    """What is claimed of the next week, gain and harm alike, and on how much that is built."""
+    """The claim for the next week, gain and harm alike, and how many days it is built on."""
     days = min(choice.effects[measure].days for measure in GAINS)
-    told = ", ".join(effect_text(choice.effects[measure], measure) for measure in (*GAINS, OVER_HIGH))
-    return f"next week {told} (from {days:.0f} independent days; {TRIALS})"
+    effects = ", ".join(effect_text(choice.effects[measure], measure) for measure in (*GAINS, OVER_HIGH))
+    return f"next week {effects} (from {days:.0f} independent days; {TRIALS})"
 
 
 def knee(choice: Choice) -> Iterator[str]:
     """Why these of several, and what their neighbours on the front would give; nothing where none are recommended."""
-    own = next((one for one in choice.judged if one.name == choice.recommended), None)
+    own = next((judged for judged in choice.judged if judged.name == choice.recommended), None)
     if own is None:
         return
     yield (
@@ -177,8 +177,8 @@ def knee(choice: Choice) -> Iterator[str]:
             yield f"The next on the front with {what}, {neighbour.name}, would give {_on_front(neighbour)}."
 
 
-def _on_front(one: Judged) -> str:
-    figures = one.trained
+def _on_front(judged: Judged) -> str:
+    figures = judged.trained
     return (
         f"{moves_per_day(figures):.1f} moves a day, and a gap whose 95th percentile is {figures.p95_gap:.1f} points in "
         "the mean window"
@@ -199,21 +199,21 @@ def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> lis
     return changes
 
 
-def _judged(calibration: Calibration, one: Judged) -> Iterator[str]:
-    for (when, figures), windows in zip(_parts(one), split(calibration.history.numbers[1:]), strict=False):
+def _judged(calibration: Calibration, judged: Judged) -> Iterator[str]:
+    for (when, figures), windows in zip(_parts(judged), split(calibration.history.numbers[1:]), strict=False):
         each = counted(figures.replays // max(len(windows), 1), "time")
         hours = calibration.history.seconds / HOUR_SECONDS
         yield (
-            f"{one.name}, {when} {counted(len(windows), 'window')} of {hours:g} h, each replayed {each}: "
+            f"{judged.name}, {when} {counted(len(windows), 'window')} of {hours:g} h, each replayed {each}: "
             f"{figures_text(figures)}"
         )
 
 
-def _parts(one: Judged) -> Iterator[tuple[str, Figures]]:
-    """Its figures on both parts of the time, as far as it was replayed there."""
-    yield "chosen on", one.trained
-    if one.held_out is not None:
-        yield "judged on", one.held_out
+def _parts(judged: Judged) -> Iterator[tuple[str, Figures]]:
+    """Figures of settings on both parts of the time, as far as they were replayed there."""
+    yield "chosen on", judged.trained
+    if judged.held_out is not None:
+        yield "judged on", judged.held_out
 
 
 def figures_text(figures: Figures) -> str:
@@ -279,8 +279,8 @@ def _moves(line: Line, moves: Sequence[float]) -> Marks | None:
     """The rounds of a line that moved something; None if there are none."""
     moved = np.isin(line.x, np.asarray(moves))
     marks = (
-        Mark(at, round(apart, 2), f"{line.name}: moves", line.colour)
-        for at, apart in zip(line.x[moved].tolist(), line.y[moved].tolist(), strict=True)
+        Mark(time, round(apart, 2), f"{line.name}: moves", line.colour)
+        for time, apart in zip(line.x[moved].tolist(), line.y[moved].tolist(), strict=True)
     )
     return Marks(f"moves, {line.name}", "dot", tuple(marks)) if moved.any() else None
 
@@ -293,9 +293,9 @@ def day(calibration: Calibration) -> Chart:
         ("mean gap", "gap", NOW),
         ("p95 gap", "p95", PARETO),
     )
-    hours = np.array([one.hour for one in daily], dtype=float)
+    hours = np.array([row.hour for row in daily], dtype=float)
     profile = tuple(
-        Line(name, hours, np.array([getattr(one, key) for one in daily], dtype=float), colour)
+        Line(name, hours, np.array([getattr(row, key) for row in daily], dtype=float), colour)
         for name, key, colour in lines
     )
     return Chart("The day, as recorded", "hour of the day, UTC", "points", profile)
@@ -305,31 +305,31 @@ def front(calibration: Calibration) -> Chart:
     """Moves against gap of the candidates on the time to choose on; the Pareto front, the present and the proposed
     settings stand out.
     """
-    judged, proposed = calibration.choice.judged, calibration.choice.recommended
+    candidates, proposed = calibration.choice.judged, calibration.choice.recommended
     groups: tuple[tuple[str, Colour, list[Judged]], ...] = (
-        ("others", RECORDED, [one for one in judged if not one.front]),
-        ("none had both fewer moves and a smaller gap", PARETO, [one for one in judged if one.front]),
-        ("present", NOW, [one for one in judged if one.name == PRESENT]),
-        ("proposed", PROPOSED, [one for one in judged if one.name == proposed]),
+        ("others", RECORDED, [judged for judged in candidates if not judged.front]),
+        ("none had both fewer moves and a smaller gap", PARETO, [judged for judged in candidates if judged.front]),
+        ("present", NOW, [judged for judged in candidates if judged.name == PRESENT]),
+        ("proposed", PROPOSED, [judged for judged in candidates if judged.name == proposed]),
     )
-    marks = (Marks(label, "dot", tuple(_candidate(one, colour) for one in own)) for label, colour, own in groups if own)
+    marks = (Marks(name, "dot", tuple(_mark(judged, colour) for judged in own)) for name, colour, own in groups if own)
     title = "Settings on the time to choose on"
     return Chart(title, "moves a day", "p95 gap, points", marks=tuple(marks), x_from_zero=True)
 
 
-def _candidate(one: Judged, colour: Colour) -> Mark:
-    moves, points = moves_per_day(one.trained), one.trained.p95_gap
-    return Mark(round(moves, 3), round(points, 2), f"{one.name}: {moves:.1f} moves a day, {points:.1f} points", colour)
+def _mark(judged: Judged, colour: Colour) -> Mark:
+    name, moves, points = judged.name, moves_per_day(judged.trained), judged.trained.p95_gap
+    return Mark(round(moves, 3), round(points, 2), f"{name}: {moves:.1f} moves a day, {points:.1f} points", colour)
 
 
 # --- ``report.html``: the evidence as charts, in one page that opens without a network
 
 MIB = 1024.0 * 1024.0
 PAIRS = 5
-"""Shown of the pairs of a round: the others are closer."""
+"""Pairs of a round that are shown: the others are closer."""
 
 SHOWN = 12
-"""So many are in the table, the cheapest first; the chart has more, and the file beside all that was tried."""
+"""Candidates in the table, the cheapest first; the chart has more, and the file beside it all that was tried."""
 
 
 def page(calibration: Calibration) -> str:
@@ -344,7 +344,7 @@ def page(calibration: Calibration) -> str:
         _fits(calibration),
         _summary_lines(calibration),
     )
-    return html_page("lbd calibrate", [one for part in parts for one in part])
+    return html_page("lbd calibrate", [element for part in parts for element in part])
 
 
 def _answer(calibration: Calibration) -> Iterator[str]:
@@ -358,10 +358,10 @@ def _answer(calibration: Calibration) -> Iterator[str]:
     if calibration.recommended is not None:
         named[calibration.choice.recommended] = "proposed settings"
     rows = [
-        (f"{named[one.name]}, {when}", *_cells(figures), f"{figures.worst_hour_gap:.1f}", _twice(figures))
-        for one in sorted(calibration.choice.judged, key=lambda one: one.name != PRESENT)
-        if one.name in named
-        for when, figures in _parts(one)
+        (f"{named[judged.name]}, {when}", *_cells(figures), f"{figures.worst_hour_gap:.1f}", _twice(figures))
+        for judged in sorted(calibration.choice.judged, key=lambda row: row.name != PRESENT)
+        if judged.name in named
+        for when, figures in _parts(judged)
     ]
     if rows:
         best = {*_lowest(rows, range(0, len(rows), 2)), *_lowest(rows, range(1, len(rows), 2))}
@@ -387,7 +387,7 @@ COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "gap and moves together
 
 def _cells(figures: Figures) -> tuple[str, ...]:
     columns = (moves_per_day(figures), figures.mean_gap, figures.p95_gap, cost(figures))
-    return tuple(f"{one:,.1f}" for one in columns)
+    return tuple(f"{value:,.1f}" for value in columns)
 
 
 def _twice(figures: Figures) -> str:
@@ -399,8 +399,8 @@ def _summary_lines(calibration: Calibration) -> Iterator[str]:
     yield from (f"<p>{escape(line)}</p>" for line in evidence(calibration))
     yield "<h2>Checks of the history</h2>"
     rows = [
-        (one.name, f"{one.count:,}", f"{one.share:.1%} of the {one.whole}", one.limit_text, one.meaning)
-        for one in calibration.history.checks
+        (check.name, f"{check.count:,}", f"{check.share:.1%} of the {check.whole}", check.limit_text, check.meaning)
+        for check in calibration.history.checks
     ]
     yield table(("check", "found", "share", "limit", "meaning"), rows)
 
@@ -414,7 +414,7 @@ INCIDENT_COLUMNS = ("minutes too far apart", "minutes above 85 points", "moves",
 
 
 def _incidents(calibration: Calibration) -> Iterator[str]:
-    """What settings made of incidents that history did not have."""
+    """Results of the settings in incidents that history did not have."""
     choice = calibration.choice
     if not any(choice.incidents.values()):
         return
@@ -440,12 +440,12 @@ def _lasting(calibration: Calibration) -> Iterator[str]:
     yield "<h2>How often and how long brokers were apart, as recorded</h2>"
     features = calibration.features
     rows = [
-        (f"{one.threshold:g} points", f"{one.times:,}", f"{one.median:,.0f} min", f"{one.longest:,} min",
-         f"{one.share:.1%}")
-        for one in features.lasting
+        (f"{row.threshold:g} points", f"{row.times:,}", f"{row.median:,.0f} min", f"{row.longest:,} min",
+         f"{row.share:.1%}")
+        for row in features.lasting
     ]  # fmt: skip
     yield table(("at least", "times", "median", "longest", "of the time"), rows)
-    ranks = [(_pair(one.pair), f"{one.mean:.1f}", f"{one.p95:.1f}") for one in features.pairs[:PAIRS]]
+    ranks = [(_pair(row.pair), f"{row.mean:.1f}", f"{row.p95:.1f}") for row in features.pairs[:PAIRS]]
     yield table(("pair", "mean gap, points", "p95 gap"), ranks)
 
 
@@ -462,8 +462,8 @@ def _front(calibration: Calibration) -> Iterator[str | Chart]:
     if not calibration.choice.judged:
         return
     yield front(calibration)
-    cheapest = sorted(calibration.choice.judged, key=lambda one: cost(one.trained))[:SHOWN]
-    rows = [(one.name, *_cells(one.trained)) for one in cheapest]
+    cheapest = sorted(calibration.choice.judged, key=lambda judged: cost(judged.trained))[:SHOWN]
+    rows = [(judged.name, *_cells(judged.trained)) for judged in cheapest]
     best = set(_lowest(rows, range(len(rows))))
     yield table(("settings, chosen on", *COLUMNS), rows, best=best)
     if best:
@@ -478,14 +478,14 @@ def _fits(calibration: Calibration) -> Iterator[str]:
     rows = [
         (
             broker,
-            f"{model.background[at, CPU]:.1f}",
-            f"{model.slope[at, CPU] * factor:.2f}",
-            f"{model.noise[at, CPU]:.1f}",
-            model.sources[at][CPU].value,
+            f"{model.background[index, CPU]:.1f}",
+            f"{model.slope[index, CPU] * factor:.2f}",
+            f"{model.noise[index, CPU]:.1f}",
+            model.sources[index][CPU].value,
             *_restless(calibration, broker),
-            f"{model.samples[at]:,}",
+            f"{model.samples[index]:,}",
         )
-        for at, broker in enumerate(model.brokers)
+        for index, broker in enumerate(model.brokers)
     ]
     traffic = f"points for each {unit} in + out"
     head = ("broker", "CPU without traffic", traffic, "noise beside the fit", "known from", "noise of the score",
@@ -508,7 +508,7 @@ _FIGURES = tuple(field.name for field in fields(Figures))
 
 def summary(calibration: Calibration, at: float) -> CalibrationSummary:
     """``summary.json``, of a calibration that ended ``at`` epoch seconds."""
-    judged = {one.name: one.held_out for one in calibration.choice.judged}
+    held_out = {judged.name: judged.held_out for judged in calibration.choice.judged}
     best, present = calibration.recommended, calibration.tried[PRESENT]
     changes = changed_settings(best, present) if best is not None else []
     return CalibrationSummary(
@@ -516,8 +516,8 @@ def summary(calibration: Calibration, at: float) -> CalibrationSummary:
         recommended=calibration.choice.recommended,
         reason=calibration.choice.why,
         changes=[ChangedSetting(*change) for change in changes],
-        present=_replayed(judged.get(PRESENT)),
-        proposed=_replayed(judged.get(best.name)) if best is not None else None,
+        present=_replayed(held_out.get(PRESENT)),
+        proposed=_replayed(held_out.get(best.name)) if best is not None else None,
     )
 
 
@@ -533,16 +533,16 @@ def write(calibration: Calibration, out: Path, at: float) -> list[str]:
     The summary comes last: with it the directory is complete.
     """
     rows = [
-        {"name": one.name, "front": one.front, "settings": json.dumps(calibration.tried[one.name].values)}
-        | {f"trained_{key}": value for key, value in asdict(one.trained).items()}
-        | {f"held_out_{name}": getattr(one.held_out, name, None) for name in _FIGURES}
-        for one in calibration.choice.judged
+        {"name": judged.name, "front": judged.front, "settings": json.dumps(calibration.tried[judged.name].values)}
+        | {f"trained_{key}": value for key, value in asdict(judged.trained).items()}
+        | {f"held_out_{name}": getattr(judged.held_out, name, None) for name in _FIGURES}
+        for judged in calibration.choice.judged
     ]
     incidents = [
-        {"name": name, "incident": incident, "number": number, **asdict(one)}
+        {"name": name, "incident": incident, "number": number, **asdict(resolution)}
         for name, own in calibration.choice.incidents.items()
         for incident, several in own.items()
-        for number, one in enumerate(several)
+        for number, resolution in enumerate(several)
     ]
     with as_usage_error(out):
         (out / PROPOSAL).write_text(settings_file(calibration), encoding="utf-8")
@@ -552,9 +552,9 @@ def write(calibration: Calibration, out: Path, at: float) -> list[str]:
         if incidents:
             pq.write_table(pa.Table.from_pylist(incidents), out / "incidents.parquet")
         pq.write_table(
-            pa.Table.from_pylist([asdict(one) for one in calibration.history.checks]), out / "quality.parquet"
+            pa.Table.from_pylist([asdict(check) for check in calibration.history.checks]), out / "quality.parquet"
         )
         (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary(calibration, at))) + b"\n")
     lines = list(evidence(calibration))
-    last = next(at for at, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))
+    last = next(index for index, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))
     return [*lines[:last], *lines[last + 1 :], lines[last]]

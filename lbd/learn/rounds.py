@@ -24,52 +24,52 @@ if TYPE_CHECKING:
 
 
 SAMPLE = (*RESOURCES, *RATES, "topics", "started_at", "doubt")
-"""What is used of a broker's sample."""
+"""The columns of a broker's sample that are used."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """Rounds in the order of time, each once: int64 (R,) milliseconds since 1970; ``row`` is its row in the table.
+    """Rounds in the order of time, each once: ``times`` int64 (R,), milliseconds since 1970; ``row`` in the table.
 
     ``overtaken``, bool (R,), are those whose time came a second time after a clock was set back: turns that were
     recorded before and after have higher numbers. Where none follows soon, turns were only counted anew, as after
     ``turns/`` was removed. Imported rounds have no number.
     """
 
-    at: NDArray[np.int64]
+    times: NDArray[np.int64]
     row: NDArray[np.int64]
     overtaken: BoolArray
 
 
 def rounds(decisions: pa.Table) -> Rounds:
     """The rounds of a day; of a round that is recorded twice the one with the later turn."""
-    at, turn = milliseconds(decisions), pc.fill_null(decisions["turn"], 0).to_numpy().astype(np.int64)
-    order = np.lexsort((turn, at))
-    last = np.flatnonzero(np.diff(at[order], append=np.iinfo(np.int64).max))
+    times, turn = milliseconds(decisions), pc.fill_null(decisions["turn"], 0).to_numpy().astype(np.int64)
+    order = np.lexsort((turn, times))
+    last = np.flatnonzero(np.diff(times[order], append=np.iinfo(np.int64).max))
     row = order[last]
-    return Rounds(at[row], row, _overtaken(at[row], turn[row]))
+    return Rounds(times[row], row, _overtaken(times[row], turn[row]))
 
 
-def _overtaken(at: NDArray[np.int64], turn: NDArray[np.int64]) -> BoolArray:
-    if not at.size:
+def _overtaken(times: NDArray[np.int64], turn: NDArray[np.int64]) -> BoolArray:
+    if not times.size:
         return np.zeros(0, dtype=np.bool_)
     before = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(turn)[:-1]])
-    end = np.searchsorted(at, at + round(LONGEST_SILENCE_SECONDS * 1000), side="right")
-    edges = np.stack([np.arange(at.size), end], axis=1).ravel()
+    end = np.searchsorted(times, times + round(LONGEST_SILENCE_SECONDS * 1000), side="right")
+    edges = np.stack([np.arange(times.size), end], axis=1).ravel()
     soon = np.maximum.reduceat(np.append(turn, 0), edges)[::2]
     passed: BoolArray = (turn > 0) & (turn < before) & (before < soon)
     return passed
 
 
 def milliseconds(table: pa.Table) -> NDArray[np.int64]:
-    """When each row is of, int64 (R,), milliseconds since 1970."""
+    """The time of each row, int64 (R,), milliseconds since 1970."""
     since: NDArray[np.int64] = table["t"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
     return since
 
 
 @dataclass(frozen=True, eq=False)
 class _Samples:
-    """What is wrong with rows of samples, bool (R,) each: no number at all, one below zero, NaN or infinity."""
+    """Faults of rows of samples, bool (R,) each: no number at all, one below zero, NaN or infinity."""
 
     missing: BoolArray
     negative: BoolArray
@@ -84,13 +84,13 @@ class _Samples:
 
 def _samples(table: pa.Table) -> _Samples:
     columns = [table[name].cast(pa.float64()) for name in RESOURCES]
-    told = np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
+    values = np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
     null = np.stack([column.is_null().to_numpy() for column in columns], axis=1)
-    finite = np.isfinite(told)
-    wrong = null, np.where(finite, told, 0.0) < 0, ~finite & ~null
+    finite = np.isfinite(values)
+    wrong = null, np.where(finite, values, 0.0) < 0, ~finite & ~null
     missing, negative, not_finite = (
         np.logical_and.reduce(wrong[0], 1),
-        *(np.logical_or.reduce(one, 1) for one in wrong[1:]),
+        *(np.logical_or.reduce(fault, 1) for fault in wrong[1:]),
     )
     return _Samples(missing, negative, not_finite)
 
@@ -111,20 +111,20 @@ def reports(decisions: pa.Table, broker_rounds: pa.Table, overtaken: Collection[
     new sample. Rounds at the times ``overtaken``, milliseconds since 1970, are left out.
     """
     own = rounds(decisions)
-    kept = own.row[~np.isin(own.at, np.fromiter(overtaken, np.int64))]
-    once = decisions.select(["t", "brokers"]).take(pa.array(kept))
-    brokers = once["brokers"].combine_chunks()
-    reported = pa.table({"t": once["t"].take(pc.list_parent_indices(brokers)), "broker": pc.list_flatten(brokers)})
+    rows = own.row[~np.isin(own.times, np.fromiter(overtaken, np.int64))]
+    distinct = decisions.select(["t", "brokers"]).take(pa.array(rows))
+    brokers = distinct["brokers"].combine_chunks()
+    reported = pa.table({"t": distinct["t"].take(pc.list_parent_indices(brokers)), "broker": pc.list_flatten(brokers)})
     return reported.join(samples(broker_rounds), ["t", "broker"])
 
 
 def last_settings(decisions: pa.Table) -> tuple[int, str | None, str | None]:
     """The time of a day's last round, milliseconds since 1970, and the strategy and its settings that were in force."""
     own = rounds(decisions)
-    if not own.at.size:
+    if not own.times.size:
         return 0, None, None
     last = int(own.row[-1])
-    return int(own.at[-1]), decisions["strategy"][last].as_py(), decisions["settings"][last].as_py()
+    return int(own.times[-1]), decisions["strategy"][last].as_py(), decisions["settings"][last].as_py()
 
 
 def without(bundles: pa.Table, overtaken: Collection[int]) -> pa.Table:
@@ -135,20 +135,20 @@ def without(bundles: pa.Table, overtaken: Collection[int]) -> pa.Table:
 
 
 def counts(decisions: pa.Table, broker_rounds: pa.Table) -> tuple[ReadCounts, tuple[int, ...]]:
-    """What was read of a day and what of it was left out; and the times of overtaken rounds, milliseconds since 1970.
+    """Counts of a day, read and left out; and the times of overtaken rounds, milliseconds since 1970.
 
     The first round of a day follows none: what happened between two days is neither silence nor time that was covered.
     """
     own, rows = rounds(decisions), _samples(broker_rounds)
-    kept = samples(broker_rounds)
-    since = np.diff(own.at[~own.overtaken]) / 1000
+    valid = samples(broker_rounds)
+    since = np.diff(own.times[~own.overtaken]) / 1000
     read = ReadCounts(
         samples_read=broker_rounds.num_rows,
         samples_missing=int(rows.missing.sum()),
         samples_negative=int(rows.negative.sum()),
         samples_not_finite=int(rows.not_finite.sum()),
-        samples_kept=kept.num_rows,
-        samples_doubted=kept.num_rows - kept["doubt"].null_count,
+        samples_kept=valid.num_rows,
+        samples_doubted=valid.num_rows - valid["doubt"].null_count,
         rounds_read=decisions.num_rows,
         rounds_kept=int((~own.overtaken).sum()),
         rounds_overtaken=int(own.overtaken.sum()),
@@ -157,11 +157,11 @@ def counts(decisions: pa.Table, broker_rounds: pa.Table) -> tuple[ReadCounts, tu
         seconds_seen=float(np.minimum(since, LONGEST_SILENCE_SECONDS).sum()),
         seconds_silent=float(np.maximum(since - LONGEST_SILENCE_SECONDS, 0.0).sum()),
     )
-    return read, tuple(own.at[own.overtaken].tolist())
+    return read, tuple(own.times[own.overtaken].tolist())
 
 
 def _apart(brokers: Sequence[Sequence[str]]) -> int:
-    """How many rounds share no broker with the one before; of a round without any that cannot be said."""
+    """The number of rounds that share no broker with the one before; rounds without any broker do not count."""
     pairs = ((before, now) for before, now in pairwise(brokers) if before != now and before and now)
     return sum(not set(before).intersection(now) for before, now in pairs)
 
@@ -180,7 +180,7 @@ NEEDED = {
     "broker_rounds": ("t", "broker", "cpu", *RATES, "topics"),
     "bundle_rounds": BUNDLES,
 }
-"""Of these the columns that have a value somewhere in each file: others are unknown to some brokers or imports."""
+"""The columns of :data:`USED` that have a value somewhere in each file: some brokers or imports lack the others."""
 
 
 def table_of(rows: pa.Table, name: str) -> pa.Table:

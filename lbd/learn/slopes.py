@@ -1,4 +1,4 @@
-"""Slopes for brokers of which a history hardly has a sample: those of the others. Pure.
+"""Slopes for brokers that have hardly a sample in a history: those of the other brokers. Pure.
 
 A live turn moves nothing to a broker whose slope is not known. A calibration compares settings over days, to which a
 broker adds little that came for an hour, or whose CPU was not known: it is no reason to end without an answer.
@@ -25,7 +25,7 @@ HARDLY_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Borrowed:
-    """A ``broker`` with so many ``samples`` of its own, whose unknown slopes are the others'."""
+    """A ``broker`` with few ``samples`` of its own, whose unknown slopes are those of the others."""
 
     broker: str
     samples: int

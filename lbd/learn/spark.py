@@ -68,15 +68,15 @@ def _has_files(table: Path) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """What is in a folder, nothing where there is none; raises OSError where that cannot be seen."""
+    """Names in a folder, none where there is no folder; raises OSError where it cannot be read."""
     try:
-        return [one.name for one in folder.iterdir()]
+        return [path.name for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def _folder(history: str, master: str) -> Path | None:
-    """Where history is on this machine; None of what only Spark knows."""
+    """The folder of a history on this machine; None for one that only Spark can reach."""
     scheme, colon, rest = history.partition(":/")
     with_host = rest.startswith("/") and not rest.startswith("//")
     plain = scheme == "file" and not with_host if colon else not any(os.environ.get(name) for name in ELSEWHERE)
@@ -94,7 +94,7 @@ PORTS = {CONNECT: 15002, STANDALONE: 7077}
 """Where Connect servers and masters listen unless the address says otherwise."""
 
 REACHED_SECONDS = 8.0
-"""So long a server may take to accept a connection. Spark would try for a minute, a client of Connect for ten."""
+"""Time in which a server must accept a connection. Spark would try for a minute, a client of Connect for ten."""
 
 DEFAULTS = {
     "spark.driver.memory": "2g",
@@ -141,14 +141,14 @@ def session(master: str, conf: Mapping[str, str] | None = None) -> Iterator[Spar
     """
     from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - lbd loads without it
 
-    with TemporaryFile() as said:
+    with TemporaryFile() as stderr:
         try:
             failures: tuple[type[Exception], ...] = (PySparkException, *_java_errors(master))
-            with _stderr_to(said.fileno()):
+            with _stderr_to(stderr.fileno()):
                 spark = _builder(master, conf or {}).appName("lbd calibrate").getOrCreate()
             _quieten(spark, conf or {})
         except (PySparkException, OSError, RuntimeError) as error:
-            why = _java_exception(said) or first_line(error)
+            why = _java_exception(stderr) or first_line(error)
             raise UsageError(f"--master {master}: no Spark session: {why}") from error
         try:
             yield spark
@@ -216,12 +216,12 @@ def _stderr_to(file: int) -> Iterator[None]:
 STDERR = 2
 
 
-def _java_exception(said: IO[bytes]) -> str:
+def _java_exception(stderr: IO[bytes]) -> str:
     """The last exception that a Java which could not start has written; empty where there is none."""
-    said.seek(0)
-    lines = said.read().decode(errors="replace").splitlines()
-    found = [line.strip() for line in lines if re.search(r"(Exception|Error)\b.*:", line)]
-    return found[-1] if found else ""
+    stderr.seek(0)
+    lines = stderr.read().decode(errors="replace").splitlines()
+    exceptions = [line.strip() for line in lines if re.search(r"(Exception|Error)\b.*:", line)]
+    return exceptions[-1] if exceptions else ""
 
 
 def _quieten(spark: SparkSession, conf: Mapping[str, str]) -> None:
@@ -232,7 +232,7 @@ def _quieten(spark: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _java_errors(master: str) -> tuple[type[Exception], ...]:
-    """What a driver in a Java of its own raises beside PySpark's errors; a client of Connect has none."""
+    """Errors that a driver in a Java of its own raises beside PySpark's; a client of Connect has none."""
     if master.startswith(CONNECT):
         return ()
     from py4j.protocol import Py4JError  # noqa: PLC0415
@@ -267,8 +267,8 @@ def parts(spark: SparkSession) -> tuple[int, int]:
         return 0, 0
     tracker = context.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    known = [stage for stage in stages if stage is not None]
-    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+    active = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in active), sum(stage.numTasks for stage in active)
 
 
 def _check_pyspark(master: str) -> None:
@@ -283,10 +283,10 @@ MASTERS = r"local(\[[^\]]+\])?|local-cluster\[.*\]|yarn|(spark|k8s|sc)://.+"
 
 
 def _check_form(master: str) -> None:
-    """Raises :class:`UsageError` for what is no master; of which forms there are, Java says in a page of its calls."""
+    """Raises :class:`UsageError` with the forms of a master for any other: Java would name them in a page of calls."""
     if not re.fullmatch(MASTERS, master):
-        wanted = "local[*], spark://HOST:7077, sc://HOST:15002, k8s://URL or yarn"
-        raise UsageError(f"--master {master}: no Spark session: no such form of a master; wanted {wanted}")
+        forms = "local[*], spark://HOST:7077, sc://HOST:15002, k8s://URL or yarn"
+        raise UsageError(f"--master {master}: no Spark session: no such form of a master; wanted {forms}")
 
 
 def _check_server(master: str) -> None:
@@ -309,11 +309,11 @@ def _check_server(master: str) -> None:
 def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
-    wanted = f"Spark needs Java {OLDEST_JAVA} or newer, for instance: apt-get install default-jre-headless"
+    hint = f"Spark needs Java {OLDEST_JAVA} or newer, for instance: apt-get install default-jre-headless"
     if java is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
-        raise UsageError(f"no java {where}; {wanted}")
+        raise UsageError(f"no java {where}; {hint}")
     output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - found above
     version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < OLDEST_JAVA:
-        raise UsageError(f"{java} is Java {version[1] if version else 'of an unknown version'}; {wanted}")
+        raise UsageError(f"{java} is Java {version[1] if version else 'of an unknown version'}; {hint}")

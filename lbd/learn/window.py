@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_SILENCE_SECONDS = 180.0
-"""Rounds further apart than three CPU samples have a gap between them, of which nothing is known."""
+"""Rounds further apart than three CPU samples have a gap between them that nothing is known about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Window:
     or the broker is away; ``totals`` float64 (T, B, 4), what it says that it carries, NaN where it does not.
     ``present``, ``fresh`` and ``doubted`` are bool (T, B): the broker has a report, a new sample in it, and the live
     turn did not trust it.
-    ``started_at`` is float64 (T, B), epoch seconds, NaN where not told. ``capacity`` is float64 (T, B), a broker's CPU
+    ``started_at`` is float64 (T, B), epoch seconds, NaN if unreported. ``capacity`` is float64 (T, B), a broker's CPU
     as a fraction of what it usually has: 1 in history, less in an incident. Change ``k`` is seen in round
     ``change_round[k]`` (int32, ascending): bundle ``change_bundle[k]`` (int32) is owned by ``change_owner[k]`` (int32
     into the brokers, -1 for nobody) with ``change_rates[k]``, float32 (K, 4), and ``change_clients[k]`` producers and
@@ -98,7 +98,7 @@ def _carried(old: dict[str, Any], new: dict[str, Any]) -> None:
 
 
 def renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ...], rounds: int) -> dict[str, Any]:
-    """Its columns, ``rounds`` later, numbered by these brokers and bundles, of which it may not know all."""
+    """The columns, ``rounds`` later, numbered by these brokers and bundles, which may be more than the window has."""
     broker, bundle = (_positions(own, among) for own, among in ((window.brokers, brokers), (window.bundles, bundles)))
     columns: dict[str, Any] = {"at": window.at}
     for key, nothing in OF_BROKERS.items():
@@ -154,10 +154,10 @@ def hourly(whole: Window, hours: Iterable[tuple[int, Window]]) -> Iterator[Windo
         first, end = np.searchsorted(whole.at, (hour * HOUR_SECONDS, (hour + 1) * HOUR_SECONDS)).tolist()
         if first == end:
             continue
-        at = whole.at[first:end]
+        times = whole.at[first:end]
         numbers = np.fromiter((bundle[name] for name in own.bundles), np.int32, len(own.bundles))
         owners = np.fromiter((*(broker[name] for name in own.brokers), -1), np.int32, len(own.brokers) + 1)
-        rounds = np.searchsorted(at, own.at[own.change_round]).astype(np.int32)
+        rounds = np.searchsorted(times, own.at[own.change_round]).astype(np.int32)
         changes: dict[str, Any] = {
             "change_round": rounds,
             "change_bundle": numbers[own.change_bundle],
@@ -168,10 +168,10 @@ def hourly(whole: Window, hours: Iterable[tuple[int, Window]]) -> Iterator[Windo
         if expected not in {None, hour}:
             gone = np.setdiff1d(np.arange(len(whole.bundles), dtype=np.int32), numbers)
             changes = {name: np.concatenate([_gone(gone)[name], values]) for name, values in changes.items()}
-        inside = changes["change_round"] < at.size
+        inside = changes["change_round"] < times.size
         rows = {name: getattr(whole, name)[first:end] for name in OF_BROKERS}
         columns: dict[str, Any] = rows | {name: values[inside] for name, values in changes.items()}
-        yield replace(whole, at=at, **columns)
+        yield replace(whole, at=times, **columns)
         expected = hour + 1
 
 
@@ -217,7 +217,7 @@ _NAMES = ("brokers", "bundles")
 
 
 def to_bytes(window: Window) -> bytes:
-    """Packed; an hour of 65,000 bundles of which a third changes in each minute takes some twenty megabytes."""
+    """The window packed; an hour of 65,000 bundles, where a third changes each minute, takes some twenty megabytes."""
     values: dict[str, Any] = {field.name: getattr(window, field.name) for field in fields(Window)}
     values |= {name: np.frombuffer(names_to_bytes(values[name]), dtype=np.uint8) for name in _NAMES}
     buffer = BytesIO()
@@ -226,19 +226,19 @@ def to_bytes(window: Window) -> bytes:
 
 
 def from_bytes(packed: bytes) -> Window:
-    """What :func:`to_bytes` packed."""
+    """The window that :func:`to_bytes` packed."""
     with np.load(BytesIO(packed), allow_pickle=False) as arrays:
         values: dict[str, Any] = {name: arrays[name] for name in arrays.files}
     return Window(**{**values, **{name: names_from_bytes(values[name].tobytes()) for name in _NAMES}})
 
 
 def names_to_bytes(names: Iterable[str]) -> bytes:
-    """Names, none of which has a line end."""
+    """The names packed; none has a line end."""
     return "\n".join(names).encode()
 
 
 def names_from_bytes(packed: bytes) -> tuple[str, ...]:
-    """What :func:`names_to_bytes` packed."""
+    """The names that :func:`names_to_bytes` packed."""
     return tuple(packed.decode().split("\n")) if packed else ()
 
 
@@ -254,29 +254,29 @@ def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
     ``brokers`` has a row for each broker with a report in each round, whose numbers are null where it had no new
     sample; ``bundles`` those of the table ``bundle_rounds``. Rows may come in any order.
     """
-    at, round_of = np.unique(_milliseconds(brokers), return_inverse=True)
+    times, round_of = np.unique(_milliseconds(brokers), return_inverse=True)
     names, broker_of = _indexed(brokers["broker"])
-    fresh = _grid(brokers["topics"].is_valid(), round_of, broker_of, at.size, len(names), fill=False)
-    used = np.stack([_numbers(brokers, name, round_of, broker_of, at.size, len(names)) for name in RESOURCES], axis=2)
-    totals = np.stack([_numbers(brokers, name, round_of, broker_of, at.size, len(names)) for name in RATES], axis=2)
-    started = _numbers(brokers, "started_at", round_of, broker_of, at.size, len(names)) / 1000
+    fresh = _grid(brokers["topics"].is_valid(), round_of, broker_of, times.size, len(names), fill=False)
+    used = np.stack([_numbers(brokers, key, round_of, broker_of, times.size, len(names)) for key in RESOURCES], axis=2)
+    totals = np.stack([_numbers(brokers, key, round_of, broker_of, times.size, len(names)) for key in RATES], axis=2)
+    started = _numbers(brokers, "started_at", round_of, broker_of, times.size, len(names)) / 1000
     listed = np.zeros(fresh.shape, dtype=np.bool_)
     listed[round_of, broker_of] = True
     last = _last_fresh(fresh)
-    known = last >= 0
+    sampled = last >= 0
     column = np.arange(len(names))[None, :]
-    doubted = _grid(brokers["doubt"].is_valid(), round_of, broker_of, at.size, len(names), fill=False)
-    bundle_names, changes = _changes(bundles, at, names)
+    doubted = _grid(brokers["doubt"].is_valid(), round_of, broker_of, times.size, len(names), fill=False)
+    bundle_names, changes = _changes(bundles, times, names)
     return Window(
         brokers=names,
         bundles=bundle_names,
-        at=at / 1000.0,
-        used=np.where(known[:, :, None], used[last, column], np.nan),
-        totals=np.where(known[:, :, None], totals[last, column], np.nan),
-        present=listed & known,
+        at=times / 1000.0,
+        used=np.where(sampled[:, :, None], used[last, column], np.nan),
+        totals=np.where(sampled[:, :, None], totals[last, column], np.nan),
+        present=listed & sampled,
         fresh=fresh,
-        doubted=doubted[last, column] & known,
-        started_at=np.where(known, started[last, column], np.nan),
+        doubted=doubted[last, column] & sampled,
+        started_at=np.where(sampled, started[last, column], np.nan),
         capacity=np.ones(fresh.shape),
         **changes,
     )
@@ -324,13 +324,13 @@ def _last_fresh(fresh: BoolArray) -> NDArray[np.int64]:
 
 
 def _changes(
-    table: pa.Table, at: NDArray[np.int64], brokers: tuple[str, ...]
+    table: pa.Table, round_times: NDArray[np.int64], brokers: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Names of all bundles, and the changes of their rates and owners by round."""
     names, bundle = _indexed(table["bundle"])
     times = _milliseconds(table)
-    rounds = np.searchsorted(at, times).astype(np.int32)
-    inside = rounds < at.size
+    rounds = np.searchsorted(round_times, times).astype(np.int32)
+    inside = rounds < round_times.size
     owner = _row_positions(table["broker"], brokers)
     order = np.flatnonzero(inside)[np.lexsort((owner[inside], bundle[inside], times[inside]))]
     rates = np.stack([table[name].to_numpy(zero_copy_only=False) for name in RATES], axis=1).astype(np.float32)

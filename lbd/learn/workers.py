@@ -1,4 +1,4 @@
-"""What runs a calibration's pure functions over the parts of a history, in parallel: Spark does (:mod:`lbd.learn.job`).
+"""Workers run a calibration's pure functions over parts of a history in parallel; Spark does (:mod:`lbd.learn.job`).
 
 Each part is a file, a day, a window or an hour, and each function takes and returns plain values. So all that a
 calibration computes is computed without Spark as well, one part after the other.
@@ -36,8 +36,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Packing:
-    """How a stretch of so many ``seconds``, counted from 1970, is packed: a row with these ``columns``, of which
-    ``number`` says which stretch it is and ``packed`` is a window (:func:`lbd.learn.window.to_bytes`).
+    """How a stretch of ``seconds``, counted from 1970, is packed: a row with these ``columns``, where ``number`` says
+    which stretch it is and ``packed`` is its window (:func:`lbd.learn.window.to_bytes`).
     """
 
     seconds: int
@@ -52,7 +52,7 @@ class PackedHistory(Protocol):
         """These columns of each window, in the order of time."""
 
     def hours(self, names: Sequence[str]) -> Rows:
-        """The same of each hour."""
+        """These columns of each hour, in the order of time."""
 
     def bundles(self) -> tuple[str, ...]:
         """The names of all bundles, sorted."""
@@ -67,14 +67,14 @@ class Workers(Protocol):
     """Reads a history and runs functions over its parts."""
 
     def files(self) -> Sequence[FileRows]:
-        """What each file of the tables holds (:data:`lbd.learn.rounds.NEEDED`). Raises :class:`UsageError`."""
+        """The files of the tables, and what each has of :data:`lbd.learn.rounds.NEEDED`. Raises :class:`UsageError`."""
 
     def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
         """The rows that this function makes of each day (UTC), without the files of these names."""
 
     def packed(self, without: Collection[str], windows: Packing, hours: Packing) -> PackedHistory:
-        """All of it without the files of these names. What packs ``windows`` gets rows of ``decisions`` and
-        ``broker_rounds``, what packs ``hours`` those of ``bundle_rounds``, too; hours have the column ``bundles``
+        """The history without the files of these names, packed. ``windows`` packs rows of ``decisions`` and
+        ``broker_rounds``, ``hours`` those of ``bundle_rounds``, too; hours have the column ``bundles``
         (:func:`lbd.learn.window.names_to_bytes`).
         """
 
