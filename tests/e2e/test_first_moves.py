@@ -28,7 +28,12 @@ between (docs/decisions/results/0002-nudge.md)."""
 TOLD = 10
 """So many of its bundles a broker of the extensible load manager tells of."""
 
-AT_ONCE = {**EAGER, "avg_shedder": {**EAGER["avg_shedder"], "hit_count_low": 1}}
+AT_ONCE = {
+    **EAGER,
+    "avg_shedder": {**EAGER["avg_shedder"], "hit_count_low": 1},
+    "guardrails": {**EAGER["guardrails"], "max_traffic_per_turn": 0.6, "max_traffic_per_hour": 1.0},
+}
+"""With room for second attempts: an unload that a busy broker answers and does not carry out counts as traffic, too."""
 PAUSE_SECONDS = 8.0
 DEADLINE_SECONDS = 300
 """Brokers sample CPU once a minute; the rest takes seconds. A turn is a process of its own, which takes CPU."""
