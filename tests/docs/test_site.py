@@ -82,7 +82,7 @@ def test_a_dead_link_fails_the_build(tmp_path: Path):
 
 
 def test_a_release_adds_its_version(tmp_path: Path):
-    """Beside those of before, and latest is the newest; git alone pushes what .ci/site has put into a bundle."""
+    """Beside those of before, and latest is the highest; git alone pushes what .ci/site has put into a bundle."""
     origin, checkout = tmp_path / "origin", tmp_path / "checkout"
     for name in (".ci/site", "tests/docs/site.py", "docs/tokens.md"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -100,14 +100,14 @@ def test_a_release_adds_its_version(tmp_path: Path):
     (push,) = [step["run"] for step in RELEASE["jobs"]["site"]["steps"] if "gh-pages" in step.get("run", "")]
     environ = os.environ | {"SITE": str(tmp_path / "site.bundle"), "ORIGIN": str(origin), "TOKEN": "x"}
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-    for version in ("v0.1.0", "v0.2.1"):
+    for version in ("v0.1.0", "v0.2.1", "v0.1.1"):
         subprocess.run([".ci/site", tmp_path / "site.bundle", version], cwd=checkout, env=environ, check=True)
         subprocess.run(["bash", "-ec", push], cwd=tmp_path, env=environ, check=True)
         git(checkout, "branch", "-D", "gh-pages")  # the next release is another checkout
 
     assert json.loads(git(origin, "show", "gh-pages:versions.json")) == [
         {"version": "0.2", "title": "0.2.1", "aliases": ["latest"]},
-        {"version": "0.1", "title": "0.1.0", "aliases": []},
+        {"version": "0.1", "title": "0.1.1", "aliases": []},
     ]
     assert {"0.1", "0.2", "latest", "index.html"} <= set(git(origin, "ls-tree", "--name-only", "gh-pages").split())
 
