@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,8 +25,6 @@ from tests.builders import put_value
 from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.fake_pulsar import FakePulsar
 
 
@@ -257,3 +256,11 @@ class TestAlerts:
 def _example(name: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((EXAMPLES / "kubernetes" / f"{name}.yaml").read_text())
     return found
+
+
+def test_every_metric_is_on_its_page():
+    """docs/metrics.md has the name of each, and no other; counters end with _total there."""
+    root = Path(__file__).parents[2]
+    listed = set(re.findall(r"`(lbd_[a-z_]+)", (root / "docs" / "metrics.md").read_text()))
+    names = {name for path in (root / "lbd").rglob("*.py") for name in re.findall(r'"(lbd_[a-z_]+)"', path.read_text())}
+    assert {name.removesuffix("_total") for name in listed} == names

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -48,6 +50,19 @@ def described(document: dict[str, Any], path: str, method: str = "get") -> dict[
     """The schema of a route's 200."""
     content = document["paths"][path][method]["responses"]["200"]["content"]["application/json"]
     return {**content["schema"], "components": document["components"]}
+
+
+def test_every_route_is_on_its_page(api: Api):
+    """docs/endpoints.md has the method and the path of each, and no other but the dashboard's."""
+    page = (Path(__file__).parents[2] / "docs" / "endpoints.md").read_text()
+    listed = {
+        (method, path.partition("?")[0])
+        for cells in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+        for method, paths in re.findall(r"`(GET|POST) (.*)", cells)
+        for path in re.findall(r"(/[^`,\s]*)", paths)
+    }
+    routes = api.get("/v1/openapi.json").json()["paths"]
+    assert {(method.upper(), path) for path, methods in routes.items() for method in methods} == listed - {("GET", "/")}
 
 
 def test_every_route_says_what_it_answers(api: Api):
