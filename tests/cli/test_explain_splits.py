@@ -32,7 +32,7 @@ def split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SplitRecord:
     with big(begun_at=time.time() - 3600) as cluster:
         chosen = settings(cluster, tmp_path, split={"enabled": True, "max_splits_per_hour": 1})
         with run(cluster, tmp_path, monkeypatch, chosen) as running:
-            running.until(lambda: any(one.ended is not None for one in read_splits(tmp_path)))
+            running.until(lambda: any(one.end is not None for one in read_splits(tmp_path)))
             running.turns(8)
     return read_splits(tmp_path)[0]
 
