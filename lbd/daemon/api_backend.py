@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from lbd.split.plan import Algorithm, DueSplitsDocument, SplitDocument, SplitPlan
     from lbd.store.control import Request, RequestResult
     from lbd.store.orders import Orders
+    from lbd.store.predictions import Predictions
     from lbd.store.proposal import Proposal
     from lbd.store.status import Status
     from lbd.turn.parts import Parts, TurnResult
@@ -71,6 +72,9 @@ if TYPE_CHECKING:
 
 KEPT = 16
 """Plans that may still be applied; the oldest are forgotten."""
+
+PREDICTIONS_SECONDS = 300.0
+"""Age up to which the comparison of earlier predictions is given again: to make it reads up to a day of turns."""
 
 
 class Planner:
@@ -82,6 +86,7 @@ class Planner:
         self._lock = threading.Lock()
         self._last: tuple[Published, Proposal | None, PlanResponse] | None = None
         self._shown: OrderedDict[str, Proposal] = OrderedDict()
+        self._compared: tuple[float, Predictions] | None = None
 
     def plan(self, published: Published) -> PlanResponse:
         """The plan that waits, else what a turn would start. Raises :class:`~lbd.errors.LbdError` if planning fails."""
@@ -99,8 +104,13 @@ class Planner:
             shown = None
         return self._engine.proposed(name) or shown
 
+    def _predictions(self, now: float) -> Predictions:
+        if self._compared is None or not 0 <= now - self._compared[0] < PREDICTIONS_SECONDS:
+            self._compared = now, predictions(self._engine.settings.state_dir, now)
+        return self._compared[1]
+
     def _response(self, published: Published, waiting: Proposal | None) -> PlanResponse:
-        past = predictions(self._engine.settings.state_dir, self._engine.timebase.now())
+        past = self._predictions(self._engine.timebase.now())
         if waiting is not None and published.record.observation is not None:
             refused = plan_refusal(waiting, self._acting(published))
             return PlanResponse(waiting, plan_document(published.record, waiting, refused, past, proposed=True))
