@@ -221,9 +221,9 @@ def test_no_part_exceeds_the_flow_but_by_one_topic(topics: list[Topic], rate: fl
 
 @given(topics.filter(lambda found: len(found) > 1))
 def test_topic_count_halves(topics: list[Topic]):
-    """Unless topics share a hash, the parts differ by one topic at most."""
+    """The parts differ by one topic, or by three where two hashes are neighbours: the cut is at the lower one then."""
     distinct = list({topic.position: topic for topic in topics}.values())
     cuts = topic_count_equally_divide(distinct)
     if cuts is not None:
         below = sum(topic.position < cuts[0] for topic in distinct)
-        assert abs(len(distinct) - 2 * below) <= 2
+        assert abs(len(distinct) - 2 * below) <= 3
