@@ -258,10 +258,12 @@ class Terminal:
 
     def until(self, part: str) -> float:
         """Wait until something is shown; seconds since the start."""
+        ready = select.poll()
+        ready.register(self._fd, select.POLLIN)
         while part not in self.shown:
             if time.monotonic() - self.begun_at > PATIENCE_SECONDS:
                 raise self._ended(f"it never showed {part!r}")
-            if select.select([self._fd], [], [], 0.1)[0]:
+            if ready.poll(100):
                 self.shown += os.read(self._fd, 65_536).decode(errors="replace")
         return time.monotonic() - self.begun_at
 
