@@ -61,8 +61,12 @@ class SpreadSettings(BaseModel):
 
     def zone_of(self, broker: str) -> str | None:
         """The zone of a broker, ``host:port``; None where no pattern fits."""
-        host = broker.rpartition(":")[0]
-        return next((zone for pattern, zone in self.zones.items() if fnmatchcase(host, pattern)), None)
+        return next((zone for pattern, zone in self.zones.items() if host_fits(pattern, broker)), None)
+
+
+def host_fits(pattern: str, broker: str) -> bool:
+    """Whether the host of a broker, ``host:port``, has a name of this pattern."""
+    return fnmatchcase(broker.rpartition(":")[0], pattern)
 
 
 # --- partitions by the names of topics

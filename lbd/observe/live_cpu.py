@@ -30,7 +30,7 @@ from lbd.permit.evidence import NO_SAMPLE_YET
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lbd.model import BoolArray, Brokers, FloatArray, ProcessCpu, Snapshot
+    from lbd.model import Brokers, FloatArray, ProcessCpu, Snapshot
 
     _Answer: TypeAlias = tuple[ProcessCpu | AdminError, float]
     RunEach: TypeAlias = Callable[[Callable[[str], _Answer], Sequence[str]], Sequence[_Answer]]
@@ -193,14 +193,13 @@ class LiveCpuReader:
         limit = _trusted_limits(brokers)
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
-        idle = ~(brokers.rates.any(axis=1) | _with_traffic(snapshot))
         for index, broker in enumerate(brokers.ids):
             if broker not in watched:
                 continue
             process = self._of[broker]
             took[index] = process.took
             process.compare(float(cpu[index]), now, since_seconds, interval_seconds)
-            if idle[index] and process.has_just_started:
+            if process.has_just_started and not _has_traffic(snapshot, index):
                 process.background = 0.0
             present = _present_cpu(process, watched[broker], float(limit[index, CPU]))
             if present is not None:
@@ -247,10 +246,10 @@ class LiveCpuReader:
         return answer, self._boot() - started_at
 
 
-def _with_traffic(snapshot: Snapshot) -> BoolArray:
-    """Brokers that report a bundle with traffic, bool (B,)."""
+def _has_traffic(snapshot: Snapshot, broker: int) -> bool:
+    """Whether a broker reports traffic, or a bundle with traffic."""
     rows = snapshot.rows
-    return np.bincount(rows.owner()[rows.rates.any(axis=1)], minlength=len(snapshot.brokers)) > 0
+    return bool(snapshot.brokers.rates[broker].any() or rows.rates[rows.of(broker)].any())
 
 
 def _trusted_limits(brokers: Brokers) -> FloatArray:

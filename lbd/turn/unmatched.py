@@ -8,9 +8,11 @@ settings that match nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from lbd.permit.settings import covers
+from lbd.spread import host_fits
 from lbd.text import first_names
 
 if TYPE_CHECKING:
@@ -22,33 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NamingSetting:
-    """A setting with names: its dotted key, its ``names`` or patterns, and those that match something.
-
-    ``matching`` gets the settings and all names of its kind in the cluster.
-    """
+    """A setting with ``names`` or patterns, each with the test that a name in the cluster has to pass."""
 
     key: str
     kind: Literal["namespace", "broker"]
-    names: Callable[[Settings], Iterable[str]]
-    matching: Callable[[Settings, Collection[str]], Collection[str]]
+    names: Callable[[Settings], Iterable[tuple[str, Callable[[str], bool]]]]
 
 
 def _namespaces(key: str, names: Callable[[Guardrails], Iterable[str]]) -> NamingSetting:
     """A setting of the guardrails with names as tenant/namespace or tenant/*."""
-    return NamingSetting(f"guardrails.{key}", "namespace", lambda settings: names(settings.guardrails), _covering)
-
-
-def _covering(_: Settings, namespaces: Collection[str]) -> set[str]:
-    return {*namespaces, *(f"{namespace.partition('/')[0]}/*" for namespace in namespaces)}
-
-
-def _meaning_a_broker(settings: Settings, brokers: Collection[str]) -> set[str]:
-    return {entry.broker for entry in settings.load.brokers if any(map(entry.means, brokers))}
-
-
-def _fitting_a_host(settings: Settings, brokers: Collection[str]) -> set[str]:
-    hosts = [broker.rpartition(":")[0] for broker in brokers]
-    return {pattern for pattern in settings.spread.zones if any(fnmatchcase(host, pattern) for host in hosts)}
+    return NamingSetting(
+        f"guardrails.{key}",
+        "namespace",
+        lambda settings: ((name, partial(covers, (name,))) for name in names(settings.guardrails)),
+    )
 
 
 NAMING_SETTINGS = (
@@ -57,9 +46,13 @@ NAMING_SETTINGS = (
     _namespaces("canary.namespaces", lambda guardrails: guardrails.canary.namespaces if guardrails.canary else ()),
     _namespaces("move_costs", lambda guardrails: guardrails.move_costs),
     NamingSetting(
-        "load.brokers", "broker", lambda settings: (entry.broker for entry in settings.load.brokers), _meaning_a_broker
+        "load.brokers", "broker", lambda settings: ((entry.broker, entry.means) for entry in settings.load.brokers)
     ),
-    NamingSetting("spread.zones", "broker", lambda settings: settings.spread.zones, _fitting_a_host),
+    NamingSetting(
+        "spread.zones",
+        "broker",
+        lambda settings: ((pattern, partial(host_fits, pattern)) for pattern in settings.spread.zones),
+    ),
 )
 """Every setting that names a namespace or a broker. ``pulsar.cluster`` is none: requests with a wrong name fail."""
 
@@ -95,7 +88,6 @@ def unmatched(settings: Settings, namespaces: Collection[str], brokers: Collecti
     """The settings with names that match none of the ``namespaces`` with loaded bundles, or of the ``brokers``."""
     present = {"namespace": namespaces, "broker": brokers}
     for setting in NAMING_SETTINGS:
-        if names := tuple(setting.names(settings)):
-            matching = setting.matching(settings, present[setting.kind])
-            if idle := tuple(name for name in names if name not in matching):
-                yield Unmatched(setting.key, idle, setting.kind)
+        named = setting.names(settings)
+        if idle := tuple(name for name, fits in named if not any(map(fits, present[setting.kind]))):
+            yield Unmatched(setting.key, idle, setting.kind)
