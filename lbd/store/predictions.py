@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lbd.errors import UsageError
 from lbd.model import Result
 from lbd.store.explain import move_stories
 from lbd.store.moves import newest_moves
@@ -51,11 +52,18 @@ class Predictions(msgspec.Struct, frozen=True):
 
 
 def predictions(state_dir: Path, now: float) -> Predictions:
-    """The last predictions at ``now`` (epoch seconds). Raises :class:`UsageError` for a store that cannot be read."""
+    """The last predictions at ``now`` (epoch seconds); of a store that cannot be read, why."""
+    try:
+        return judged(_newest(state_dir, now))
+    except UsageError as error:
+        return Predictions(summary=f"Earlier predictions cannot be compared: {error}")
+
+
+def _newest(state_dir: Path, now: float) -> list[Prediction]:
     since = now - DAY_SECONDS
     moves = [move for move in newest_moves(state_dir, LOOKED_AT) if move.result is Result.LANDED and move.at > since]
     if not moves:
-        return Predictions(summary=NONE)
+        return []
     stories = move_stories(moves)
     for turn in KeptTurns(state_dir):
         for story in stories:
@@ -63,7 +71,7 @@ def predictions(state_dir: Path, now: float) -> Predictions:
         if turn.ended_at < since or all(story.done for story in stories):
             break
     compared = (prediction for story in stories for prediction in _compared(story))
-    return judged(list({(prediction.turn, prediction.broker): prediction for prediction in compared}.values()))
+    return list({(prediction.turn, prediction.broker): prediction for prediction in compared}.values())
 
 
 NONE = "No prediction of the last day can be compared with what came of it yet."

@@ -57,3 +57,12 @@ def test_twenty_are_compared():
     """The newest ones."""
     many = [Prediction(turn, "b:1", 50.0, 40.0, 41.0) for turn in range(30, 0, -1)]
     assert [one.turn for one in judged(many).last] == list(range(30, 10, -1))
+
+
+def test_a_store_that_cannot_be_read_is_said_and_takes_no_plan_away(tmp_path: Path):
+    """A plan is shown without it, as before there were comparisons."""
+    (tmp_path / "lbd.db").write_bytes(b"junk" * 1000)
+    past = predictions(tmp_path, time.time())
+    assert (past.last, past.median_error_points) == ([], None)
+    assert past.summary.startswith("Earlier predictions cannot be compared: ")
+    assert "store is damaged" in past.summary
