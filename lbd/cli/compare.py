@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.progress import TaskProgressColumn
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from lbd.cli import render
 from lbd.cli.options import LONGEST_HOURS, Number, assignment, format_option, new_directory, settings_options
 from lbd.cli.progress import passing
 from lbd.cli.simulate import write_page
+from lbd.cli.status_text import console, fitted, room
 from lbd.compare import summary
 from lbd.compare.side_by_side import ComparisonRequest, candidate, over_recording, over_scenario, recordings
 from lbd.compare.summary import recommended, scorecard_json
@@ -57,16 +57,25 @@ def document(comparison: Compared) -> dict[str, Any]:
     }
 
 
-def as_text(comparison: Compared) -> None:
-    """Print a column for each run, and the basis of the comparison."""
-    console = Console(highlight=False, soft_wrap=True, width=render.WIDE)
-    console.print(Text(summary.title(comparison), "bold"))
+def as_text(comparison: Compared, *, everything: bool) -> None:
+    """Print the answer, a column for each run, and the basis of the comparison."""
+    out = console()
+    answer, *reasons = summary.answer(comparison)
+    out.print(Text(fitted(answer, room()), "bold"))
+    for line in reasons:
+        out.print(Text(fitted(f"  {line}", room()), "dim"))
+    out.print(Text(summary.title(comparison)))
+    figures = list(summary.rows(comparison))
+    shown = [row for row in figures if everything or row.figure.name in summary.DECIDING]
     table = render.table(("", "left"), *((_head(run.label), "right") for run in comparison.runs))
-    for row in summary.rows(comparison):
+    table.columns[0].no_wrap = False
+    for row in shown:
         table.add_row(row.figure.label, *row.cells)
-    console.print(table)
-    for line in (*summary.sentences(comparison), *summary.advice(comparison), *summary.rests_on(comparison)):
-        console.print(Text(line))
+    out.print(table, width=max(room(), out.measure(table).minimum), soft_wrap=False)
+    if len(shown) < len(figures):
+        out.print(Text(f"--all shows {len(figures) - len(shown)} more figures.", "dim"))
+    for line in (*summary.sentences(comparison), *summary.rests_on(comparison, everything=everything)):
+        out.print(Text(fitted(line, room())))
 
 
 def _head(label: str) -> str:
@@ -133,6 +142,7 @@ RECORDINGS = (".jsonl", ".jsonl.gz")
 @click.option(
     "--report", type=click.Path(path_type=Path), metavar="DIR", help="Write a page of charts to a new directory."
 )
+@click.option("--all", "everything", is_flag=True, help="Show every figure of the scorecard, and the load model.")
 @format_option
 @settings_options
 def compare(
@@ -145,8 +155,12 @@ def compare(
     points_per_mib: float | None,
     report: Path | None,
     form: str,
+    *,
+    everything: bool,
 ) -> None:
     """Compare strategies side by side: the moves that lbd would have made with each, and how even the brokers would be.
+
+    The first line is the recommendation; the ten figures that it rests on follow, all of them with --all.
 
     On a scenario, the simulated cluster runs once per strategy, with the same seed. On a recording (.jsonl or
     .jsonl.gz, from lbd record), rates are as recorded, bundles are where the strategy put them, and scores follow a
@@ -179,7 +193,7 @@ def compare(
         render.json_out([document(comparison) for comparison in comparisons])
         return
     for comparison in comparisons:
-        as_text(comparison)
+        as_text(comparison, everything=everything)
 
 
 def _compared(

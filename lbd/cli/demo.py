@@ -16,7 +16,7 @@ from rich.console import Console
 from lbd.cli import demo_picture
 from lbd.cli.demo_picture import Lines, Picture
 from lbd.cli.options import Number
-from lbd.cli.status_text import room
+from lbd.cli.status_text import fitted, room
 from lbd.config import ApiSettings, Settings
 from lbd.demo import SPEED, stage
 from lbd.errors import UsageError
@@ -106,7 +106,7 @@ def _show(running: Stage, about: str, seconds: float, *, serve: bool) -> None:
         shown.close()
     if not summarized.is_set():
         _print_scorecard(running)
-        click.echo(demo_picture.fitted(demo_picture.NEXT, room()))
+        click.echo(fitted(demo_picture.NEXT, room()))
 
 
 def can_draw(console: Console) -> bool:
@@ -119,7 +119,7 @@ def _go_on(running: Stage) -> None:
     try:
         _print_scorecard(running)
         served = running.cluster.admin_urls[0], str(running.settings.state_dir), running.api, WANTED
-        click.echo(demo_picture.fitted(demo_picture.serving(*served), room()))
+        click.echo(fitted(demo_picture.serving(*served), room()))
     except OSError:
         running.end()  # nobody reads on
     else:

@@ -157,15 +157,6 @@ The log of its lbd is {state_dir}/lbd.log
 """
 
 
-def fitted(text: str, width: int) -> str:
-    """The text with long lines folded between words, the rest of each further in; no command or path is broken."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        inside = " " * (len(line) - len(line.lstrip()) + 2)
-        lines += wrap(line, width, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False) or [""]
-    return "\n".join(lines)
-
-
 # --- brokers as bars: each score, and its change since the start
 
 NARROW, WIDE_ENOUGH = 60, 76

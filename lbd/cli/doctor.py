@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import json_out, plain
-from lbd.cli.status_text import console, room
+from lbd.cli.status_text import console, fitted, room
 from lbd.doctor.checklist import LEVELS, examine
 from lbd.errors import ObserveError, RefusedError
 from lbd.text import counted
@@ -63,24 +62,13 @@ def _show(out: Console, checkup: Checkup) -> None:
     style = next(STYLES[level] for level in LEVELS if checkup.count(level) or level == "ok")
     out.print(Text(f"{counts}; {counted(checkup.requests, 'request')}, nothing changed.", style))
     for finding in checkup.findings:
-        line = f"{finding.check}: {plain(finding.seen)}"
-        first = line if finding.level == "ok" else "\n".join(_folded(line)).lstrip()
-        out.print(Text(f"{finding.level:<8} ", STYLES[finding.level]).append(first, "default"))
+        width = room() if finding.level == "ok" else min(WIDTH, room())
+        line = fitted(f"{finding.level:<8} {finding.check}: {plain(finding.seen)}", width, len(INDENT))
+        out.print(Text(line[: len(INDENT)], STYLES[finding.level]).append(line[len(INDENT) :], "default"))
         if finding.level != "ok":
-            out.print(Text("\n".join(_folded(f"why: {plain(finding.why)}", f"do: {plain(finding.todo)}")), "dim"))
+            advice = (f"{INDENT}why: {plain(finding.why)}", f"{INDENT}do: {plain(finding.todo)}")
+            out.print(Text("\n".join(fitted(line, width, len(INDENT)) for line in advice), "dim"))
 
 
 def _counted(number: int, level: str) -> str:
     return f"{number} {level}{'s' if level != 'ok' and number != 1 else ''}"
-
-
-def _folded(*texts: str) -> list[str]:
-    """Lines that fit beside the level; names of brokers and bundles are not broken."""
-    folder = TextWrapper(
-        min(WIDTH, room()),
-        initial_indent=INDENT,
-        subsequent_indent=INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [line for text in texts for line in folder.wrap(text)]

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from itertools import takewhile
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -85,6 +86,21 @@ def console() -> Console:
 def room() -> int:
     """Columns of the terminal; unlimited in a file, so that a search finds whole names."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+
+
+def fitted(text: str, width: int, inside: int | None = None) -> str:
+    """The text with long lines folded between words; no command, path or name is broken.
+
+    The rest of a line begins at column ``inside``, or two further in than the line. Outside a terminal (:data:`WIDE`)
+    lines stay whole, so that a search finds them.
+    """
+    if width >= WIDE:
+        return text
+    lines: list[str] = []
+    for line in text.split("\n"):
+        rest = " " * (len(line) - len(line.lstrip()) + 2 if inside is None else inside)
+        lines += wrap(line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
 
 
 def common_end(names: Iterable[str]) -> str:

@@ -24,7 +24,9 @@ def page(comparisons: Sequence[Compared]) -> str:
 
 def _one(compared: Compared) -> Iterator[str | Chart]:
     yield f"<h2>{escape(summary.title(compared))}</h2>"
-    yield from (f"<p><b>{escape(line)}</b></p>" for line in summary.advice(compared))
+    answer, *reasons = summary.answer(compared)
+    yield f"<p><b>{escape(answer)}</b></p>"
+    yield from (f"<p>{escape(line)}</p>" for line in reasons)
     yield from (f"<p>{escape(line)}</p>" for line in summary.sentences(compared))
     yield gap_chart({run.label: run.trace for run in compared.runs}, *compared.thresholds)
     yield from _scorecards(compared)

@@ -32,15 +32,10 @@ least. On like machines seeds differ by as much (docs/strategies.md, "Which when
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A candidate's label, and the reasons, each a clause."""
+    """A candidate's label, and the reasons, each a clause: how even it ends, its moves, then what others did."""
 
     label: str
     reasons: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """In one line."""
-        return f"{self.label}: {'; '.join(self.reasons)}"
 
 
 def recommended(compared: Compared) -> Recommendation | None:
@@ -80,7 +75,7 @@ def _gap(run: Run) -> float:
 
 
 def _reasons(best: Run, runs: Sequence[Run], even: Sequence[Run], low: float) -> list[str]:
-    reasons = [_choice_text(best, even, low), _moved(best, even)]
+    reasons = [_choice_text(best, even, low), _moved(best), *_as_even(best, even)]
     unlawful = [run.label for run in runs if run.card.policy_violations]
     uneven = [f"{run.label} ({_gap(run):.1f})" for run in runs if run not in even and run.label not in unlawful]
     reasons += [f"less even in the end: {', '.join(uneven)}"] if uneven else []
@@ -100,16 +95,24 @@ def _choice_text(best: Run, even: Sequence[Run], low: float) -> str:
     return f"ends {_gap(best):.1f} points apart, {beside}"
 
 
-def _moved(best: Run, even: Sequence[Run]) -> str:
-    card = best.card
-    fewest = card.fewest_moves_as_even
+def _moved(best: Run) -> str:
+    fewest = best.card.fewest_moves_as_even
     needed = f", at least {fewest} needed to be as even" if fewest is not None else ""
-    moves = f"{counted(card.moves, 'move')}{needed}, {card.traffic_moved:.0%} of the traffic"
-    others = [f"{run.label} {run.card.moves} and {run.card.traffic_moved:.0%}" for run in even if run is not best]
-    as_even = f"; as even: {', '.join(others)}" if others else ""
-    fewer = [run.label for run in even if run.card.moves < card.moves]
-    rejected = f"; not enough moves saved to leave the default: {', '.join(fewer)}" if fewer else ""
-    return f"{moves}{as_even}{rejected}"
+    return f"{_moves(best)}{needed}"
+
+
+def _moves(run: Run) -> str:
+    return f"{counted(run.card.moves, 'move')} of {run.card.traffic_moved:.0%} of the traffic"
+
+
+def _as_even(best: Run, even: Sequence[Run]) -> Iterator[str]:
+    """The other candidates that end as even, and why one of them with fewer moves was not taken."""
+    others = [f"{run.label} ({_moves(run)})" for run in even if run is not best]
+    if others:
+        yield f"as even: {', '.join(others)}"
+    fewer = [run.label for run in even if run.card.moves < best.card.moves]
+    if fewer:
+        yield f"too few moves saved to leave the default: {', '.join(fewer)}"
 
 
 # --- rows and words, for a terminal and for a page
@@ -131,6 +134,21 @@ def title(compared: Compared) -> str:
 def scorecard_json(run: Run) -> dict[str, Any]:
     """The scorecard; of what was recorded nobody knows what no report tells."""
     return {**asdict(run.card), **(dict.fromkeys(UNRECORDED) if run.label == RECORDED else {})}
+
+
+DECIDING = (
+    "unmoved.gap_points",
+    "last.gap_points",
+    "mean.gap_points",
+    "minutes_over_low",
+    "minutes_to_balance",
+    "moves",
+    "fewest_moves_as_even",
+    "bundles_moved_twice",
+    "traffic_moved",
+    "policy_violations",
+)
+"""Figures that a choice rests on: all that a recommendation uses, and how even and how soon it became."""
 
 
 @dataclass(frozen=True)
@@ -171,17 +189,23 @@ def sentences(compared: Compared) -> Iterator[str]:
     return (f"{run.label}, in the end: {run.sentence}" for run in compared.runs if run.sentence)
 
 
-def advice(compared: Compared) -> Iterator[str]:
-    """The recommended candidate and the reasons."""
+def answer(compared: Compared) -> Iterator[str]:
+    """The answer in one line, then the reasons for it; without a choice, how the only candidate ended."""
     best = recommended(compared)
-    if best is not None:
-        yield f"recommended: {best.text}"
+    if best is None:
+        (run,) = (run for run in compared.runs if run.label != RECORDED)
+        ends = f"{run.label} ends {_gap(run):.1f} points apart, with {_moves(run)}"
+        yield f"{compared.name}: {ends}. A second --strategy gives a recommendation."
+        return
+    even, moved, *others = best.reasons
+    yield f"{compared.name}: {best.label} is recommended: {even}; {moved}."
+    yield from (f"{reason[0].upper()}{reason[1:]}." for reason in others)
 
 
-def rests_on(compared: Compared) -> Iterator[str]:
-    """The load model behind a comparison over a recording, and its error."""
+def rests_on(compared: Compared, *, everything: bool = True) -> Iterator[str]:
+    """The error of the load model behind a comparison over a recording, after the model itself if ``everything``."""
     if compared.model is not None and compared.error is not None:
-        yield from _slopes(compared.model)
+        yield from _slopes(compared.model) if everything else ()
         yield error_text(compared.error)
 
 

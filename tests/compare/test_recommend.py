@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lbd.compare.side_by_side import RECORDED, Compared, Run
-from lbd.compare.summary import WHICH_WHEN, recommended, rows
-from lbd.score.scorecard import Evenness, Scorecard, Trace
+from lbd.compare.summary import DECIDING, WHICH_WHEN, answer, recommended, rows
+from lbd.score.scorecard import FIGURES, Evenness, Scorecard, Trace
 
 
 def run(label: str, gap: float, moves: int, traffic: float = 0.1, violations: int = 0) -> Run:
@@ -30,20 +30,25 @@ TABLE = [
     pytest.param([run("one", 20, 3), run("two", 30, 0)], "one", "less even in the end: two (30.0)", id="the-evener"),
     pytest.param([run("one", 14, 9), run("two", 10, 12)], "one", "within the low threshold of 15", id="even-enough"),
     pytest.param([run("one", 21, 9), run("two", 20, 12)], "one", "the nearest 20.0", id="as-near-with-fewer-moves"),
-    pytest.param([run("one", 9, 5, 0.3), run("two", 9, 5)], "two", "as even: one 5 and 30%", id="less-traffic"),
+    pytest.param(
+        [run("one", 9, 5, 0.3), run("two", 9, 5)],
+        "two",
+        "as even: one (5 moves of 30% of the traffic)",
+        id="less-traffic",
+    ),
     pytest.param(
         [run("one", 9, 2, violations=1), run("two", 9, 5)], "two", "against a policy: one", id="no-policy-broken"
     ),
     pytest.param(
         [run("avg-shedder", 12, 10), run("least-moves", 11, 8)],
         "avg-shedder",
-        "as even: least-moves 8 and 10%; not enough moves saved to leave the default: least-moves",
+        "as even: least-moves (8 moves of 10% of the traffic); too few moves saved to leave the default: least-moves",
         id="the-default-stays",
     ),
     pytest.param(
         [run("avg-shedder:hit_count_low=4", 12, 10), run("least-moves", 11, 7)],
         "least-moves",
-        "7 moves, 10% of the traffic; as even: avg-shedder:hit_count_low=4 10 and 10%",
+        "7 moves of 10% of the traffic; as even: avg-shedder:hit_count_low=4 (10 moves of 10% of the traffic)",
         id="a-quarter-fewer",
     ),
     pytest.param([run("avg-shedder", 12, 1), run("least-moves", 11, 0)], "avg-shedder", "1 move", id="one-is-chance"),
@@ -70,12 +75,32 @@ def test_as_even_as_the_best_with_the_fewest_moves(runs: list[Run], label: str, 
 
     assert found is not None
     assert found.label == label
-    assert words in found.text
+    assert words in "; ".join(found.reasons)
 
 
 def test_one_alone_is_not_recommended() -> None:
-    """There is nothing to choose from."""
-    assert recommended(Compared("here", (run(RECORDED, 5, 0), run("one", 9, 2)), (15.0, 40.0))) is None
+    """There is nothing to choose from; the answer is how it ended."""
+    alone = Compared("here", (run(RECORDED, 5, 0), run("one", 9, 2)), (15.0, 40.0))
+    assert recommended(alone) is None
+    (words,) = answer(alone)
+    assert words.startswith("here: one ends 9.0 points apart, with 2 moves of 10% of the traffic. ")
+
+
+def test_the_answer_is_one_line_and_each_further_reason_another() -> None:
+    """The first line names the comparison, the candidate, how even it ends and its moves."""
+    first, *others = answer(Compared("here", (run("one", 20, 3), run("two", 30, 0)), (15.0, 40.0)))
+    assert first == (
+        "here: one is recommended: ends 20.0 points apart, no other ends nearer; 3 moves of 10% of the traffic."
+    )
+    assert others == ["Less even in the end: two (30.0).", f"Which strategy when: {WHICH_WHEN}."]
+
+
+def test_the_deciding_figures_are_ten_and_have_what_a_recommendation_reads() -> None:
+    """A figure that the recommendation reads is one of the rows that are always shown."""
+    read = {"last.gap_points", "moves", "fewest_moves_as_even", "traffic_moved", "minutes_over_low"}
+    assert read | {"policy_violations"} <= set(DECIDING)
+    assert len(set(DECIDING)) == 10
+    assert set(DECIDING) <= {figure.name for figure in FIGURES}
 
 
 def best(*runs: Run) -> dict[str, tuple[int, ...]]:
@@ -114,6 +139,6 @@ def test_which_when_is_said_where_strategies_differ() -> None:
     assert differ is not None
     assert alike is not None
     assert differ.reasons[-1] == f"which strategy when: {WHICH_WHEN}"
-    assert "which strategy" not in alike.text
+    assert not [reason for reason in alike.reasons if "which strategy" in reason]
     path, _, heading = WHICH_WHEN.partition("#")
     assert f"\n## {heading.capitalize().replace('-', ' ')}\n" in (Path(__file__).parents[2] / path).read_text()

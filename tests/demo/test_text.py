@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lbd.cli.demo_picture import NEXT, card, fitted, serving
+from lbd.cli.demo_picture import NEXT, card, serving
+from lbd.cli.status_text import fitted
 from lbd.config import ApiSettings
 
 END = SimpleNamespace(gap_points=1.0, std_points=1.0, max_over_mean=1.0)
