@@ -97,11 +97,13 @@ def _choice_text(best: Run, even: Sequence[Run], low: float) -> str:
 
 def _moved(best: Run) -> str:
     fewest = best.card.fewest_moves_as_even
-    needed = f", at least {fewest} needed to be as even" if fewest is not None else ""
+    needed = f", at least {fewest} needed to be as even" if fewest else ""
     return f"{_moves(best)}{needed}"
 
 
 def _moves(run: Run) -> str:
+    if not run.card.moves:
+        return "no move"
     return f"{counted(run.card.moves, 'move')} of {run.card.traffic_moved:.0%} of the traffic"
 
 
