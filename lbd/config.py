@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from lbd.decide.drain import DrainSettings
+from lbd.decide.shedder import StrategySettings
 from lbd.decide.strategies import RULES, STRATEGIES
 from lbd.documents import complaint, ends, flat, read_yaml, text_of, yaml_problem
 from lbd.errors import UsageError
@@ -26,6 +27,7 @@ from lbd.load.capacity import CapacitySettings
 from lbd.load.scoring import Weights
 from lbd.load.settings import LoadSettings
 from lbd.notify.settings import NotifySettings
+from lbd.permit.progress import MOST_ROUNDS
 from lbd.permit.settings import Guardrails
 from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings, PulsarSettings
@@ -201,7 +203,7 @@ class _Common(BaseModel):
     placement: str | None = Field(
         None,
         description="The rule that names destinations if the strategy names none (avg-shedder names them, and so does "
-        f"transfer-shedder with transfer_enabled): {', '.join(PLACEMENTS)}. The default belongs to the strategy. "
+        f"transfer-shedder): {', '.join(PLACEMENTS)}. The default belongs to the strategy. "
         "In broker.conf loadBalancerLoadPlacementStrategy",
     )
 
@@ -219,13 +221,15 @@ class _Common(BaseModel):
 if TYPE_CHECKING:
 
     class _Strategies(_Common):
-        """A section for each strategy of the registry; code asks for those of the default by name."""
+        """A section for each strategy of the registry that has one; code asks for those of the default by name."""
 
         avg_shedder: AvgShedderSettings = AvgShedderSettings()
 
 else:
     _Strategies = create_model(
-        "_Strategies", __base__=_Common, **{strategy_section(rule.name): (rule, rule()) for rule in RULES}
+        "_Strategies",
+        __base__=_Common,
+        **{strategy_section(rule.name): (rule, rule()) for rule in RULES if rule.is_section},
     )
 
 
@@ -281,6 +285,12 @@ class Settings(_Strategies):
         return self
 
     @property
+    def strategy_settings(self) -> StrategySettings:
+        """The section of the strategy in force, or the fixed numbers of one without."""
+        section = getattr(self, strategy_section(self.strategy), None)
+        return section if isinstance(section, StrategySettings) else STRATEGIES[self.strategy]()
+
+    @property
     def asks_live_cpu(self) -> bool:
         """Whether brokers are asked for their CPU of now: Pulsar's own rule knows load reports only."""
         return self.load.live_cpu and self.profile == "live"
@@ -313,10 +323,14 @@ def _check_known(name: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, and for each dotted key that is not a default, where it was set."""
+    """Settings, and for each dotted key that is not a default, where it was set.
+
+    ``warnings`` name former settings that were given, a sentence each.
+    """
 
     settings: Settings
     origins: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
 
     @property
     def files(self) -> frozenset[str]:
@@ -325,13 +339,32 @@ class Loaded:
         return frozenset(path for path in self.origins.values() if path != OPTIONS and not path.startswith(none))
 
 
+CONSTANTS: Mapping[str, object] = {
+    "guardrails.stand_still_after_rounds": MOST_ROUNDS,
+    "pulsar.concurrency": PulsarSettings.concurrency,
+    "pulsar.connect_timeout_seconds": PulsarSettings.connect_timeout_seconds,
+    **{
+        f"{strategy_section(rule.name)}.{name}": value
+        for rule in RULES
+        if not rule.is_section
+        for name, value in rule().model_dump().items()
+    },
+}
+"""Former settings, and the constant that each is now. In a file or the environment they are a warning: a daemon that
+does not start after an upgrade is worse than one number of it. Elsewhere they are an error."""
+
+
 def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Loaded:
     """Defaults, then the file, then the environment, then options. Raises :class:`UsageError` with every problem."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
+    warnings: list[str] = []
     for origin, source in _sources(path, environ, options or {}, problems):
         for key, value in flat(source):
+            if key in CONSTANTS:
+                warnings.append(" ".join(f"{origin}: {_constant(key)}; {value!r} has no effect, remove it".split()))
+                continue
             _put(values, key.split("."), value)
             origins = {old: where for old, where in origins.items() if not old.startswith(f"{key}.")}
             origins[key] = origin
@@ -341,7 +374,7 @@ def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, An
         problems.extend(problem(item, origins) for item in error.errors())
     if problems:
         raise UsageError("\n".join(" ".join(problem.split()) for problem in problems))
-    return Loaded(settings, origins)
+    return Loaded(settings, origins, tuple(warnings))
 
 
 def _sources(
@@ -375,7 +408,7 @@ def _file(path: Path) -> dict[str, Any]:
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:
     """``LBD_AVG_SHEDDER__LOW_THRESHOLD=20`` as nested values; lists and objects are given as JSON."""
     keys = name[len(PREFIX) :].lower().split("__", 8)  # more levels than settings have
-    if keys[0] not in Settings.model_fields:
+    if keys[0] not in Settings.model_fields and ".".join(keys) not in CONSTANTS:
         near = _nearest(keys[0], list(Settings.model_fields))
         problems.append(f"environment {name}: no such setting{near and f'; did you mean {PREFIX}{near.upper()}?'}")
         return None
@@ -415,12 +448,18 @@ def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
         ),
         "configuration",
     )
+    if key in CONSTANTS:
+        return f"{where}: {_constant(key)}"
     if item["type"] == "extra_forbidden":
         near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
         return f"{where}: {key or repr('')}: no such setting{near and f'; did you mean {near}?'}"
     hidden = isinstance(item["input"], dict) or key.startswith("pulsar") or key.endswith("_file")
     shown = "" if hidden else f" {item['input']!r}:"
     return f"{where}: {key}:{shown} {complaint(item)}"
+
+
+def _constant(key: str) -> str:
+    return f"{key}: no setting any more, always {str(CONSTANTS[key]).lower()}"
 
 
 def _known(path: tuple[Any, ...]) -> list[str]:

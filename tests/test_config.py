@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from lbd.config import ApiSettings, Settings, environment, load
+from lbd.cli import main
+from lbd.config import CONSTANTS, ApiSettings, Settings, environment, load
+from lbd.decide.strategies import STRATEGIES
 from lbd.errors import UsageError
 from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings
-from lbd.simulate.scenario import Scenario
+from lbd.simulate.scenario import Scenario, settled
+from lbd.simulate.scenario import load as load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -532,7 +537,7 @@ def leaves(annotation: object) -> Iterator[object]:
 
 NUMBERS = [
     *numbers(Settings),
-    *(each for name, kind in PLACEMENTS.items() for each in numbers(kind, f"{name}: ")),
+    *(each for name, kind in (STRATEGIES | PLACEMENTS).items() for each in numbers(kind, f"{name}: ")),
     *numbers(Scenario, "scenario: "),
 ]
 CHECKED_OTHERWISE = {
@@ -549,7 +554,7 @@ class TestNumbers:
     def test_every_number_is_looked_at(self) -> None:
         """Those of sections in sections, of entries of lists, and of placements and scenarios among them."""
         names = {name for name, *_ in NUMBERS}
-        assert {"interval_seconds", "load.brokers.slope", "transfer_shedder.broker_load_target_std"} <= names
+        assert {"interval_seconds", "load.brokers.slope", "transfer-shedder: broker_load_target_std"} <= names
         assert {"rendezvous: slack", "scenario: brokers.bursts.points", *CHECKED_OTHERWISE} <= names
 
     @pytest.mark.parametrize(
@@ -591,7 +596,6 @@ class TestNumbers:
             ),
             ("interval_seconds: 1e-300", "interval_seconds: 1e-300: wanted 0.05 or more"),
             ("avg_shedder: {max_unload_percentage: 2}", "avg_shedder.max_unload_percentage: 2: wanted 1 or less"),
-            ("uniform_load_shedder: {max_unload_percentage: 2}", "max_unload_percentage: 2: wanted 1 or less"),
             ("least_moves: {hit_count_high: 0}", "least_moves.hit_count_high: 0: wanted 1 or more"),
             (
                 "avg_shedder: {hit_count_low: 0}",
@@ -725,6 +729,47 @@ class TestSecrets:
     def test_a_secret_in_the_file_is_not_repeated(self, content: str, tmp_path: Path) -> None:
         """Neither is one that stands in the file where a section is wanted."""
         assert not any("hunter2" in line for line in problems(file_of(tmp_path, content)))
+
+
+class TestConstants:
+    """Former settings: lbd goes on with the constant, and says so."""
+
+    @pytest.mark.parametrize("key", list(CONSTANTS))
+    def test_a_file_of_before(self, key: str, tmp_path: Path) -> None:
+        """One warning that names the value in force; everything else in the file counts."""
+        values: Any = 7
+        for part in reversed(key.split(".")):
+            values = {part: values}
+        path = file_of(tmp_path, yaml.safe_dump({**values, "interval_seconds": 5}))
+        loaded = load(path, {})
+
+        assert loaded.settings.model_dump() == {**Settings().model_dump(), "interval_seconds": 5}
+        assert dict(loaded.origins) == {"interval_seconds": str(path)}
+        (told,) = loaded.warnings
+        assert told.startswith(f"{path}: {key}: no setting any more, always ")
+        assert told.endswith("; 7 has no effect, remove it")
+
+    def test_in_the_environment(self) -> None:
+        """The variable is named."""
+        name, key = "LBD_TRANSFER_SHEDDER__TRANSFER_ENABLED", "transfer_shedder.transfer_enabled"
+        loaded = load(None, {name: "no"})
+        assert loaded.settings == Settings()
+        (told,) = loaded.warnings
+        assert told == f"environment {name}: {key}: no setting any more, always true; 'no' has no effect, remove it"
+
+    def test_what_a_person_gives_now_is_an_error(self) -> None:
+        """A scenario or a command that would try a value must not seem to have done so."""
+        with pytest.raises(UsageError, match=r"^--set: pulsar.concurrency: no setting any more, always 16$"):
+            settled(load_scenario("steady"), Settings(), {"pulsar.concurrency": 4})
+
+    def test_config_check_warns(self, tmp_path: Path) -> None:
+        """The configuration is valid."""
+        path = file_of(tmp_path, "pulsar: {concurrency: 4}")
+        done = CliRunner().invoke(main, ["--config", str(path), "config", "check"])
+        assert (done.exit_code, done.stderr.splitlines()[0]) == (
+            0,
+            f"warning: {path}: pulsar.concurrency: no setting any more, always 16; 4 has no effect, remove it",
+        )
 
 
 class TestOtherPeoplesVariables:

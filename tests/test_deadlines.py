@@ -87,15 +87,14 @@ def receiver(folder: Path, url: str) -> Receiver:
 
 def brokers(url: str) -> PulsarSettings:
     """A cluster there."""
-    seconds = {"connect_timeout_seconds": DEADLINE_SECONDS, "read_timeout_seconds": DEADLINE_SECONDS}
     service = url.replace("http:", "pulsar:")
-    return PulsarSettings.model_validate({"admin_urls": [url], "service_url": service, **seconds})
+    return PulsarSettings(admin_urls=(url,), service_url=service, read_timeout_seconds=DEADLINE_SECONDS)
 
 
 def access_token(folder: Path, url: str) -> str:
     """Of an issuer there; raises when its renewal has ended."""
     oauth2 = Oauth2Settings.model_validate({"issuer_url": url, "private_key_file": key_file(folder / "key")})
-    token = AccessToken(oauth2, DEADLINE_SECONDS, DEADLINE_SECONDS)
+    token = AccessToken(oauth2, DEADLINE_SECONDS)
     with suppress(LbdError):
         token.word()
     eventually(lambda: token._renewal is None)

@@ -34,7 +34,7 @@ SHORT = {
     ("pulsar/test_http.py", "read_timeout_seconds=0.5"): "the peer is silent, and time runs once it has the request",
     ("pulsar/test_oauth2.py", "read_timeout_seconds=0.3"): "the issuer hangs",
     ("pulsar/test_oauth2.py", "read_timeout_seconds=0.5"): "the issuer hangs",
-    ("pulsar/test_wire.py", "read_timeout_seconds: 1.0"): "no address accepts a connection",
+    ("pulsar/test_wire.py", "read_timeout_seconds=1.0"): "no address accepts a connection",
     ("systemd/test_booted.py", "time.monotonic() - begun < 90"): "marked soak",
     ("test_turn.py", "read_timeout_seconds: 1"): "the issuer hangs, and no broker is asked anything",
 }

@@ -17,7 +17,6 @@ from prometheus_client.exposition import choose_encoder
 
 from lbd import __version__
 from lbd.api.published import VERDICTS
-from lbd.config import strategy_section
 from lbd.errors import UsageError
 from lbd.load.summary import State
 from lbd.reason import Reason
@@ -238,7 +237,7 @@ def _of_pairs(last: Published) -> Iterator[Metric]:
             hits.add_metric([*key, threshold], had)
             required.add_metric([*key, threshold], want)
     yield from (apart, hits, required)
-    strategy = getattr(last.settings, strategy_section(last.settings.strategy))
+    strategy = last.settings.strategy_settings
     points = {name: getattr(strategy, f"{name}_threshold", None) for name in ("low", "high")}
     words = "Differences from which hits count, where the strategy has such thresholds."
     yield _labelled("lbd_threshold_points", words, "threshold", points)

@@ -26,7 +26,6 @@ from lbd.api.shapes import (
     StrategyResponse,
     answer,
 )
-from lbd.config import strategy_section
 from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
@@ -233,7 +232,7 @@ def reading(backend: Backend) -> APIRouter:
     async def strategy() -> Response:
         """Strategy that decides the moves, with its settings: thresholds are points of score."""
         in_force = backend.settings
-        settings = getattr(in_force, strategy_section(in_force.strategy)).model_dump(mode="json")
+        settings = in_force.strategy_settings.model_dump(mode="json")
         return answer(StrategyResponse(in_force.strategy, settings))
 
     @router.get("/decisions")

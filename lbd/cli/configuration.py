@@ -48,6 +48,8 @@ def check(read: Read) -> None:
     """
     loaded = read()
     set_values = f"{counted(len(loaded.origins), 'value')} set" if loaded.origins else "all defaults"
+    for warning in loaded.warnings:
+        click.echo(plain(f"warning: {warning}"), err=True)
     click.echo(f"ok: {set_values}", err=True)
     if names_anything(loaded.settings):
         for line in _names_without_match(loaded.settings):

@@ -15,7 +15,6 @@ from lbd.config import environment, load
 from lbd.documents import read_yaml
 from lbd.errors import UsageError
 from lbd.text import DAY_SECONDS
-from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +144,7 @@ def recording_header(file: Path, settings: Settings, interval_seconds: float, so
     return {
         "id": file.name.partition(".")[0],
         "strategy": settings.strategy,
-        "settings": configured(settings).model_dump(mode="json", exclude_unset=True),
+        "settings": settings.strategy_settings.model_dump(mode="json", exclude_unset=True),
         "weights": settings.weights.model_dump(mode="json"),
         "interval_s": interval_seconds,
         "grace_s": settings.guardrails.cool_down_minutes * 60,

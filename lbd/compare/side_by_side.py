@@ -98,7 +98,7 @@ def of_recording(header: Header) -> Below:
         "interval_seconds": header.interval_s,
         "guardrails": {"cool_down_minutes": header.grace_s / 60},
         "weights": dict(header.weights),
-        strategy_section(name): header.settings,
+        **({strategy_section(name): header.settings} if STRATEGIES[name].is_section else {}),
     }
     return Below(header.where, settings)
 

@@ -57,6 +57,8 @@ class Rereading:
             raise UsageError(f"{file}: gone, or without settings by now; only a restart goes on with defaults instead")
         self._files = loaded.files
         self._contents = self._texts()
+        for warning in loaded.warnings:
+            structlog.get_logger().warning("a former setting has no effect", why=warning)
         return loaded.settings
 
     def changed(self) -> bool:

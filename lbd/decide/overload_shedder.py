@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from lbd.decide.shedder import MOST_POINTS, Demand, ShedderRound, ShedderSettings, at_least
-from lbd.load.scoring import broker_conf, fractions
+from lbd.decide.shedder import MOST_POINTS, Demand, ShedderRound, ShedderSettings, at_least, parameter
+from lbd.load.scoring import fractions
 from lbd.model import Memory
 
 if TYPE_CHECKING:
@@ -24,16 +22,15 @@ MARGIN = 0.05
 
 
 class OverloadShedderSettings(ShedderSettings):
-    """Settings of ``strategy: overload-shedder``."""
+    """Numbers of ``strategy: overload-shedder``."""
 
     name = "overload-shedder"
+    is_section = False
 
-    broker_overloaded_threshold_percentage: float = Field(
-        85,
-        ge=0,
-        le=MOST_POINTS,
-        **broker_conf("loadBalancerBrokerOverloadedThresholdPercentage", "Score, in points, from which a broker sheds"),
+    broker_overloaded_threshold_percentage: float = parameter(
+        85, "loadBalancerBrokerOverloadedThresholdPercentage", MOST_POINTS
     )
+    """Score, in points, from which a broker sheds."""
 
 
 def decide(

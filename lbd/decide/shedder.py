@@ -6,10 +6,10 @@ Such shedders decide the amount of a broker's traffic that should go, and the bu
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from lbd.decide.candidates import UNITS, Offers
 from lbd.load import scoring
@@ -28,8 +28,14 @@ MOST_POINTS, MOST_HITS, MOST_MESSAGES, MOST_BYTES = 1000.0, 10_000, 1e9, 1e13
 """Limits of settings: a weight of 10 in points, a week of samples, and beyond the traffic of any broker."""
 
 
+def parameter(value: float, key: str, most: float | None = None, least: float = 0.0) -> Any:  # noqa: ANN401 - see Field
+    """A number of a rule that Pulsar has under this key in broker.conf, and lbd.yaml has not; no limits: a switch."""
+    return Field(value, ge=None if most is None else least, le=most, json_schema_extra={"broker_conf": key})
+
+
 class StrategySettings(BaseModel):
-    """Settings of one strategy; ``name`` is what ``strategy:`` takes.
+    """Settings of one strategy; ``name`` is what ``strategy:`` takes. lbd.yaml has a section of them if ``is_section``:
+    the numbers of Pulsar's four older rules are its defaults, as other numbers do not mend these rules (PIP-364).
 
     ``assumed`` are the words for what :meth:`eager` takes as given. ``placed_by`` is the placement that goes with a
     strategy that names no destination; None: it names them. With ``wants_slopes`` it gets the cost of traffic on
@@ -42,6 +48,7 @@ class StrategySettings(BaseModel):
     assumed: ClassVar[str] = ""
     placed_by: ClassVar[str | None] = None
     wants_slopes: ClassVar[bool] = False
+    is_section: ClassVar[bool] = True
 
     _is_stock: bool = PrivateAttr(default=False)
 

@@ -11,10 +11,9 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field
 
-from lbd.decide.shedder import MOST_POINTS, Demand, ShedderRound, ShedderSettings, at_least
-from lbd.load.scoring import broker_conf, fractions
+from lbd.decide.shedder import MOST_POINTS, Demand, ShedderRound, ShedderSettings, at_least, parameter
+from lbd.load.scoring import fractions
 from lbd.model import Memory, UsualLoad
 
 if TYPE_CHECKING:
@@ -31,42 +30,23 @@ MIB = 1024 * 1024
 
 
 class ThresholdShedderSettings(ShedderSettings):
-    """Settings of ``strategy: threshold-shedder``."""
+    """Numbers of ``strategy: threshold-shedder``."""
 
     name = "threshold-shedder"
+    is_section = False
     placed_by = "least-resource-usage-with-weight"
     assumed = "running averages taken as having caught up"
 
-    broker_threshold_shedder_percentage: float = Field(
-        10,
-        ge=0,
-        le=MOST_POINTS,
-        **broker_conf(
-            "loadBalancerBrokerThresholdShedderPercentage", "Points above the average from which a broker sheds"
-        ),
+    broker_threshold_shedder_percentage: float = parameter(
+        10, "loadBalancerBrokerThresholdShedderPercentage", MOST_POINTS
     )
-    history_resource_percentage: float = Field(
-        0.9,
-        ge=0,
-        le=1,
-        **broker_conf(
-            "loadBalancerHistoryResourcePercentage", "Weight of the previous average in the new one, as a fraction"
-        ),
-    )
-    bundle_unload_min_throughput_threshold: float = Field(
-        10,
-        ge=0,
-        le=1e6,
-        **broker_conf(
-            "loadBalancerBundleUnloadMinThroughputThreshold", "MiB/s in + out. If less would move, nothing moves"
-        ),
-    )
-    lower_boundary_shedding_enabled: bool = Field(
-        False,
-        **broker_conf(
-            "lowerBoundarySheddingEnabled", "Also relieve the highest broker if another one is far below the average"
-        ),
-    )
+    """Points above the average from which a broker sheds."""
+    history_resource_percentage: float = parameter(0.9, "loadBalancerHistoryResourcePercentage", 1)
+    """Weight of the previous average in the new one, as a fraction."""
+    bundle_unload_min_throughput_threshold: float = parameter(10, "loadBalancerBundleUnloadMinThroughputThreshold", 1e6)
+    """MiB/s in + out. If less would move, nothing moves."""
+    lower_boundary_shedding_enabled: bool = parameter(False, "lowerBoundarySheddingEnabled")
+    """Also relieve the highest broker if another one is far below the average."""
 
     def eager(self) -> ThresholdShedderSettings:
         """Settings as if the present had lasted: the average of each broker is its present value."""

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field
 
 from lbd.decide.candidates import Offers
-from lbd.decide.shedder import MOST_HITS, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import MOST_HITS, MOST_POINTS, StrategySettings, parameter
 from lbd.load import scoring
-from lbd.load.scoring import broker_conf, with_memory
+from lbd.load.scoring import with_memory
 from lbd.model import (
     BYTES_IN,
     BYTES_OUT,
@@ -46,74 +45,35 @@ if TYPE_CHECKING:
 
 
 class TransferShedderSettings(StrategySettings):
-    """Settings of ``strategy: transfer-shedder``."""
+    """Numbers of ``strategy: transfer-shedder``."""
 
     name = "transfer-shedder"
     assumed = "running averages taken as having caught up, and hit counts as reached"
+    is_section = False
     placed_by = "least-resource-usage-with-weight-extensible"
 
-    broker_load_target_std: float = Field(
-        0.25,
-        ge=0,
-        le=10,
-        **broker_conf(
-            "loadBalancerBrokerLoadTargetStd", "Target for the standard deviation of the brokers' loads, as a fraction"
-        ),
+    broker_load_target_std: float = parameter(0.25, "loadBalancerBrokerLoadTargetStd", 10)
+    """Target for the standard deviation of the brokers' loads, as a fraction."""
+    shedding_condition_hit_count_threshold: int = parameter(
+        3, "loadBalancerSheddingConditionHitCountThreshold", MOST_HITS
     )
-    shedding_condition_hit_count_threshold: int = Field(
-        3,
-        ge=0,
-        le=MOST_HITS,
-        **broker_conf(
-            "loadBalancerSheddingConditionHitCountThreshold", "Samples in a row above the target. One more sample fires"
-        ),
+    """Samples in a row above the target. One more sample fires."""
+    broker_overloaded_threshold_percentage: float = parameter(
+        85, "loadBalancerBrokerOverloadedThresholdPercentage", MOST_POINTS
     )
-    broker_overloaded_threshold_percentage: float = Field(
-        85,
-        ge=0,
-        le=MOST_POINTS,
-        **broker_conf(
-            "loadBalancerBrokerOverloadedThresholdPercentage", "Score, in points, above which a broker is full"
-        ),
+    """Score, in points, above which a broker is full."""
+    max_number_of_broker_shedding_per_cycle: int = parameter(3, "loadBalancerMaxNumberOfBrokerSheddingPerCycle", 10_000)
+    """Brokers that give bundles in one round."""
+    max_number_of_bundles_in_bundle_load_report: int = parameter(
+        10, "loadBalancerMaxNumberOfBundlesInBundleLoadReport", 1_000_000, least=1
     )
-    max_number_of_broker_shedding_per_cycle: int = Field(
-        3,
-        ge=0,
-        le=10_000,
-        **broker_conf("loadBalancerMaxNumberOfBrokerSheddingPerCycle", "Brokers that give bundles in one round"),
-    )
-    max_number_of_bundles_in_bundle_load_report: int = Field(
-        10,
-        ge=1,
-        le=1_000_000,
-        **broker_conf(
-            "loadBalancerMaxNumberOfBundlesInBundleLoadReport",
-            "Number of a broker's largest bundles that are considered",
-        ),
-    )
-    transfer_enabled: bool = Field(
-        True,
-        **broker_conf(
-            "loadBalancerTransferEnabled",
-            "Whether the strategy names the destination. If false, the placement names it",
-        ),
-    )
-    shedding_delay_in_seconds: float = Field(
-        180,
-        ge=0,
-        le=86_400,
-        **broker_conf(
-            "loadBalanceSheddingDelayInSeconds", "Seconds after a broker gave bundles in which no broker gives any"
-        ),
-    )
-    history_resource_percentage: float = Field(
-        0.9,
-        ge=0,
-        le=1,
-        **broker_conf(
-            "loadBalancerHistoryResourcePercentage", "Weight of the previous average in the new one, as a fraction"
-        ),
-    )
+    """Number of a broker's largest bundles that are considered."""
+    transfer_enabled: bool = parameter(True, "loadBalancerTransferEnabled")
+    """Whether the strategy names the destination. If false, the placement names it."""
+    shedding_delay_in_seconds: float = parameter(180, "loadBalanceSheddingDelayInSeconds", 86_400)
+    """Seconds after a broker gave bundles in which no broker gives any."""
+    history_resource_percentage: float = parameter(0.9, "loadBalancerHistoryResourcePercentage", 1)
+    """Weight of the previous average in the new one, as a fraction."""
 
     def eager(self) -> TransferShedderSettings:
         """Settings as if the present had lasted."""

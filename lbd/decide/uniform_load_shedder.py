@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field
 
 from lbd.decide.candidates import UNITS
-from lbd.decide.shedder import MOST_BYTES, MOST_MESSAGES, Demand, ShedderRound, ShedderSettings
-from lbd.load.scoring import broker_conf
+from lbd.decide.shedder import MOST_BYTES, MOST_MESSAGES, Demand, ShedderRound, ShedderSettings, parameter
 from lbd.model import Memory
 
 if TYPE_CHECKING:
@@ -29,49 +27,25 @@ ALMOST_NOTHING = 1e-6
 
 
 class UniformLoadShedderSettings(ShedderSettings):
-    """Settings of ``strategy: uniform-load-shedder``."""
+    """Numbers of ``strategy: uniform-load-shedder``."""
 
     name = "uniform-load-shedder"
+    is_section = False
 
-    msg_rate_difference_shedder_threshold: float = Field(
-        50,
-        ge=0,
-        le=1e6,
-        **broker_conf(
-            "loadBalancerMsgRateDifferenceShedderThreshold",
-            "Percent by which the highest message rate must exceed the lowest. 0 means off",
-        ),
+    msg_rate_difference_shedder_threshold: float = parameter(50, "loadBalancerMsgRateDifferenceShedderThreshold", 1e6)
+    """Percent by which the highest message rate must exceed the lowest. 0 means off."""
+    msg_throughput_multiplier_difference_shedder_threshold: float = parameter(
+        4, "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold", 1e6
     )
-    msg_throughput_multiplier_difference_shedder_threshold: float = Field(
-        4,
-        ge=0,
-        le=1e6,
-        **broker_conf(
-            "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-            "Factor by which the highest throughput must exceed the lowest. 0 means off",
-        ),
-    )
-    max_unload_percentage: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        **broker_conf("maxUnloadPercentage", "Fraction of the difference to move. 0.2 before Pulsar 5.0"),
-    )
-    min_unload_message: float = Field(
-        1000, ge=0, le=MOST_MESSAGES, **broker_conf("minUnloadMessage", "Minimum to move, in messages/s in + out")
-    )
-    min_unload_message_throughput: float = Field(
-        1024 * 1024,
-        ge=0,
-        le=MOST_BYTES,
-        **broker_conf("minUnloadMessageThroughput", "Minimum to move, in bytes/s in + out"),
-    )
-    max_unload_bundle_num_per_shedding: int = Field(
-        -1,
-        ge=-1,
-        le=1_000_000,
-        **broker_conf("maxUnloadBundleNumPerShedding", "Bundles in one round. -1 means no limit"),
-    )
+    """Factor by which the highest throughput must exceed the lowest. 0 means off."""
+    max_unload_percentage: float = parameter(0.5, "maxUnloadPercentage", 1)
+    """Fraction of the difference to move. 0.2 before Pulsar 5.0."""
+    min_unload_message: float = parameter(1000, "minUnloadMessage", MOST_MESSAGES)
+    """Minimum to move, in messages/s in + out."""
+    min_unload_message_throughput: float = parameter(1024 * 1024, "minUnloadMessageThroughput", MOST_BYTES)
+    """Minimum to move, in bytes/s in + out."""
+    max_unload_bundle_num_per_shedding: int = parameter(-1, "maxUnloadBundleNumPerShedding", 1_000_000, least=-1)
+    """Bundles in one round. -1 means no limit."""
 
 
 def decide(

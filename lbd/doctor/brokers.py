@@ -33,7 +33,6 @@ from lbd.reason import Reason
 from lbd.store.state import StateDir
 from lbd.store.status import read_status, running
 from lbd.text import NAMED, counted, first_clauses
-from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -390,7 +389,7 @@ def _intervals(survey: Survey) -> Iterator[Finding]:
         yield INTERVALS.unknown(_no_number(survey.runtime, key), "see that broker.conf holds a number")
         return
     message = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
-    hits = configured(survey.settings).wanted_hits.low
+    hits = survey.settings.strategy_settings.wanted_hits.low
     if sample > 1:
         todo = f"set {SAMPLE_MINUTES}=1 in broker.conf and restart (it is read at start only)"
         yield INTERVALS.warning(f"{message}: {hits} low hits take {hits * sample:.0f} min at least", todo)

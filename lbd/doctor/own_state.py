@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from lbd import __version__
 from lbd.api.token import TokenFiles
 from lbd.clock import moment
-from lbd.config import strategy_section
 from lbd.daemon.election import KEPT_SECONDS, OWN_NAME
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.doctor.findings import Check, broker_names, named, of_all
@@ -32,7 +31,6 @@ from lbd.store.state import KeptTakeOver, StateDir
 from lbd.store.status import read_status, running
 from lbd.store.turns import KeptTurns
 from lbd.text import counted, utc
-from lbd.turn.strategy_config import configured
 from lbd.turn.unmatched import unmatched
 
 if TYPE_CHECKING:
@@ -88,9 +86,8 @@ def _never(settings: Settings) -> Iterator[Finding]:
         low = settings.avg_shedder.low_threshold
         message = f"avg_shedder.low_threshold={low:g}, and no score passes {100 * max(scored):g} points"
         yield SETTINGS.problem(message, "lower it (default 15)")
-    if getattr(configured(settings), "max_unload_percentage", 1) == 0:
-        name = f"{strategy_section(settings.strategy)}.max_unload_percentage"
-        yield SETTINGS.problem(f"{name}=0: nothing is ever to be moved", "set it to 0.5")
+    if settings.strategy == AVG_SHEDDER and settings.avg_shedder.max_unload_percentage == 0:
+        yield SETTINGS.problem("avg_shedder.max_unload_percentage=0: nothing is ever to be moved", "set it to 0.5")
 
 
 QUARTER_SECONDS, WEEK_SECONDS = 900, 7 * 86_400
@@ -144,7 +141,7 @@ def _without_effect(survey: Survey) -> Iterator[Finding]:
         yield from _without_effect_on_pairs(settings.avg_shedder)
     elif settings.avg_shedder != AvgShedderSettings():
         yield SETTINGS.warning(
-            f"avg_shedder is set, and strategy is {settings.strategy}", f"set {strategy_section(settings.strategy)}"
+            f"avg_shedder is set, and strategy is {settings.strategy}", "set strategy: avg-shedder, or leave it out"
         )
     if settings.weights.memory:
         yield SETTINGS.warning(
@@ -158,7 +155,7 @@ def _without_effect(survey: Survey) -> Iterator[Finding]:
     sample = survey.observation.sample_interval_seconds if survey.observation is not None else 60.0
     if settings.interval_seconds > sample:
         message = f"interval_seconds={settings.interval_seconds:g}, a new CPU sample comes every {sample:g} s"
-        hits = configured(settings).wanted_hits.low
+        hits = settings.strategy_settings.wanted_hits.low
         minutes = hits * settings.interval_seconds / 60
         yield SETTINGS.warning(f"{message}: {hits} hits take {minutes:.0f} min", f"set it below {sample:g}")
 
@@ -614,7 +611,7 @@ def _unlike(loads: Sequence[BrokerLoad], settings: Settings) -> Iterator[Finding
     for load in loads:
         if load.unlike is not None:
             message = f"{load.broker}: the same traffic takes {load.unlike:.1f} times the CPU of the others"
-            if configured(settings).wants_slopes:
+            if settings.strategy_settings.wants_slopes:
                 yield UNLIKE.ok(f"{message}; moves are sized by it")
             else:
                 yield UNLIKE.warning(

@@ -43,7 +43,6 @@ from lbd.load.unlike import points_of_neighbours, times_of_others
 from lbd.model import RESOURCES
 from lbd.store.history_tables import RATES
 from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
-from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -374,7 +373,7 @@ def _noise(model: LoadModel) -> float:
 
 def _present(strategy: str | None, stored: str | None, settings: Settings) -> Tunable:
     """The settings that were in force last, or the configured ones where history names another strategy or none."""
-    own = configured(settings)
+    own = settings.strategy_settings
     present: Tunable = own if isinstance(own, AvgShedderSettings | LeastMovesSettings) else settings.avg_shedder
     if strategy not in TUNABLE or stored in {None, "{}"}:
         return present

@@ -31,7 +31,7 @@ from lbd.store.status import read_status, running, standby_text
 from lbd.text import counted
 from lbd.turn.learning import Learning
 from lbd.turn.parts import FreePolicies, Parts, TurnResult
-from lbd.turn.strategy_config import configured, gap_seconds, parts_of, slope_learner
+from lbd.turn.strategy_config import gap_seconds, parts_of, slope_learner
 from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def dry_run_recording(settings: Settings, path: Path) -> TurnResult:
 
 def _learned(path: Path, header: Header, settings: Settings) -> Callable[[Snapshot], Slopes | None]:
     """Slopes from the rounds of the last recording in a file, where the strategy uses them."""
-    if not configured(settings).wants_slopes:
+    if not settings.strategy_settings.wants_slopes:
         return slope_learner(settings)
     learning = Learning(settings.load)
     for own, _, snapshot in rounds(path):
@@ -259,7 +259,8 @@ def _with_header(settings: Settings, header: Header) -> Settings:
     chosen, weights = settings_from(
         header,
         settings.strategy,
-        configured(settings).model_dump(exclude_unset=True),
+        settings.strategy_settings.model_dump(exclude_unset=True),
         settings.weights.model_dump(exclude_unset=True),
     )
-    return settings.model_copy(update={strategy_section(settings.strategy): chosen, "weights": weights})
+    section = {strategy_section(settings.strategy): chosen} if chosen.is_section else {}
+    return settings.model_copy(update={**section, "weights": weights})

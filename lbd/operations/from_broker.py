@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from lbd.config import Settings, strategy_section
+from lbd.config import Settings
 from lbd.decide.avg_shedder import NEGLIGIBLE_POINTS, AvgShedderSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
@@ -93,10 +93,9 @@ def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> Conve
 
     ``stock`` keeps values that Pulsar accepts and lbd's own profile does not, for the unchanged rule.
     """
-    sections = {**SECTIONS, **_own_section(values)}
-    taken: dict[str, dict[str, Any]] = {section: {} for section in sections}
+    taken: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     left_out: list[str] = []
-    for section, model in sections.items():
+    for section, model in SECTIONS.items():
         for name, field in model.model_fields.items():
             key = _broker_key(field)
             text = bandwidth_weight(values, key) if "Bandwidth" in key else values.get(key)
@@ -116,12 +115,6 @@ def _together(sections: dict[str, dict[str, Any]], left_out: list[str], *, stock
     for section in ("avg_shedder", "weights"):
         sections.pop(section, None)
     return Settings.model_validate(sections)
-
-
-def _own_section(values: Mapping[str, str]) -> dict[str, type[BaseModel]]:
-    """Settings section of the shedder that the brokers run, if that is not AvgShedder."""
-    shedder = OTHER_SHEDDERS.get(shedder_class(values))
-    return {strategy_section(shedder[1].name): shedder[1]} if shedder is not None else {}
 
 
 def _broker_key(field: FieldInfo) -> str:
@@ -179,9 +172,20 @@ def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) 
     if kind is not None:
         placement = OTHER_PLACEMENTS.get(values.get(PLACES_WITH, "").rpartition(".")[2])
         and_place = f" and placement: {placement}" if placement is not None else ""
-        yield f"To decide by the brokers' own rule and with their settings, set strategy: {kind.name}{and_place}."
+        yield f"To decide by the brokers' own rule, set strategy: {kind.name}{and_place}."
+        yield from _other_numbers(values, kind)
     if any(key.startswith(AVG_SHEDDER_KEYS) for key in values):
         yield "The thresholds and hit counts below stood in the brokers' configuration, and were never in force there."
+
+
+def _other_numbers(values: Mapping[str, str], kind: type[StrategySettings]) -> Iterator[str]:
+    """Numbers of the brokers' rule that differ from lbd's, which are fixed."""
+    for name, field in kind.model_fields.items():
+        key, own = _broker_key(field), dict[str, Any]()
+        _take(own, kind, name, (key, values.get(key, "")), [])
+        if own and own[name] != field.default:
+            fixed = str(field.default).lower()
+            yield f"The brokers have {key}={values[key]}; {kind.name} of lbd always decides with {fixed}."
 
 
 def _way(settings: Settings) -> str:

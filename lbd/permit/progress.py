@@ -22,6 +22,10 @@ CLOSER_POINTS = 3.0
 PART_OF_PREDICTED = 0.25
 """Predictions attribute a source's whole score to its traffic. If half of it is background load, half comes true."""
 
+MOST_ROUNDS = 3
+"""Rounds in vain after which lbd stands still. One may be a plan that caps cut short, two a burst of load meanwhile;
+with more of them, clients are disconnected for nothing."""
+
 JUDGED_WITHIN_SECONDS = 15 * 60.0
 """Brokers settle within three minutes. Nothing is concluded about a broker that is away for longer."""
 
@@ -107,8 +111,7 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
     if any(trial.came_closer(CLOSER_POINTS) for trial in tried):
         return Progress()
     rounds = progress.rounds + 1
-    stands = 0 < guardrails.stand_still_after_rounds <= rounds
-    return Progress(tried, rounds, until=now + guardrails.stand_still_minutes * 60 if stands else 0.0)
+    return Progress(tried, rounds, until=now + guardrails.stand_still_minutes * 60 if rounds >= MOST_ROUNDS else 0.0)
 
 
 def without(progress: Progress, brokers: Collection[str]) -> Progress:
@@ -121,8 +124,7 @@ def without(progress: Progress, brokers: Collection[str]) -> Progress:
 
 def _is_standing(progress: Progress, now: float, guardrails: Guardrails) -> bool:
     """Never longer than the settings say, also when they or the clock were set back meanwhile."""
-    longest = guardrails.stand_still_minutes * 60 if guardrails.stand_still_after_rounds else 0.0
-    return now < progress.until <= now + longest
+    return now < progress.until <= now + guardrails.stand_still_minutes * 60
 
 
 def standing_still(progress: Progress, now: float, guardrails: Guardrails) -> str | None:

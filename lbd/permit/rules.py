@@ -153,7 +153,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         {Reason.NO_IMPROVEMENT: "rounds of moves brought no brokers closer"},
-        ("stand_still_after_rounds", "stand_still_minutes"),
+        ("stand_still_minutes",),
         hold=lambda case: standing_still(case.facts.progress, case.facts.now, case.guardrails),
     ),
     Rule(

@@ -181,20 +181,13 @@ class Guardrails(BaseModel):
         description="Hours in which a bundle may not return straight to its previous broker. The default "
         "prevents that a daily wave moves bundles back and forth. 0 allows it",
     )
-    stand_still_after_rounds: int = Field(
-        3,
-        ge=0,
-        le=1000,
-        description="Number of rounds of moves in a row that brought no pair of brokers 3 points closer, "
-        "after which lbd stands still. The load is then not where the traffic is, and further "
-        "moves only disturb clients. 0 means never",
-    )
     stand_still_minutes: float = Field(
         60,
         ge=0,
         le=10_080,
-        description="Minutes that lbd then stands still: time for a person to look, and for the load to change."
-        " As long after a move whose clients are not back",
+        description="Minutes that lbd stands still after three rounds of moves in a row that brought no pair of "
+        "brokers 3 points closer: the load is then not where the traffic is, and further moves only disturb clients. "
+        "As long after a move whose clients are not back. 0 means never",
     )
     quiet_hours: tuple[QuietHours, ...] = Field(
         (),

@@ -51,13 +51,13 @@ WELL_KNOWN = "/.well-known/openid-configuration"
 def bearer_token(settings: PulsarSettings) -> BearerToken | None:
     """The token to send to brokers; None where none is configured."""
     if settings.oauth2 is not None:
-        return _shared(settings.oauth2, settings.connect_timeout_seconds, settings.read_timeout_seconds)
+        return _shared(settings.oauth2, settings.read_timeout_seconds)
     return None if settings.token_file is None else Secret(settings.token_file)
 
 
 @lru_cache(maxsize=16)
-def _shared(oauth2: Oauth2Settings, connect_timeout_seconds: float, read_timeout_seconds: float) -> AccessToken:
-    return AccessToken(oauth2, connect_timeout_seconds, read_timeout_seconds)
+def _shared(oauth2: Oauth2Settings, read_timeout_seconds: float) -> AccessToken:
+    return AccessToken(oauth2, read_timeout_seconds)
 
 
 class _Metadata(msgspec.Struct):
@@ -86,11 +86,9 @@ class AccessToken:
     A caller waits for the issuer only without a valid token, and at most for the read timeout.
     """
 
-    def __init__(self, oauth2: Oauth2Settings, connect_timeout_seconds: float, read_timeout_seconds: float) -> None:
+    def __init__(self, oauth2: Oauth2Settings, read_timeout_seconds: float) -> None:
         self._oauth2, self._read_timeout_seconds = oauth2, read_timeout_seconds
-        self._issuer = PulsarSettings(
-            connect_timeout_seconds=connect_timeout_seconds, tls=TlsSettings(ca_file=oauth2.ca_file)
-        )
+        self._issuer = PulsarSettings(tls=TlsSettings(ca_file=oauth2.ca_file))
         self._lock = threading.Lock()
         self._grant: _Grant | None = None
         self._renewal: threading.Event | None = None

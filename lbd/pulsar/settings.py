@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -136,12 +137,6 @@ class PulsarSettings(BaseModel):
     tls: TlsSettings = TlsSettings()
     basic: BasicSettings | None = None
     oauth2: Oauth2Settings | None = None
-    connect_timeout_seconds: float = Field(
-        3.0,
-        ge=SHORTEST_SECONDS,
-        le=LONGEST_SECONDS,
-        description="Timeout for a connection. A healthy broker accepts one within milliseconds",
-    )
     read_timeout_seconds: float = Field(
         10.0,
         ge=SHORTEST_SECONDS,
@@ -155,7 +150,14 @@ class PulsarSettings(BaseModel):
         description="Timeout for an unload. It must exceed the brokers' namespaceBundleUnloadingTimeoutMs (60"
         " s). Otherwise a slow unload looks lost",
     )
-    concurrency: int = Field(16, ge=1, le=256, description="Number of load reports requested at the same time")
+
+    connect_timeout_seconds: ClassVar[float] = 3.0
+    """A healthy broker accepts a connection within milliseconds, and a packet that was lost is sent again after one
+    second. Less would take such a packet for a dead broker; more would only delay the news of one."""
+
+    concurrency: ClassVar[int] = 16
+    """Requests at the same time. Fewer make a round of a large cluster longer; more reach at once what the brokers
+    share, their metadata store."""
 
     @field_validator("admin_urls")
     @classmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lbd.config import strategy_section
-from lbd.decide.shedder import StrategySettings
 from lbd.decide.strategies import build
 from lbd.turn.learning import Learning
 from lbd.turn.parts import Parts
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lbd.config import Settings
+    from lbd.decide.shedder import StrategySettings
     from lbd.decide.strategies import Strategy
     from lbd.model import Slopes, Snapshot
     from lbd.turn.parts import Actuator, PolicySource, RoundSource, SentUnloads, Store
@@ -27,16 +27,9 @@ def gap_seconds(settings: Settings) -> float:
     return max(3 * settings.interval_seconds, SAMPLE_GAP_SECONDS)
 
 
-def configured(settings: Settings) -> StrategySettings:
-    """The section of the strategy in force."""
-    section = getattr(settings, strategy_section(settings.strategy))
-    assert isinstance(section, StrategySettings)
-    return section
-
-
 def effective(settings: Settings) -> StrategySettings:
     """The strategy's settings with the profile applied."""
-    chosen = configured(settings)
+    chosen = settings.strategy_settings
     return chosen.stock() if settings.profile == "stock" else chosen
 
 
@@ -64,7 +57,7 @@ def deciding(settings: Settings) -> dict[str, Any]:
 
 def slope_learner(settings: Settings) -> Callable[[Snapshot], Slopes | None]:
     """The learner of slopes if the strategy in force uses them; otherwise it returns None."""
-    return Learning(settings.load) if configured(settings).wants_slopes else lambda _: None
+    return Learning(settings.load) if settings.strategy_settings.wants_slopes else lambda _: None
 
 
 def configured_strategy(settings: Settings, *, eager: bool = False) -> Strategy:
@@ -84,7 +77,7 @@ def parts_of(
     eager: bool = False,
 ) -> Parts:
     """The parts of a turn under these settings; ``eager`` as in :func:`configured_strategy`, with endless memory."""
-    chosen = configured(settings)
+    chosen = settings.strategy_settings
     return Parts(
         observer=observer,
         strategy=configured_strategy(settings, eager=eager),

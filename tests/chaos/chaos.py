@@ -149,7 +149,6 @@ class Lbd:
                 "admin_urls": urls,
                 "token_file": str(token),
                 "service_url": "pulsar://127.0.0.1:1",
-                "connect_timeout_seconds": 1,
                 "read_timeout_seconds": 2,
             },
             "leader": {"enabled": True},
@@ -166,7 +165,7 @@ class Lbd:
                 "max_unloads_per_broker_per_hour": chosen.per_broker_per_hour,
                 "max_moves_per_bundle": 0,
                 "ping_pong_window_hours": 0,
-                "stand_still_after_rounds": 0,
+                "stand_still_minutes": 0,
                 "unload_spacing_seconds": 0.2,
             },
         }

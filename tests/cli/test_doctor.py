@@ -674,11 +674,6 @@ class TestNoRound:
         ({"avg_shedder": {"max_unload_percentage": 0}}, "problem", "nothing is ever to be moved"),
         ({"avg_shedder": {"max_unload_percentage": 0.8}}, "warning", "swaps sides"),
         (
-            {"strategy": "uniform-load-shedder", "uniform_load_shedder": {"max_unload_percentage": 0}},
-            "problem",
-            "uniform_load_shedder.max_unload_percentage=0: nothing is ever to be moved",
-        ),
-        (
             {"strategy": "overload-shedder", "avg_shedder": {"low_threshold": 120, "hit_count_low": 0}},
             "warning",
             "avg_shedder is set, and strategy is overload-shedder",

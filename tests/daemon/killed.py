@@ -19,6 +19,7 @@ import structlog
 from lbd.config import Settings
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
+from lbd.pulsar.settings import PulsarSettings
 from lbd.store.database import Database
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def main() -> None:
     import lbd.api.app
     import lbd.api.connection  # noqa: F401 - once for all of them
 
+    PulsarSettings.concurrency = 1
     for line in sys.stdin:
         job = json.loads(line)
         child = os.fork()

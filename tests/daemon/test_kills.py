@@ -97,7 +97,7 @@ class Scene:
 
     def _begin(self, die: int | None, *, serves: bool) -> None:
         settings = {
-            "pulsar": {"admin_urls": self.pulsar.urls, "read_timeout_seconds": LIMIT_SECONDS, "concurrency": 1},
+            "pulsar": {"admin_urls": self.pulsar.urls, "read_timeout_seconds": LIMIT_SECONDS},
             "state_dir": str(self.folder),
             "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
             "guardrails": {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0, "unload_spacing_seconds": 0},

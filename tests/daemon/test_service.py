@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from lbd.config import load
 from lbd.daemon.service import Rereading
@@ -280,6 +281,17 @@ def test_a_settings_file_that_says_nothing_any_more_is_a_mishap(content: str | N
             read()
     path.write_text("profile: live")
     assert read().guardrails.excluded_namespaces == ()
+
+
+def test_a_former_setting_stops_no_daemon(tmp_path: Path):
+    """Its log says what holds instead."""
+    path = tmp_path / "lbd.yaml"
+    path.write_text("interval_seconds: 5\nguardrails: {stand_still_after_rounds: 9}")
+    with capture_logs() as logged:
+        assert Rereading(lambda: load(path, {}))().interval_seconds == 5
+    (line,) = logged
+    assert (line["log_level"], line["event"]) == ("warning", "a former setting has no effect")
+    assert line["why"].startswith(f"{path}: guardrails.stand_still_after_rounds: no setting any more, always 3; 9 has ")
 
 
 def test_a_file_that_changes_is_noticed_once(tmp_path: Path):

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIB = 1024 * 1024
-SHORT = {"read_timeout_seconds": SHORT_SECONDS, "connect_timeout_seconds": SHORT_SECONDS}
-"""Time-outs of requests to a peer that would hold them for good."""
+SHORT = {"read_timeout_seconds": SHORT_SECONDS}
+"""Time-out of requests to a peer that would hold them for good."""
 
 OPENSSL = shutil.which("openssl")
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -194,10 +194,15 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lbd.pulsar.http.MAX_RESPONSE_BYTES", MIB)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handshake of an innocent peer may be late."""
+    monkeypatch.setattr(PulsarSettings, "connect_timeout_seconds", LIMIT_SECONDS)
+
+
 def http(*bases: str, **changes: object) -> Http:
     """With time for whoever answers at all, unless changed."""
-    chosen = {"read_timeout_seconds": LIMIT_SECONDS, "connect_timeout_seconds": LIMIT_SECONDS}
-    return Http(PulsarSettings.model_validate({"admin_urls": bases, **chosen, **changes}))
+    return Http(PulsarSettings.model_validate({"admin_urls": bases, "read_timeout_seconds": LIMIT_SECONDS, **changes}))
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
@@ -237,12 +242,13 @@ class TestConnecting:
             assert not late.value.sent
 
     @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
-    def test_a_handshake_that_drips(self, tmp_path: Path) -> None:
+    def test_a_handshake_that_drips(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A real one, each byte of the server's flight by itself."""
+        monkeypatch.setattr(PulsarSettings, "connect_timeout_seconds", SHORT_SECONDS)
         with listening(after(b"", dripping, _server_hello(tmp_path))) as peer:
             base = peer.base.replace("http:", "https:")
             with pytest.raises(AdminError, match="in time") as late:
-                http(base, **{**SHORT, "read_timeout_seconds": LIMIT_SECONDS}).send("PUT", f"{base}/x")
+                http(base).send("PUT", f"{base}/x")
             assert not late.value.sent
 
     @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
@@ -256,6 +262,7 @@ class TestConnecting:
 
     def test_a_name_of_many_addresses(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A headless service has an address for each broker; a network that swallows packets is tried for each."""
+        monkeypatch.setattr(PulsarSettings, "connect_timeout_seconds", SHORT_SECONDS)
         with socket.socket() as full:  # a queue of one that nobody empties: further connections wait for good
             full.bind(("127.0.0.1", 0))
             full.listen(0)
@@ -264,7 +271,7 @@ class TestConnecting:
             untried = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))] * 50
             monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: iter(untried.pop, None))
             with pytest.raises(AdminError, match="no connection in time") as late:
-                http("http://brokers:1", **{**SHORT, "read_timeout_seconds": 1.0}).send("PUT", "http://brokers:1/x")
+                http("http://brokers:1", read_timeout_seconds=1.0).send("PUT", "http://brokers:1/x")
             assert untried != []
             assert not late.value.sent
             for one in taken:

@@ -35,7 +35,7 @@ EAGER: dict[str, Any] = {
         "max_unloads_per_hour": 1000,
         "max_unloads_per_broker_per_hour": 0,
         "max_moves_per_bundle": 0,
-        "stand_still_after_rounds": 0,
+        "stand_still_minutes": 0,
         "membership_settle_seconds": 30,
         "unload_spacing_seconds": 0,
     },

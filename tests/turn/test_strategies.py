@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
+from lbd.config import Settings, strategy_section
 from lbd.daemon.engine import engine
 from lbd.decide.strategies import STRATEGIES
+from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.transfer_shedder import TransferShedderSettings
 from lbd.model import Result, UsualLoad
 from lbd.operations.dry import dry_run
 from lbd.reason import Reason
@@ -23,7 +27,7 @@ from tests import test_turn
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbd.config import Settings
+    from lbd.decide.shedder import StrategySettings
     from tests.fake_pulsar import FakePulsar
 
 
@@ -39,9 +43,17 @@ FIRE: dict[str, dict[str, Any]] = {
 ONE_SIDED = ("threshold-shedder", "overload-shedder", "uniform-load-shedder")
 
 
+@pytest.fixture(autouse=True)
+def firing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fixed numbers of strategies without a section, too."""
+    for name, rule in tuple(STRATEGIES.items()):
+        if not rule.is_section:
+            monkeypatch.setitem(STRATEGIES, name, partial(rule, **FIRE[name]))
+
+
 def chosen(pulsar: FakePulsar, folder: Path, name: str, **changes: Any) -> Settings:
     """This strategy, with destinations by what brokers have carried for long."""
-    section = {name.replace("-", "_"): FIRE[name]}
+    section = {strategy_section(name): FIRE[name]} if strategy_section(name) in Settings.model_fields else {}
     return test_turn.settings(pulsar, folder, strategy=name, **{**section, **changes})
 
 
@@ -140,9 +152,8 @@ def test_explain_and_status_read_what_was_kept(name: str, pulsar: FakePulsar, tm
         ("strategy: threshold-sheder", "did you mean threshold-shedder? wanted one of avg-shedder, threshold-shedder"),
         ("strategy: nonsense", "strategy: 'nonsense': wanted one of avg-shedder, threshold-shedder"),
         ("placement: least-long-term", "did you mean least-long-term-message-rate? wanted one of rendezvous"),
-        ("transfer_shedder: {broker_load_target: 1}", "no such setting; did you mean broker_load_target_std?"),
-        ("threshold_shedder: {history_resource_percentage: 90}", "history_resource_percentage: 90: wanted "),
-        ("treshold_shedder: {}", "treshold_shedder: no such setting; did you mean threshold_shedder?"),
+        ("least_moves: {aim_point: 1}", "no such setting; did you mean aim_points?"),
+        ("least_move: {}", "least_move: no such setting; did you mean least_moves?"),
     ],
 )
 def test_a_wrong_name_is_one_line(words: str, told: str, tmp_path: Path) -> None:
@@ -156,11 +167,17 @@ def test_a_wrong_name_is_one_line(words: str, told: str, tmp_path: Path) -> None
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["threshold-shedder", "transfer-shedder"])
-def test_averages_survive_a_restart(name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "calm",
+    [ThresholdShedderSettings(broker_threshold_shedder_percentage=90), TransferShedderSettings()],
+    ids=lambda rule: rule.name,
+)
+def test_averages_survive_a_restart(
+    calm: StrategySettings, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second lbd goes on where the first one was: nine parts of what it knew, one of what it sees."""
-    calm = {"threshold-shedder": {"broker_threshold_shedder_percentage": 90}, "transfer-shedder": {}}
-    settings = chosen(pulsar, tmp_path, name, **{name.replace("-", "_"): calm[name]})
+    monkeypatch.setitem(STRATEGIES, calm.name, lambda: calm)
+    settings = chosen(pulsar, tmp_path, calm.name)
     before = StateDir(settings.state_dir)
     test_turn.once(settings)
     first = before.load().loads
