@@ -255,7 +255,7 @@ class Settings(_Strategies):
     history: HistorySettings = HistorySettings()
     state_dir: FilePath = Field(
         Path("/var/lib/lbd"),
-        description="Directory of the journal, hit counts and averages. One lbd at a time may use it",
+        description="Directory of the journal, counted samples and averages. One lbd at a time may use it",
     )
     api: ApiSettings = ApiSettings()
     leader: LeaderSettings = LeaderSettings()

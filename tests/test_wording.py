@@ -95,6 +95,17 @@ def _docstring(node: ast.AST) -> str | None:
     return None
 
 
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of what a person may read: strings with a space that are no docstrings, and help of commands."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from [(node.lineno, node.value)] if " " in node.value else []
+        if isinstance(node, ast.FunctionDef) and any("command" in ast.unparse(each) for each in node.decorator_list):
+            yield node.lineno, ast.get_docstring(node) or ""
+
+
 def modules() -> dict[str, list[Path]]:
     """Files by package, and by the pattern for those that are in none."""
     parts: dict[str, list[Path]] = {"*.py": sorted(LBD.glob("*.py"))}
@@ -141,3 +152,33 @@ def test_the_words_of_a_package(package: str) -> None:
 def test_a_fault_is_named(source: str, faults: list[str]) -> None:
     """Each rule finds its fault, and leaves alone what only looks like it; a text for users is no docstring."""
     assert [fault for _, fault in findings(source)] == faults
+
+
+HIT = re.compile(r"\bhits?\b", re.IGNORECASE)
+"""Pulsar's word for a sample above a threshold; names of settings (``hit_count_low``) and of metrics keep it."""
+
+
+def test_no_text_says_hits() -> None:
+    """Status, doctor, demo, metrics and help say samples: a hit is a word of the implementation."""
+    faults = [
+        f"{path.relative_to(LBD)}:{line}: {text!r}"
+        for paths in modules().values()
+        for path in paths
+        for line, text in texts(path.read_text(encoding="utf-8"))
+        if HIT.search(text)
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("source", "number"),
+    [
+        ('print(f"{hits} hits take")', 1),
+        ('"""Hits of a pair."""\nkey = "hits"', 0),
+        ('@click.command("x")\ndef x() -> None:\n    """Count hits."""', 1),
+        ('say("hit_count_low is 8, white")', 0),
+    ],
+)
+def test_what_a_person_reads_is_looked_at(source: str, number: int) -> None:
+    """Strings with a space and the help of commands; neither docstrings nor keys."""
+    assert len([text for _, text in texts(source) if HIT.search(text)]) == number

@@ -224,8 +224,12 @@ def _spread(scores: list[float], gap: float | None) -> Iterator[Metric]:
 def _of_pairs(last: Published) -> Iterator[Metric]:
     ends = ["source", "destination"]
     apart = GaugeMetricFamily("lbd_pair_difference_points", "How far apart a pair is.", labels=ends)
-    hits = GaugeMetricFamily("lbd_pair_hits", "Hits of a pair, the last turn's counted.", labels=[*ends, "threshold"])
-    required = GaugeMetricFamily("lbd_pair_hits_wanted", "Hits at which it fires.", labels=[*ends, "threshold"])
+    hits = GaugeMetricFamily(
+        "lbd_pair_hits", "Samples of a pair above the threshold, the last turn's counted.", labels=[*ends, "threshold"]
+    )
+    required = GaugeMetricFamily(
+        "lbd_pair_hits_wanted", "Samples above the threshold at which it fires.", labels=[*ends, "threshold"]
+    )
     for pair in last.status.pairs:
         key = [pair.source, pair.destination or ""]
         if pair.difference is not None:
@@ -239,7 +243,7 @@ def _of_pairs(last: Published) -> Iterator[Metric]:
     yield from (apart, hits, required)
     strategy = last.settings.strategy_settings
     points = {name: getattr(strategy, f"{name}_threshold", None) for name in ("low", "high")}
-    words = "Differences from which hits count, where the strategy has such thresholds."
+    words = "Differences from which samples count, where the strategy has such thresholds."
     yield _labelled("lbd_threshold_points", words, "threshold", points)
 
 

@@ -1,6 +1,6 @@
 """Output of ``lbd demo``: a live picture on a terminal, one line per event elsewhere.
 
-The picture shows brokers as bars, pairs with their hits, messages and moves.
+The picture shows brokers as bars, pairs with their samples above the thresholds, messages and moves.
 
 Every value is the daemon's own, from its last turn or from a move that has just ended. Everything but the two stages at
 the end (:class:`Picture`, :class:`Lines`) is pure.
@@ -259,7 +259,7 @@ VERDICT_LINES, HIGH_ENOUGH = 2, 30
 """Lines of the verdict in a lower terminal, and the lines from which on it may have twice as many."""
 
 CELLS = 12
-"""Hit counts above it are printed as numbers, without cells."""
+"""Counts of samples above it are printed as numbers, without cells."""
 
 VERDICT_STYLES = {
     "balanced": "bold green",
@@ -347,7 +347,7 @@ def _title(frame: Frame, width: int) -> list[Text]:
 def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairRecord], width: int) -> RenderableType:
     wide, points = width >= WIDE_ENOUGH, frame.settings.avg_shedder
     low, high = points.low_threshold, points.high_threshold
-    rows = grid(("pair", "left"), ("apart", "right"), (f"hits {low:g}+", "left"), (f"hits {high:g}+", "left"))
+    rows = grid(("pair", "left"), ("apart", "right"), (f"samples {low:g}+", "left"), (f"samples {high:g}+", "left"))
     if wide:
         rows.add_column(no_wrap=True)
     for pair in pairs:
@@ -364,7 +364,7 @@ def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairRecord], width: i
 
 
 def _hits(hits: int, required: int, *, cells: bool) -> Text:
-    """A hit counter as cells."""
+    """A count of samples as cells."""
     filled = (
         Text().append("■" * hits, "yellow").append("□" * (required - hits), "dim")
         if cells and required <= CELLS

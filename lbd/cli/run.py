@@ -92,8 +92,8 @@ def dry_run(
 ) -> None:
     """Print the unloads that a turn would make if the imbalance lasts. Changes nothing.
 
-    Hit counts are taken as reached. If the state directory of a running lbd can be read, each pair shows the turns that
-    remain to wait.
+    Each pair is taken to have as many samples above its threshold as it needs. If the state directory of a running lbd
+    can be read, each pair shows the turns that remain to wait.
 
     \b
     Example: lbd dry-run --admin-url http://127.0.0.1:8080

@@ -76,7 +76,7 @@ class StrategySettings(BaseModel):
 class HitSettings(StrategySettings):
     """Settings of strategies that fire after some samples in a row, after fewer beyond a high threshold."""
 
-    assumed = "hit counts taken as reached"
+    assumed = "enough samples taken as counted"
 
     if TYPE_CHECKING:
         hit_count_low: int

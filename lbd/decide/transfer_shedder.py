@@ -48,7 +48,7 @@ class TransferShedderSettings(StrategySettings):
     """Numbers of ``strategy: transfer-shedder``."""
 
     name = "transfer-shedder"
-    assumed = "running averages taken as having caught up, and hit counts as reached"
+    assumed = "running averages taken as having caught up, and enough samples as counted"
     is_section = False
     placed_by = "least-resource-usage-with-weight-extensible"
 

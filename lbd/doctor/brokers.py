@@ -54,7 +54,7 @@ SET = "pulsar-admin brokers update-dynamic-config --config"
 SOURCE = Check(
     "load-data", "brokers of the extensible manager answer no load report; they send load data on two topics"
 )
-OFTEN = Check("load-data-interval", "each hit wants a new sample, and a broker whose load hardly changes sends none")
+OFTEN = Check("load-data-interval", "each sample counts once, and a broker whose load hardly changes sends no new one")
 POLICY_READERS = Check(
     "policy-readers", "once __change_events has moved, an old broker may load no topic of its namespace (#25294)"
 )
@@ -242,7 +242,7 @@ PLACEMENT = Check("distribute-evenly", "what brokers place by themselves goes by
 SPLITTING = Check(
     "auto-split", "a split replaces a bundle by two of other names; a move of the old one fails then (412)"
 )
-INTERVALS = Check("sample-intervals", "each hit wants a new CPU sample, and each choice of bundles new rates")
+INTERVALS = Check("sample-intervals", "each CPU sample counts once, and each choice of bundles wants new rates")
 TIMEOUT = Check("unload-timeout", "an unload that takes longer than lbd waits looks lost, and must be asked for")
 
 
@@ -389,10 +389,12 @@ def _intervals(survey: Survey) -> Iterator[Finding]:
         yield INTERVALS.unknown(_no_number(survey.runtime, key), "see that broker.conf holds a number")
         return
     message = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
-    hits = survey.settings.strategy_settings.wanted_hits.low
+    samples = survey.settings.strategy_settings.wanted_hits.low
     if sample > 1:
         todo = f"set {SAMPLE_MINUTES}=1 in broker.conf and restart (it is read at start only)"
-        yield INTERVALS.warning(f"{message}: {hits} low hits take {hits * sample:.0f} min at least", todo)
+        yield INTERVALS.warning(
+            f"{message}: {samples} samples above the low threshold take {samples * sample:.0f} min at least", todo
+        )
     elif stats > 60:
         yield INTERVALS.warning(
             f"{message}: choices rest on old rates", f"set {STATS_SECONDS}=60 in broker.conf, restart"

@@ -31,7 +31,6 @@ from lbd.store.state import KeptTakeOver, StateDir
 from lbd.store.status import read_status, running
 from lbd.store.turns import KeptTurns
 from lbd.text import counted, utc
-from lbd.turn.unmatched import unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -60,7 +59,7 @@ def check_own_settings(survey: Survey) -> Iterator[Finding]:
         *_always_quiet(survey),
         *_too_soon(survey),
         *_without_effect(survey),
-        *_matching_nothing(survey),
+        *(SETTINGS.warning(setting.text, setting.todo) for setting in survey.unmatched),
     ]
     yield from findings
     if not findings:
@@ -68,14 +67,6 @@ def check_own_settings(survey: Survey) -> Iterator[Finding]:
     if (canary := survey.settings.guardrails.canary) is not None:
         words = canary_text(canary.namespaces, canary.max_moves_per_hour)
         yield CANARY.warning(words, "remove guardrails.canary to widen")
-
-
-def _matching_nothing(survey: Survey) -> Iterator[Finding]:
-    """Settings with names that match nothing."""
-    if survey.observation is not None:
-        snapshot = survey.observation.snapshot
-        for setting in unmatched(survey.settings, snapshot.namespaces.names, survey.observation.active):
-            yield SETTINGS.warning(setting.text, setting.todo)
 
 
 def _never(settings: Settings) -> Iterator[Finding]:
@@ -155,9 +146,10 @@ def _without_effect(survey: Survey) -> Iterator[Finding]:
     sample = survey.observation.sample_interval_seconds if survey.observation is not None else 60.0
     if settings.interval_seconds > sample:
         message = f"interval_seconds={settings.interval_seconds:g}, a new CPU sample comes every {sample:g} s"
-        hits = settings.strategy_settings.wanted_hits.low
-        minutes = hits * settings.interval_seconds / 60
-        yield SETTINGS.warning(f"{message}: {hits} hits take {minutes:.0f} min", f"set it below {sample:g}")
+        samples = settings.strategy_settings.wanted_hits.low
+        minutes = samples * settings.interval_seconds / 60
+        words = f"{message}: {samples} samples above the threshold take {minutes:.0f} min"
+        yield SETTINGS.warning(words, f"set it below {sample:g}")
 
 
 def _without_effect_on_pairs(chosen: AvgShedderSettings) -> Iterator[Finding]:
@@ -281,7 +273,7 @@ def _running(survey: Survey) -> Iterator[Finding]:
         return
     status = read_status(directory)
     yield _life(status, pid, now)
-    own = {finding.seen for finding in _matching_nothing(survey)}
+    own = {setting.text for setting in survey.unmatched}
     for warning in status.warnings if pid is not None else ():
         if warning not in own:
             yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")

@@ -6,12 +6,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lbd.errors import AdminError, ObserveError
 from lbd.operations.parts import PROPERTIES_A_TURN, PolicyReader, observing
 from lbd.permit.policies import Isolation, parse_isolation
+from lbd.turn.unmatched import unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
     from lbd.permit.consent import Consent
     from lbd.pulsar.admin import Admin
+    from lbd.turn.unmatched import Unmatched
 
 
 T = TypeVar("T")
@@ -75,6 +77,14 @@ class Survey:
     live_cpu_seconds: Mapping[str, float] = field(default_factory=dict)
     failed: Mapping[str, ObserveError] = field(default_factory=dict)
     requests: int = 0
+
+    @cached_property
+    def unmatched(self) -> tuple[Unmatched, ...]:
+        """Settings with names that match nothing; none are known without a round."""
+        if self.observation is None:
+            return ()
+        namespaces = self.observation.snapshot.namespaces.names
+        return tuple(unmatched(self.settings, namespaces, self.observation.active))
 
     @property
     def answered(self) -> bool:

@@ -65,8 +65,9 @@ class LoadSettings(BaseModel):
     )
     live_cpu: bool = Field(
         True,
-        description="Ask brokers that have hits or settle after a move for the CPU of now (broker-stats/mbeans), not "
-        "only for their load reports, which show the mean of a minute that ended up to a minute ago",
+        description="Ask brokers with samples above a threshold, or that settle after a move, for the CPU of now "
+        "(broker-stats/mbeans), not only for their load reports, which show the mean of a minute that ended up to a "
+        "minute ago",
     )
     brokers: tuple[KnownBroker, ...] = Field(
         (),

@@ -175,7 +175,7 @@ def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) 
         yield f"To decide by the brokers' own rule, set strategy: {kind.name}{and_place}."
         yield from _other_numbers(values, kind)
     if any(key.startswith(AVG_SHEDDER_KEYS) for key in values):
-        yield "The thresholds and hit counts below stood in the brokers' configuration, and were never in force there."
+        yield "The thresholds and counts below stood in the brokers' configuration, and were never in force there."
 
 
 def _other_numbers(values: Mapping[str, str], kind: type[StrategySettings]) -> Iterator[str]:
@@ -226,8 +226,8 @@ def _hits(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
     hits = settings.avg_shedder.hit_count_low
     if cycle != sample:
         yield (
-            f"A hit is counted for each new CPU sample, every {sample:g} min; brokers count one each cycle of "
-            f"{cycle:g} min, new sample or not: {hits} hits take {hits * sample:g} min here, {hits * cycle:g} there."
+            f"lbd counts each new CPU sample above a threshold, one every {sample:g} min; brokers count every cycle of "
+            f"{cycle:g} min, new sample or not: {hits} take {hits * sample:g} min here, {hits * cycle:g} there."
         )
 
 

@@ -199,7 +199,7 @@ class TestDashboard:
         steps = {title: one["steps"][-1]["value"] for title, one in own.items() if one is not None}
         assert rules["LbdObservationStale"].endswith(f"> {steps.pop(AGES)}")
         assert rules["LbdPausedTooLong"].endswith(f"> {steps.pop('Paused') // 3600} * 3600")
-        assert steps == {"Hits of pairs, of those wanted": 1, "Budgets left": 0}
+        assert steps == {"Samples of pairs, of those wanted": 1, "Budgets left": 0}
 
     def test_links_lead_to_sections_of_the_own_dashboard(self):
         """Under the address that the variable has."""

@@ -687,7 +687,7 @@ class TestNoRound:
         ({"guardrails": {"cool_down_minutes": 1}}, "warning", "on its old rates"),
         ({"weights": {"memory": 1}}, "warning", "no score counts heap"),
         ({"restore_on_stop": True}, "warning", "nothing is taken"),
-        ({"interval_seconds": 300}, "warning", "8 hits take 40 min"),
+        ({"interval_seconds": 300}, "warning", "8 samples above the threshold take 40 min"),
         ({"guardrails": {"excluded_namespaces": ["t/n", "t/m"]}}, "warning", "excluded_namespaces: t/m names no"),
         ({"guardrails": {"include_namespaces": ["t/*", "x/*"]}}, "warning", "include_namespaces: x/* names no"),
         ({"guardrails": {"canary": {"namespaces": ["t/m"]}}}, "warning", "canary.namespaces: t/m names no"),

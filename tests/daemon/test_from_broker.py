@@ -115,7 +115,7 @@ class TestValues:
         assert Settings.model_validate(found.settings)
 
 
-HITS = "A hit is counted for each new CPU sample"
+HITS = "lbd counts each new CPU sample above a threshold"
 EVENLY = "loadBalancerDistributeBundlesEvenlyEnabled"
 RANDOM = "a random one where it has more bundles"
 SOLE, BYTES, GAP = "A broker's only bundle stays", "bytes are levelled", "A gap that level traffic would not close"
@@ -135,7 +135,7 @@ class TestDifferences:
                 [SOLE, BYTES, GAP, "profile: stock"],
                 [HITS, RANDOM, EXCLUDED, OWN, NEVER, "is not set"],
             ),
-            ({**AVG_SHEDDER, "loadBalancerSheddingIntervalMinutes": "5"}, ["8 hits take 8 min here, 40 there"], []),
+            ({**AVG_SHEDDER, "loadBalancerSheddingIntervalMinutes": "5"}, ["8 take 8 min here, 40 there"], []),
             ({**AVG_SHEDDER, "loadBalancerHostUsageCheckIntervalMinutes": "5"}, ["40 min here, 8 there"], []),
             ({**AVG_SHEDDER, EVENLY: "true"}, [RANDOM], []),
             (AVG_SHEDDER, [RANDOM], []),

@@ -63,7 +63,7 @@ def test_what_happens_and_why_is_there_at_once():
     """Who is hot, which pair is compared, how its hits fill, and what lbd waits for."""
     lines = drawn(frames()[0.0])
     assert line(lines, "broker-1:8080").split()[1] == "85.2"
-    assert "■□□□□□□□ 1 of 8  ■□ 1 of 2  waiting" in line(lines, "broker-1 -> broker-6")
+    assert "■□□□□□□□ 1 of 8  ■□ 1 of 2    waiting" in line(lines, "broker-1 -> broker-6")
     assert line(lines, "verdict").startswith(
         "verdict  waiting for 1 more fresh sample: broker-1 -> broker-6 55.1 points"
     )
@@ -79,7 +79,7 @@ def test_moves_as_they_go():
     lines = drawn(replace(frame, flying=frozenset({first})))
     assert line(lines, "verdict") == "verdict  moving: 5 begun"
     assert "moves: 5 planned, 0 landed" in lines
-    assert "■■ 2 of 2  fires" in line(lines, "broker-1 -> broker-6")
+    assert "■■ 2 of 2    fires" in line(lines, "broker-1 -> broker-6")
     assert f"broker-1 -> broker-6  sent   {first}" in lines
     assert sum("waits" in one for one in lines) == 4
     assert sum("landed in 0.15 s" in one for one in drawn(frames()[0.5], 80, 26)) == 5
@@ -171,7 +171,7 @@ def test_the_readme_shows_this_picture():
     assert [_any_name(one) for one in lines[1:3]] == drawn_lines[1:3]
     for heading in (
         "broker score ░ less ▓ more MB/s bundles",
-        "pair apart hits 15+ hits 40+",
+        "pair apart samples 15+ samples 40+",
         "verdict moving: 5 begun",
     ):
         assert heading in map(_any_name, lines)

@@ -303,7 +303,7 @@ class TestOnATerminal:
     def test_the_first_picture_comes_soon_and_ctrl_c_ends_it(self, folder: Path):
         """Bars and pairs at once; at the end the cursor is there again, and the scorecard."""
         terminal = Terminal(folder)
-        assert terminal.until("hits 15+") < FIRST_PICTURE_SECONDS
+        assert terminal.until("samples 15+") < FIRST_PICTURE_SECONDS
         terminal.until("moves: 5 planned")
         assert terminal.press(b"\x03") == 0
         assert terminal.shown.rfind("\x1b[?25h") > terminal.shown.rfind("\x1b[?25l")
@@ -319,7 +319,7 @@ class TestOnATerminal:
     def test_without_colour(self, folder: Path):
         """NO_COLOR: the same picture, and no colour in it."""
         terminal = Terminal(folder, NO_COLOR="1")
-        terminal.until("hits 15+")
+        terminal.until("samples 15+")
         assert terminal.press(b"\x03") == 0
         assert "█" in terminal.shown
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", terminal.shown)
