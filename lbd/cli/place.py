@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,14 @@ from rich.text import Text
 from lbd.cli.completion import bundles_or_namespaces
 from lbd.cli.options import api_option, format_option, settings_options, timeout_option
 from lbd.cli.render import plain, table
-from lbd.cli.request import WITHOUT_APPLY, by, handing, print_result, reason_option
-from lbd.cli.status_text import console
+from lbd.cli.request import WITHOUT_APPLY, by, handing, print_answer, reason_option
+from lbd.cli.status_text import common_end, console, fitted, room
 from lbd.errors import UsageError
 from lbd.model import Result
 from lbd.operations.place import ask_cluster, ask_recording, placement, target
-from lbd.place.placements import DEFAULT, PLACEMENTS
+from lbd.place.placements import DEFAULT, PICKS, PLACEMENTS
 from lbd.store.control import REFUSED, PlaceRequest, new_id
-from lbd.text import counted, zoned
+from lbd.text import counted, first_names, zoned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,27 +33,79 @@ if TYPE_CHECKING:
 
 NOBODY, NO_BROKER = "(nobody)", "(no broker)"
 
-
-def show_report(report: Report) -> None:
-    """Print a row for each bundle, then why brokers were no candidates."""
-    rows = table(("bundle", "left"), ("owner", "left"), ("answer", "left"), ("why", "left"))
-    for advice in report.answers:
-        rows.add_row(*_row(advice, report))
-    out = console()
-    out.print(rows)
-    for line in _excluded_reasons(report):
-        out.print(Text(plain(line), "dim"))
+ROWS = 10
+"""Bundles that are listed without ``--all``."""
 
 
-def _row(advice: PlacementAdvice, report: Report) -> tuple[Text, ...]:
-    """A row; the broker of an owned bundle is dim, because the bundle stays where it is."""
-    style = "dim" if advice.owner is not None else "" if advice.placed.broker is not None else "bold red"
-    named = "".join(f" {topic}" for topic in report.topics.get(advice.bundle, ()))
-    why = f"{'if nobody owned it: ' if advice.owner is not None else ''}{advice.placed.reason}"
-    why = report.refused.get(advice.bundle, why)
-    broker = advice.placed.broker or NO_BROKER
-    cells = (plain(advice.bundle + named), plain(advice.owner or NOBODY), plain(broker), plain(why))
-    return Text(cells[0]), Text(cells[1]), Text(cells[2], style), Text(cells[3], "dim")
+def show_report(report: Report, *, everything: bool) -> None:
+    """Print where each bundle without an owner goes, the reasons, what stays where, and what the choice rests on.
+
+    An owned bundle stays where it is, so the broker of its advice is shown only if nothing else was requested.
+    """
+    owned = [advice for advice in report.answers if advice.owner is not None]
+    everything = everything or len(report.answers) == 1
+    listed = [*report.unowned, *(owned if everything else ())]
+    shown = listed if everything else listed[:ROWS]
+    _print_rows([(_bundle_text(advice, report), *_destination(advice, report)) for advice in shown])
+    if len(shown) < len(listed):
+        _print_line(f"{len(listed) - len(shown):,} more bundles go to brokers: --all lists them.")
+    if owned and not everything:
+        _print_line(f"owners: {_owners(owned)}")
+    reasons = _reasons(shown, report)
+    basis = [_basis(report)] if reasons else []
+    for line in (*reasons, *_excluded_reasons(report), *_unknown(report), *basis):
+        _print_line(line)
+
+
+def _print_rows(cells: Sequence[tuple[str, str, str]]) -> None:
+    """Print a bundle and its broker in each row, in a style; the common end of broker names goes if rows do not fit."""
+    if not cells:
+        return
+    end = common_end(broker for _, broker, _ in cells)
+    widest = max(len(bundle) for bundle, _, _ in cells) + max(len(broker) for _, broker, _ in cells) + 2
+    end = end if widest > room() else ""
+    rows = table(("bundle", "left"), ("broker", "left"))
+    for bundle, broker, style in cells:
+        rows.add_row(Text(plain(bundle)), Text(plain(broker.removesuffix(end)), style))
+    console().print(rows)
+
+
+def _print_line(line: str) -> None:
+    console().print(Text(fitted(plain(line), room()), "dim"))
+
+
+def _bundle_text(advice: PlacementAdvice, report: Report) -> str:
+    return " ".join((advice.bundle, *report.topics.get(advice.bundle, ())))
+
+
+def _destination(advice: PlacementAdvice, report: Report) -> tuple[str, str]:
+    """Where the bundle stays or goes, and the style of that."""
+    if advice.owner is not None:
+        return f"stays on {advice.owner}", "dim"
+    if advice.bundle in report.refused:
+        return "not placed now", "bold red"
+    return (f"goes to {advice.placed.broker}", "") if advice.placed.broker else (NO_BROKER, "bold red")
+
+
+def _owners(owned: Sequence[PlacementAdvice]) -> str:
+    """The brokers with their numbers of bundles, the one with most of them first."""
+    owners = Counter(advice.owner for advice in owned)
+    return first_names([f"{number} on {owner}" for owner, number in owners.most_common()])
+
+
+def _reasons(shown: Sequence[PlacementAdvice], report: Report) -> list[str]:
+    """Each reason once, with its bundles unless it is that of all; of an owned bundle only if it is the only one."""
+    if len(report.answers) == 1 and report.answers[0].owner is not None:
+        (advice,) = report.answers
+        return [f"without an owner it would go to {advice.placed.broker or NO_BROKER}: {advice.placed.reason}"]
+    lines = Counter(
+        f"not placed now: {report.refused[advice.bundle]}"
+        if advice.bundle in report.refused
+        else f"{advice.placed.broker}: {advice.placed.reason}"
+        for advice in shown
+        if advice.owner is None and advice.placed.broker is not None
+    )
+    return [f"{line} ({counted(number, 'bundle')})" if len(shown) > 1 else line for line, number in lines.items()]
 
 
 def _excluded_reasons(report: Report) -> list[str]:
@@ -63,20 +116,42 @@ def _excluded_reasons(report: Report) -> list[str]:
             line = f"no candidate: {skip.what}: {skip.reason.label}{f', {skip.detail}' if skip.detail else ''}"
             counts[line] = counts.get(line, 0) + 1
     total = len(report.answers)
-    lines = [line if count == total else f"{line} ({count} of {total} bundles)" for line, count in counts.items()]
-    return [*lines, *(f"owner not known: {bundle}: {why}" for bundle, why in report.unknown.items())]
+    return [line if count == total else f"{line} ({count} of {total} bundles)" for line, count in counts.items()]
+
+
+def _unknown(report: Report) -> list[str]:
+    return [f"owner not known: {bundle}: {why}" for bundle, why in report.unknown.items()]
 
 
 def sentence(report: Report) -> str:
-    """The summary: number of bundles, placement, and age of the data."""
-    owned = sum(advice.owner is not None for advice in report.answers)
-    nowhere = f", {len(report.unanswered)} that no broker may have" if report.unanswered else ""
+    """The answer: which bundles stay, which ones ``--apply`` would place, and what is in the way."""
+    total, unowned = len(report.answers), len(report.unowned)
+    owned, placed = total - unowned, unowned - len(report.unanswered) - len(report.refused)
+    parts = []
+    if owned:
+        parts.append(
+            f"{counted(owned, 'bundle')} {'has an owner and stays' if owned == 1 else 'have an owner and stay'}"
+        )
+    if placed and not report.hold:
+        parts.append(f"{counted(placed, 'bundle')} without an owner: --apply places {'it' if placed == 1 else 'them'}")
+    if placed and report.hold:
+        parts.append(f"{counted(placed, 'bundle')} without an owner; --apply is refused now: {report.hold}")
+    if report.refused:
+        parts.append(f"{counted(len(report.refused), 'bundle')} without an owner that cannot be placed now")
+    if report.unanswered:
+        parts.append(f"{counted(len(report.unanswered), 'bundle')} without an owner that no broker may have")
+    if report.unknown:
+        parts.append(f"{counted(len(report.unknown), 'bundle')} whose owner is not known")
+    nothing = "" if unowned or report.unknown else "; nothing is to be placed"
+    return f"{'; '.join(parts)}{nothing}."
+
+
+def _basis(report: Report) -> str:
+    """The placement, and the age of the data."""
     age = "as recorded" if report.age_seconds is None else f"{report.age_seconds:.1f} s old"
     sampled = f"brokers sample CPU every {report.sample_interval_seconds:.0f} s"
-    on = f"{report.strategy} on reports of {zoned(report.taken_at)}, {age}; {sampled}"
-    held = f" Refused with --apply: {report.hold}." if report.hold else ""
-    not_now = f", {len(report.refused)} that could not be placed now" if report.refused else ""
-    return f"{counted(len(report.answers), 'bundle')}, {owned} owned{nowhere}{not_now}; {on}.{held}"
+    on = f"reports of {zoned(report.taken_at)}, {age}; {sampled}"
+    return f"strategy {report.strategy}: {PICKS[report.strategy]}; {on}"
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -109,22 +184,26 @@ def _answer(advice: PlacementAdvice, report: Report) -> dict[str, Any]:
     }
 
 
-def show_placed(placed: Sequence[PlacedBundle]) -> None:
-    """Print a row for each bundle: destination, result, owner."""
-    rows = table(("bundle", "left"), ("answer", "left"), ("result", "left"), ("owner", "left"), ("", "left"))
-    for bundle in placed:
-        cells, why = (bundle.bundle, bundle.answer or NO_BROKER), plain(bundle.detail or bundle.reason)
-        rows.add_row(*map(plain, cells), _result(bundle), plain(bundle.owner or NOBODY), Text(why, "dim"))
-    if placed:
-        console().print(rows)
+def show_placed(placed: Sequence[PlacedBundle], *, everything: bool) -> None:
+    """Print what came of each bundle, failures first; of those that were left alone only with ``everything``."""
+    listed = sorted(placed, key=lambda bundle: (bundle.result is Result.LANDED, bundle.owner is not None))
+    listed = [bundle for bundle in listed if everything or bundle.result is not None or bundle.owner is None]
+    shown = listed if everything else listed[:ROWS]
+    _print_rows([(bundle.bundle, *_result(bundle)) for bundle in shown])
+    if len(shown) < len(listed):
+        _print_line(f"{len(listed) - len(shown):,} more bundles: --all lists them.")
+    lines = Counter(bundle.detail or bundle.reason for bundle in shown if bundle.result is not Result.LANDED)
+    for line, number in lines.items():
+        _print_line(f"{line} ({counted(number, 'bundle')})")
 
 
-def _result(bundle: PlacedBundle) -> Text:
+def _result(bundle: PlacedBundle) -> tuple[str, str]:
+    """What came of a bundle and where it is, and the style of that."""
     if bundle.result is Result.LANDED:
-        return Text("placed", "green")
+        return f"placed on {bundle.owner}", "green"
     if bundle.result is not None:
-        return Text(bundle.result.value, "bold red")
-    return Text("left alone", "dim") if bundle.owner else Text("not placed", "bold red")
+        return f"{bundle.result.value}: {bundle.owner or NOBODY}", "bold red"
+    return (f"stays on {bundle.owner}", "dim") if bundle.owner else ("not placed", "bold red")
 
 
 # --- command
@@ -138,6 +217,7 @@ def _result(bundle: PlacedBundle) -> Text:
 @click.option(
     "--recording", type=click.Path(path_type=Path), help="Use the last round of a recording instead of a cluster."
 )
+@click.option("--all", "everything", is_flag=True, help="List every bundle, also those that stay.")
 @click.option("--apply", "acts", is_flag=True, help="Place unowned bundles, and verify it.")
 @reason_option
 @api_option
@@ -157,12 +237,15 @@ def place(
     api_url: str | None,
     *,
     acts: bool,
+    everything: bool,
 ) -> None:
-    """Show which broker each bundle should be on if it were unowned, and why. Changes nothing without --apply.
+    """Show which broker each bundle without an owner goes to, and why. Changes nothing without --apply.
+
+    A bundle that has an owner stays there, wherever else it might go: lbd place moves nothing (lbd unload does).
 
     A topic (persistent://tenant/namespace/topic) stands for its bundle, or for those of its partitions, a namespace for
     all of its bundles, a scalable topic (topic://tenant/namespace/topic) for the bundle of each of its segments. With
-    --apply, unowned bundles are placed on the brokers shown, by the running lbd if there is one; owned bundles stay.
+    --apply, unowned bundles are placed on the brokers shown, by the running lbd if there is one.
     Exit code 0 all shown (or placed), 4 a bundle has no candidate or is refused (without --apply: would be), 5 one is
     not where it should be.
 
@@ -182,7 +265,7 @@ def place(
     if acts:
         name, now = new_id()
         request = PlaceRequest(name, list(targets), strategy, by(), now, now + timeout_seconds, reason)
-        ctx.exit(_apply(settings, form, request, api_url))
+        ctx.exit(_apply(settings, form, request, api_url, everything=everything))
     query = settings, targets, strategy
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
@@ -190,12 +273,12 @@ def place(
         report = remote.placed(remote.client(api_url, settings), targets, strategy)
     else:
         report = ask_recording(*query, recording) if recording else ask_cluster(*query)
-    print_result(form, document(report), sentence(report), lambda: show_report(report))
+    print_answer(form, document(report), sentence(report), lambda: show_report(report, everything=everything))
     ctx.exit(REFUSED if report.unanswered or report.refused or report.unknown or report.hold else 0)
 
 
-def _apply(settings: Settings, form: str, request: PlaceRequest, api_url: str | None) -> int:
+def _apply(settings: Settings, form: str, request: PlaceRequest, api_url: str | None, *, everything: bool) -> int:
     with handing(settings, api_url) as hand_over:
         answer = hand_over(request)
-    print_result(form, answer, answer.sentence, lambda: show_placed(answer.placed or ()))
+    print_answer(form, answer, answer.sentence, lambda: show_placed(answer.placed or (), everything=everything))
     return answer.exit_code

@@ -154,6 +154,15 @@ def print_result(form: str, value: object, sentence: str, show: Callable[[], obj
     print_note(form, sentence)
 
 
+def print_answer(form: str, value: object, sentence: str, show: Callable[[], object]) -> None:
+    """Print a result, as JSON or as ``show`` prints it, after its sentence: the answer comes first."""
+    print_note(form, sentence)
+    if form == "json":
+        json_out(value)
+    else:
+        show()
+
+
 def print_note(form: str, sentence: str) -> None:
     """Print a note; to stderr if stdout has JSON."""
     click.echo(plain(sentence), err=form == "json")

@@ -391,7 +391,8 @@ def rendezvous(
     placed = _Bounded(free, memory.counts, loads.to_place, settings.slack)
     ranked = _ranked(bundle, free)
     broker = next(name for name in ranked if placed.has_room(name))
-    reason = f"{_order(broker, ranked, placed)}; {free[broker]:.1f} points free below {settings.full_at:g}"
+    share = f"{free[broker]:.1f} points free below {settings.full_at:g}, {placed.share(broker):.0%} of all free points"
+    reason = f"{_order(broker, ranked, placed)}; {share}"
     return PlacementChoice(broker, reason, memory.after(bundle, broker))
 
 
@@ -448,9 +449,9 @@ def _draw(bundle: str, broker: str) -> float:
 def _order(broker: str, ranked: Sequence[str], placed: _Bounded) -> str:
     passed = ranked[: ranked.index(broker)]
     if not passed:
-        return f"first by hash, with {placed.share(broker):.0%} of the free capacity"
-    full = first_names([f"{name} with {placed.count(name)} of at most {placed.most(name)} answers" for name in passed])
-    return f"number {len(passed) + 1} by hash, after {full}"
+        return "first choice by hash"
+    full = first_names([f"{name} has {placed.count(name)} of at most {placed.most(name)} bundles" for name in passed])
+    return f"choice {len(passed) + 1} by hash, as {full}"
 
 
 # --- AvgShedder: the destination that its shedding side planned, else by hash
@@ -497,6 +498,16 @@ PLACEMENTS: dict[str, type[PlacementSettings]] = {
 """Settings class of each placement, by the name that ``--strategy`` takes; the first one is lbd's own."""
 
 DEFAULT = "rendezvous"
+
+PICKS = {
+    "rendezvous": "the hash of a bundle's name picks its broker, in proportion to free capacity",
+    "avg-shedder": "the hash of a bundle's name picks its broker, whatever the load",
+    "least-long-term-message-rate": "the broker with the lowest long-term message rate",
+    "least-resource-usage-with-weight": "one of the brokers whose usage is well below the average",
+    "least-resource-usage-with-weight-extensible": "one of the brokers whose own average is well below that of all",
+    "round-robin": "one broker after the other, whatever the load",
+}
+"""How each placement picks a broker, for people who read its name."""
 
 RULES: dict[type[PlacementSettings], Any] = {
     RendezvousSettings: rendezvous,

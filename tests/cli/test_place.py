@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from lbd.config import Settings
+from lbd.place.placements import PICKS, PLACEMENTS
 from lbd.simulate.faults import Reply, refused
 from lbd.store.control import Control, Pause
 from lbd.store.journal import read
@@ -65,17 +66,41 @@ def answered(config: Path, *words: str) -> dict[str, Any]:
 
 class TestAsking:
     def test_a_namespace(self, pulsar: FakePulsar, config: Path):
-        """A row for each bundle, a reason for each, and how old the data is; nothing is changed."""
+        """The answer, a row for each bundle, each reason once, and how old the data is; nothing is changed."""
         before = dict(pulsar.owners)
-        found = lbd("place", "t/new", "--config", config)
+        found = lbd("place", "t/new", "--all", "--config", config)
         lines = found.stdout.splitlines()
-        assert (found.exit_code, found.stderr, len(lines)) == (0, "", 18)
-        assert lines[0].split() == ["bundle", "owner", "answer", "why"]
-        assert all("(nobody)" in line and "by hash" in line for line in lines[1:-1])
-        assert lines[-1].startswith("16 bundles, 0 owned; rendezvous on reports of ")
-        assert lines[-1].endswith(" s old; brokers sample CPU every 60 s.")
+        rows = [line for line in lines if line.startswith("t/new/")]
+        assert (found.exit_code, found.stderr, len(rows)) == (0, "", 16)
+        assert lines[0] == "16 bundles without an owner: --apply places them."
+        assert lines[1].split() == ["bundle", "broker"]
+        assert all("  goes to " in row for row in rows)
+        reasons = [line for line in lines if " of all free points" in line]
+        assert sum(int(re.search(r"\((\d+) bundles?\)$", line)[1]) for line in reasons) == 16  # type: ignore[index]
+        assert lines[-1].startswith("strategy rendezvous: the hash of a bundle's name picks its broker, in proportion ")
+        assert lines[-1].endswith(" s old; brokers sample CPU every 60 s")
         assert pulsar.owners == before
         assert [one.method for one in pulsar.requests if one.method != "GET"] == []
+
+    def test_ten_rows_unless_all_are_wanted(self, config: Path):
+        """The others are counted."""
+        lines = lbd("place", "t/new", "--config", config).stdout.splitlines()
+        assert len([line for line in lines if line.startswith("t/new/")]) == 10
+        assert "6 more bundles go to brokers: --all lists them." in lines
+
+    def test_bundles_that_have_an_owner_do_not_look_wrong(self, pulsar: FakePulsar, config: Path):
+        """A namespace whose bundles are all owned: they stay, no other broker is named, and nothing is to be done."""
+        found = lbd("place", "t/n", "--config", config)
+        everything = lbd("place", "t/n", "--all", "--config", config)
+        assert found.stdout.splitlines()[0] == "10 bundles have an owner and stay; nothing is to be placed."
+        assert found.stdout.splitlines()[1].startswith("owners: 8 on ")
+        assert len(found.stdout.splitlines()) == 2
+        owners = {line.split()[0]: line.split()[-1] for line in everything.stdout.splitlines() if "  stays on " in line}
+        assert owners == {bundle: owner for bundle, owner in pulsar.owners.items() if bundle.startswith("t/n/")}
+
+    def test_every_placement_says_how_it_picks(self):
+        """Its name alone explains nothing."""
+        assert PICKS.keys() == PLACEMENTS.keys()
 
     def test_a_topic_stands_for_its_bundle(self, config: Path):
         """The CRC32 of the topic's full name is 0x25258607."""
@@ -116,7 +141,10 @@ class TestAsking:
         found = answered(config, HOT[0])[HOT[0]]
         assert found["owner"] == pulsar.ids[0]
         assert found["answer"] in pulsar.ids
-        assert "if nobody owned it: " in lbd("place", HOT[0], "--config", config).stdout
+        lines = lbd("place", HOT[0], "--config", config).stdout.splitlines()
+        assert lines[0] == "1 bundle has an owner and stays; nothing is to be placed."
+        assert f"{HOT[0]}  stays on {pulsar.ids[0]}" in lines
+        assert f"without an owner it would go to {found['answer']}: {found['reason']}" in lines
 
     def test_who_is_no_candidate_is_told(self, pulsar: FakePulsar, config: Path):
         """Isolation keeps the namespace on two brokers; the reason stands below the rows, once."""
@@ -145,23 +173,24 @@ class TestAsking:
         found = lbd("place", NEW[0], "--config", config)
         assert found.exit_code == 4
         assert "(no broker)" in found.stdout
-        assert "1 bundle, 0 owned, 1 that no broker may have; " in found.stdout
+        assert found.stdout.splitlines()[0] == "1 bundle without an owner that no broker may have."
 
     @pytest.mark.parametrize(
         "strategy", ["avg-shedder", "least-long-term-message-rate", "least-resource-usage-with-weight", "round-robin"]
     )
     def test_every_strategy_answers(self, strategy: str, config: Path):
-        """And says that it was asked."""
+        """And says how it picks."""
         found = lbd("place", "t/new", "--strategy", strategy, "--config", config)
         assert found.exit_code == 0
-        assert f"; {strategy} on reports of" in found.stdout
+        assert f"\nstrategy {strategy}: {PICKS[strategy]}; reports of " in found.stdout
 
     def test_a_recording(self):
         """Its last round, without a cluster; the answers are of its time."""
         found = lbd("place", "shop/orders", "--recording", RECORDING)
         assert found.exit_code == 0
-        assert found.stdout.splitlines()[-1].startswith("32 bundles, 32 owned; rendezvous on reports of ")
-        assert "as recorded" in found.stdout
+        assert found.stdout.splitlines()[0] == "32 bundles have an owner and stay; nothing is to be placed."
+        last = lbd("place", "shop/orders/0x00000000_0x08000000", "--recording", RECORDING).stdout.splitlines()[-1]
+        assert last.endswith(", as recorded; brokers sample CPU every 60 s")
 
     @pytest.mark.parametrize(
         ("words", "told"),
@@ -205,7 +234,7 @@ class TestApplying:
         """As asked before; every one is in the journal, rests, and counts in no budget."""
         wanted = {bundle: one["answer"] for bundle, one in answered(config, "t/new").items()}
         found = lbd("place", "t/new", "--apply", "--config", config)
-        assert (found.exit_code, found.stdout.splitlines()[-1]) == (0, "16 bundles: 16 placed.")
+        assert (found.exit_code, found.stdout.splitlines()[0]) == (0, "16 bundles: 16 placed.")
         assert {bundle: pulsar.owners[bundle] for bundle in NEW} == wanted
         moves = list(history(tmp_path / "state"))
         assert {(move.bundle, move.source, move.owner) for move in moves} == {(one, "", wanted[one]) for one in NEW}
@@ -220,7 +249,7 @@ class TestApplying:
         lbd("place", NEW[3], "--apply", "--config", config)
         owner = pulsar.owners[NEW[3]]
         found = lbd("place", "t/new", "t/n", "--apply", "--config", config)
-        assert (found.exit_code, found.stdout.splitlines()[-1]) == (
+        assert (found.exit_code, found.stdout.splitlines()[0]) == (
             0,
             "26 bundles: 15 placed, 11 owned already and left alone.",
         )

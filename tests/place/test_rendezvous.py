@@ -130,11 +130,11 @@ def test_the_reason_names_who_was_full():
     """Where a bundle's first choice has had its share, the answer is its second, and says so."""
     looked, bundle = seen(dict.fromkeys(BROKERS, 30.0)), bundles(1)[0]
     first = ask(bundle, looked, PlaceMemory())
-    assert first.reason == "first by hash, with 20% of the free capacity; 55.0 points free below 85"
+    assert first.reason == "first choice by hash; 55.0 points free below 85, 20% of all free points"
     counts = {broker: 10 if broker == first.broker else 1 for broker in BROKERS}
     second = ask(bundle, looked, PlaceMemory(since=TAKEN_AT, counts=counts))
     assert second.broker != first.broker
-    assert f"number 2 by hash, after {first.broker} with 10 of at most 4 answers" in second.reason
+    assert f"choice 2 by hash, as {first.broker} has 10 of at most 4 bundles; " in second.reason
 
 
 def test_no_candidate_is_no_answer():
