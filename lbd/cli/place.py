@@ -198,7 +198,7 @@ def show_placed(placed: Sequence[PlacedBundle], *, everything: bool) -> None:
 
 
 def _result(bundle: PlacedBundle) -> tuple[str, str]:
-    """What came of a bundle and where it is, and the style of that."""
+    """Result of a bundle with its broker, and the style of that."""
     if bundle.result is Result.LANDED:
         return f"placed on {bundle.owner}", "green"
     if bundle.result is not None:
