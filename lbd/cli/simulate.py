@@ -165,8 +165,8 @@ def _moving(card: Scorecard) -> Iterator[str]:
     compared = ""
     if card.moves and card.fewest_moves is not None:
         compared = (
-            f", at least {card.fewest_moves} needed for as low a peak and {card.redundant_moves} redundant, "
-            f"{card.fewest_moves_as_even} and {card.redundant_moves_as_even} for as high a lowest score, too"
+            f", at least {card.fewest_moves} needed for as low a peak, and {card.fewest_moves_as_even} for as high a "
+            "lowest score, too"
         )
     yield (
         f"moves: {card.moves} in {counted(card.rounds, 'round')}{compared}; "

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lbd.score.bounds import at_least, at_most, best_peak, fewest_moves, fewest_moves_between
+from lbd.score.bounds import best_peak, fewest_moves, fewest_moves_between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from lbd.model import BoolArray, FloatArray
     from lbd.score.bounds import BundleHistory
@@ -188,99 +188,6 @@ class Trace:
         return table
 
 
-# --- redundant moves
-
-
-def redundant_moves(placement: BundleHistory, moves: int, *, as_even: bool = False) -> int:
-    """Number of a run's moves that a plan could have left out, and reached as low a peak.
-
-    ``as_even``: and as high a lowest score. Of a bundle that moved more than once all moves but one count, and all of
-    them where it came back; and the moves that :func:`dispensable` finds.
-    """
-    lasting = int(np.count_nonzero(placement.first != placement.last))
-    return moves - lasting + int(np.count_nonzero(dispensable(placement, as_even=as_even)))
-
-
-def dispensable(placement: BundleHistory, *, as_even: bool = False) -> BoolArray:
-    """Bundles that might have stayed with their first owner without a higher peak, all of them together, bool (N,).
-
-    ``as_even``: nor with a lower trough.
-
-    The smallest are reverted first, one by one and then in opposing pairs (one from x to y, one from y to x), until
-    nothing more can be. Another order might find more: the number is a lower bound. No reversal breaks a policy.
-    """
-    last = placement.last
-    need = placement.need(placement.trough(last)) if as_even else np.full(placement.idle.size, -np.inf)
-    undo = _Undo(placement, placement.carried(last), placement.room(placement.peak(last)), need)
-    moved = np.flatnonzero((placement.first != placement.last) & placement.may_stay())
-    waiting = moved[np.argsort(placement.sizes[moved], kind="stable")].tolist()
-    gone: set[int] = set()
-    while back := undo.singly(waiting) or undo.in_pairs(waiting):
-        gone.update(back)
-        waiting = [bundle for bundle in waiting if bundle not in gone]
-    return np.isin(np.arange(placement.sizes.size), list(gone))
-
-
-@dataclass(frozen=True, eq=False)
-class _Undo:
-    """Reversal of moves. ``carried``, ``room`` and ``need``, the most and the least that a broker may carry, are
-    float64 (B,) in the unit of the sizes; each reversal changes ``carried``.
-    """
-
-    placement: BundleHistory
-    carried: FloatArray
-    room: FloatArray
-    need: FloatArray
-
-    def singly(self, waiting: Sequence[int]) -> list[int]:
-        """Reverts each move in turn whose bundle fits on its former broker."""
-        return [bundle for bundle in waiting if self._taken_back(bundle)]
-
-    def in_pairs(self, waiting: Sequence[int]) -> list[int]:
-        """Reverts each move in turn, together with the first move in the other direction with which it fits."""
-        between: dict[tuple[int, int], list[int]] = {}
-        for bundle in waiting:
-            _, x, y = self._of(bundle)
-            between.setdefault((x, y), []).append(bundle)
-        reverted: list[int] = []
-        for (x, y), there in between.items():
-            if x < y and (y, x) in between:
-                reverted += self._changed_again(there, between[y, x])
-        return reverted
-
-    def _changed_again(self, there: Sequence[int], back: Sequence[int]) -> Iterator[int]:
-        """Pairs of bundles that two brokers exchanged and could exchange back."""
-        others = np.array(back)
-        for bundle in there:
-            size, x, y = self._of(bundle)
-            difference = size - self.placement.sizes[others]
-            fits = np.flatnonzero(self._fits(x, difference) & self._fits(y, -difference))
-            if fits.size:
-                self._shift(float(difference[fits[0]]), x, y)
-                yield from (bundle, int(others[fits[0]]))
-                others = np.delete(others, fits[0])
-
-    def _of(self, bundle: int) -> tuple[float, int, int]:
-        placement = self.placement
-        return float(placement.sizes[bundle]), int(placement.first[bundle]), int(placement.last[bundle])
-
-    def _taken_back(self, bundle: int) -> bool:
-        size, x, y = self._of(bundle)
-        if not (self._fits(x, np.array(size)) and self._fits(y, np.array(-size))):
-            return False
-        self._shift(size, x, y)
-        return True
-
-    def _fits(self, broker: int, more: FloatArray) -> BoolArray:
-        then = self.carried[broker] + more
-        fits: BoolArray = (then <= at_most(self.room[broker])) & (then >= at_least(self.need[broker]))
-        return fits
-
-    def _shift(self, size: float, to: int, away: int) -> None:
-        self.carried[to] += size
-        self.carried[away] -= size
-
-
 # --- moves: source, destination, and the two turns around each
 
 
@@ -337,9 +244,8 @@ class Scorecard:
     showed the high threshold until the next bundle landed. ``moves``: landed unloads; ``rounds``: number of bouts with
     a minute between them. ``splits``: bundles that were split, by lbd or by the brokers. ``peak_points``: the highest
     score of the last owners, under the heaviest load since the last move. ``fewest_moves``: lower bound for any plan,
-    from the first owners to as low a peak (:func:`lbd.score.bounds.fewest_moves`). ``redundant_moves``: lower bound of
-    the moves that could have been left out, for as low a peak (:func:`lbd.score.scorecard.redundant_moves`).
-    ``fewest_moves_as_even``, ``redundant_moves_as_even``: the same for as low a peak and as high a lowest score.
+    from the first owners to as low a peak (:func:`lbd.score.bounds.fewest_moves`). ``fewest_moves_as_even``: the same
+    for as low a peak and as high a lowest score.
     ``best_peak_points``: the lowest peak that any plan of as many moves could have reached
     (:func:`lbd.score.bounds.best_peak`). ``bundles_moved_twice``: bundles that moved more than once. ``traffic_moved``:
     traffic of the moved bundles, as a fraction of the cluster's average. ``thrashing``: back and forth of a broker, a
@@ -347,7 +253,7 @@ class Scorecard:
     same if nothing had moved. ``policy_violations``: moves to brokers that policies forbid.
     ``unserved_bundle_seconds``: time that bundles were without a broker, summed, for moves and for lost brokers.
 
-    The bounds, the peaks, redundant moves and ``unmoved`` figures are None where bundles changed hands without lbd; all
+    The bounds, the peaks and ``unmoved`` figures are None where bundles changed hands without lbd; all
     of them but ``peak_points`` and the ``unmoved`` ones also where some were split.
     """
 
@@ -366,9 +272,7 @@ class Scorecard:
     splits: int
     peak_points: float | None
     fewest_moves: int | None
-    redundant_moves: int | None
     fewest_moves_as_even: int | None
-    redundant_moves_as_even: int | None
     best_peak_points: float | None
     bundles_moved_twice: int
     traffic_moved: float
@@ -403,9 +307,7 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         splits=len(trace.splits),
         peak_points=None if trace.placement is None else trace.placement.peak(trace.placement.last),
         fewest_moves=trace.fewest_moves,
-        redundant_moves=None if bounded is None else redundant_moves(bounded, len(trace.moves)),
         fewest_moves_as_even=trace.fewest_moves_as_even,
-        redundant_moves_as_even=None if bounded is None else redundant_moves(bounded, len(trace.moves), as_even=True),
         best_peak_points=None if bounded is None else best_peak(bounded, len(trace.moves)),
         bundles_moved_twice=sum(number > 1 for number in Counter(move.bundle for move in trace.moves).values()),
         traffic_moved=_traffic_moved(trace),
@@ -499,9 +401,7 @@ RUN = (
     Figure("splits", "bundles split"),
     Figure("peak_points", "peak since the last move, points", 1, better="lower"),
     Figure("fewest_moves", "fewest moves that any plan needs for it"),
-    Figure("redundant_moves", "redundant moves", better="lower"),
     Figure("fewest_moves_as_even", "fewest moves for that and as high a lowest score"),
-    Figure("redundant_moves_as_even", "redundant moves, as even", better="lower"),
     Figure("best_peak_points", "lowest peak for as many moves, points", 1),
     Figure("bundles_moved_twice", "bundles moved more than once", better="lower"),
     Figure("traffic_moved", "traffic moved", 1, " %", 100, better="lower"),

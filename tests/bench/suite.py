@@ -123,7 +123,7 @@ def efficiency(cards: Sequence[Scorecard], fewest: str = "fewest_moves") -> floa
 
 
 HEAD = (
-    "moves", "fewest / moves", "redundant", "both as even", "twice", "traffic moved", "gap at last",
+    "moves", "fewest / moves", "as even", "twice", "traffic moved", "gap at last",
     "peak / best: median, p95", "over 15, min",
 )  # fmt: skip
 
@@ -135,20 +135,13 @@ def row(cards: Sequence[Scorecard]) -> tuple[str, ...]:
     return (
         f"{mean(one.moves for one in cards):.1f}",
         _number(efficiency(cards), 2),
-        _redundant(cards, "redundant_moves"),
-        f"{_number(efficiency(cards, 'fewest_moves_as_even'), 2)}, {_redundant(cards, 'redundant_moves_as_even')}",
+        _number(efficiency(cards, "fewest_moves_as_even"), 2),
         f"{mean(one.bundles_moved_twice for one in cards):.1f}",
         f"{median(one.traffic_moved for one in cards):.1%}",
         f"{median(one.last.gap_points for one in cards):.1f}",
         f"{median(over):.2f}, {over[min(int(0.95 * len(over)), len(over) - 1)]:.2f}" if over else "-",
         f"{median(one.minutes_over_low for one in cards):.0f}",
     )
-
-
-def _redundant(cards: Sequence[Scorecard], figure: str) -> str:
-    """The mean of those that are told."""
-    found = [getattr(one, figure) for one in cards if getattr(one, figure) is not None]
-    return _number(statistics.mean(found) if found else None, 1)
 
 
 def _number(value: float | None, digits: int) -> str:
