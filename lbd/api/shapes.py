@@ -121,13 +121,14 @@ class Predicted(msgspec.Struct, frozen=True):
 
 
 class WouldMove(msgspec.Struct, frozen=True):
-    """An unload that is shown: messages/s and bytes/s in + out."""
+    """An unload that is shown: messages/s and bytes/s in + out, and the producers and consumers that reconnect."""
 
     bundle: str
     source: str
     destination: str | None
     msg_rate: float
     throughput: float
+    clients: int = 0
 
 
 class Held(msgspec.Struct, frozen=True):

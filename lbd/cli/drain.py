@@ -116,10 +116,13 @@ def show(plan: DrainPlan, *, everything: bool) -> None:
     out.print(scores)
     most = len(plan.unloads) if everything else LINES
     if plan.unloads:
-        rows = table(("unload", "left"), ("from", "left"), ("to", "left"), ("msg/s", "right"), ("MB/s", "right"))
+        rows = table(
+            *(("unload", "left"), ("from", "left"), ("to", "left")),
+            *(("msg/s", "right"), ("MB/s", "right"), ("clients", "right")),
+        )
         for unload in plan.unloads[:most]:
             ends = plain(unload.bundle), plain(unload.source), plain(unload.destination or "")
-            rows.add_row(*ends, amount(unload.msg_rate), amount(unload.throughput, 1e6, 1))
+            rows.add_row(*ends, amount(unload.msg_rate), amount(unload.throughput, 1e6, 1), f"{unload.clients:,}")
         out.print(rows)
     if (more := len(plan.unloads) - most) > 0:
         out.print(Text(f"and {counted(more, 'bundle')} more (--all)", "dim"))
@@ -168,7 +171,9 @@ def pace_text(plan: DrainPlan) -> str:
     once, them = (f", {min(plan.at_once, number)} at once", "them") if number > 1 else ("", "it")
     waits = plan.shown_in_seconds
     shown = f" Reports show the last moves in {waits:.0f} s at most; --apply waits for that." if waits else ""
-    return f"{counted(number, 'bundle')}{once}: about {duration_text(plan.eta_seconds)}; --apply moves {them}.{shown}"
+    clients = counted(sum(unload.clients for unload in plan.unloads), "client")
+    moves = f"{counted(number, 'bundle')}{once}, with {clients}"
+    return f"{moves}: about {duration_text(plan.eta_seconds)}; --apply moves {them}.{shown}"
 
 
 # --- commands

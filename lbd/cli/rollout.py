@@ -241,7 +241,7 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
             *(("highest then", "left"), ("points", "right")),
         )
         for step in plan.steps:
-            cells = str(step.bundles), str(step.clients), duration_text(step.eta_seconds)
+            cells = f"{step.bundles:,}", f"{step.clients:,}", duration_text(step.eta_seconds)
             rows.add_row(plain(step.broker), *cells, plain(step.top or ""), amount(step.peak, digits=1))
         console().print(rows)
     refusals = [f"{step.broker}: {step.refused}" for step in plan.steps if step.refused is not None]
@@ -249,7 +249,7 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
     for refusal in refusals:
         print_note(form, f"Refused: {refusal}.")
     bundles, clients = (sum(getattr(step, name) for step in plan.steps) for name in ("bundles", "clients"))
-    most = f"{counted(bundles, 'bundle')} move once, or twice at most; {clients} producers and consumers reconnect"
+    most = f"{counted(bundles, 'bundle')} move once, or twice at most; {counted(clients, 'client')} reconnect"
     moves = duration_text(sum(step.eta_seconds for step in plan.steps))
     print_note(form, f"{counted(len(plan.steps), 'broker')}, in this order: {most} each time.")
     trusted = f"up to {duration_text(plan.trusted_after_seconds)} after each start until the broker's reports count"

@@ -41,7 +41,7 @@ from lbd.operations.parts import preview_observer
 from lbd.operations.requests import OVERRIDDEN_HOLDS
 from lbd.operations.split import CLOCK
 from lbd.permit.evidence import same
-from lbd.permit.served import with_clients
+from lbd.permit.served import reconnecting, with_clients
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, Control, DrainRequest, FillRequest, RequestResult
 from lbd.store.drains import Drain, Drains, Fill, RemainingBundle, Work, Works
@@ -978,13 +978,15 @@ def _build_preview(look: DrainView, at_once: int, refusal: str = "", drain: Drai
 
 def plan_json(preview: DrainPreview) -> DrainPlan:
     """The preview as JSON, here and over the API."""
-    look = preview.look
+    look, moves = preview.look, preview.look.plan.unloads
     return DrainPlan(
         taken_at=look.observation.snapshot.taken_at,
         brokers=[Predicted(name, round(score, 3), round(look.after[name], 3)) for name, score in look.before.items()],
         unloads=[
-            WouldMove(move.bundle, move.source, move.destination, round(move.msg_rate, 3), round(move.throughput, 3))
-            for move in look.plan.unloads
+            WouldMove(
+                move.bundle, move.source, move.destination, round(move.msg_rate, 3), round(move.throughput, 3), clients
+            )
+            for move, clients in zip(moves, reconnecting(moves, look.observation.snapshot), strict=True)
         ],
         stay=[RemainingBundle(skip.what, skip.reason.label, skip.detail) for skip in look.plan.stay],
         left_to_pulsar=[skip.what for skip in look.alone],

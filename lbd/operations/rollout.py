@@ -24,6 +24,7 @@ from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
 from lbd.operations.split import CLOCK
 from lbd.permit.evidence import same, young_seconds
+from lbd.permit.served import reconnecting
 from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED, splits
 from lbd.pulsar.override_note import OFF
 from lbd.reason import Reason
@@ -648,16 +649,8 @@ def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:
         broker,
         len(bundles),
         round(eta, 1),
-        _clients(look),
+        sum(reconnecting(look.plan.unloads, look.observation.snapshot)),
         top,
         round(look.after[top], 3) if top is not None else None,
         refused(broker, look) or hold or None,
     )
-
-
-def _clients(look: DrainView) -> int:
-    """Number of producers and consumers of the bundles that would move, as far as reports have it."""
-    snapshot = look.observation.snapshot
-    moving = list(snapshot.positions_of({unload.bundle for unload in look.plan.unloads}).values())
-    rows = np.isin(snapshot.rows.bundle, moving)
-    return int(snapshot.rows.counts[rows, 1:].sum())

@@ -124,6 +124,23 @@ class ReportedClients:
         match = np.flatnonzero((rows.bundle[own] == position) & rows.reported[own])
         return BundleClients(*rows.counts[own][match[0]].tolist()) if match.size else None
 
+    def reconnecting(self, move: Unload) -> int:
+        """Producers and consumers that a move disconnects; 0 where no report has statistics of its bundle.
+
+        They are those of the source's report. A bundle that landed there lately may be missing on it, and still be on
+        the report of its former broker: then that counts. Rule: each text that says how many clients reconnect adds up
+        these numbers, so a plan, a drain and a rollout say the same of the same bundles.
+        """
+        reports = (self.of(move.bundle, broker) for broker in (move.source, *self._brokers))
+        return next((clients.connected for clients in reports if clients is not None), 0)
+
+
+def reconnecting(moves: Iterable[Unload], snapshot: Snapshot) -> list[int]:
+    """Clients that each move disconnects, by :meth:`ReportedClients.reconnecting`."""
+    plan = tuple(moves)
+    reported = ReportedClients(snapshot, (move.bundle for move in plan))
+    return [reported.reconnecting(move) for move in plan]
+
 
 def with_clients(plan: Iterable[Unload], snapshot: Snapshot) -> tuple[Unload, ...]:
     """A plan with what stands before its moves."""

@@ -15,6 +15,7 @@ from lbd.fields import derived
 from lbd.load.scoring import percent
 from lbd.load.summary import loads
 from lbd.model import BYTES_IN, BYTES_OUT, CLUSTER, MSG_IN, MSG_OUT, RESOURCES, FloatArray, Hits, Skip, counter_key
+from lbd.permit.served import reconnecting
 from lbd.reason import Reason
 from lbd.score.bounds import fewest_removed
 from lbd.store.history_round import HistoryRound
@@ -300,10 +301,10 @@ def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
     snapshot, name = record.observation.snapshot, plan_id(record.unloads)
     fired = {pair.source for pair in record.decision.comparison.pairs if pair.fired}
     renewed = before is None or any(unload.source in fired for unload in record.unloads)
+    named = [unload for unload in record.unloads if unload.destination is not None]
     moves = [
-        derived(ProposedMove, _planned(unload), clients=_clients(snapshot, unload))
-        for unload in record.unloads
-        if unload.destination is not None
+        derived(ProposedMove, _planned(unload), clients=clients)
+        for unload, clients in zip(named, reconnecting(named, snapshot), strict=True)
     ]
     return Proposal(
         name,
@@ -313,13 +314,6 @@ def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
         _expected(record),
         sum(move.clients for move in moves),
     )
-
-
-def _clients(snapshot: Snapshot, unload: Unload) -> int:
-    """Producers and consumers of a bundle, as its source reports them."""
-    own = snapshot.rows.of(snapshot.brokers.index()[unload.source])
-    index = snapshot.positions_of((unload.bundle,))[unload.bundle]
-    return int(snapshot.rows.counts[own][snapshot.rows.bundle[own] == index, 1:].sum())
 
 
 def planned_scores(brokers: Iterable[_Named], expected: Mapping[str, float]) -> tuple[list[PlannedScore], float | None]:

@@ -56,7 +56,7 @@ class TestShown:
         assert found.exit_code == 0, found.output
         assert f"The cluster can do without {cluster.brokers[0]}" in found.stdout
         assert found.stdout.count(f"{cluster.brokers[0]}  127.") == 14
-        assert "14 bundles, 4 at once: about" in found.stdout
+        assert "14 bundles, 4 at once, with 28 clients: about" in found.stdout
         assert (owned(cluster, cluster.brokers[0]), (tmp_path / "state").exists()) == (14, False)
 
     def test_as_json(self, cluster: FakePulsar, config: Path):

@@ -188,6 +188,15 @@ def test_it_is_stopped_by_another_command(cluster: FakePulsar, config: Path, tmp
     assert (watching.returncode, "enough; 0 of 3 brokers were restarted" in printed) == (4, True), printed
 
 
+def test_a_rollout_and_a_drain_count_the_same_clients(cluster: FakePulsar, config: Path):
+    """Of the same bundles, in JSON and in words."""
+    found = json.loads(lbd("rollout", cluster.brokers[0], "--dry-run", "--config", config, "--format", "json").stdout)
+    (step,) = found["steps"]
+    drain = json.loads(lbd("drain", cluster.brokers[0], "--config", config, "--format", "json").stdout)
+    assert step["clients"] == sum(move["clients"] for move in drain["unloads"]) > 0
+    assert f", with {step['clients']} clients: about " in lbd("drain", cluster.brokers[0], "--config", config).stdout
+
+
 def test_it_is_shown(cluster: FakePulsar, config: Path, tmp_path: Path):
     """Order, moves, time and peaks; nothing is done."""
     found = lbd("rollout", "--all", "--dry-run", "--config", config)

@@ -21,6 +21,7 @@ from lbd.permit.served import (
     Unserved,
     concluded,
     judge,
+    reconnecting,
     recovered,
     sampled,
     served_text,
@@ -219,6 +220,28 @@ def test_sampled_topics_are_spread_and_the_users_own():
     assert sampled(mixed) == [names[0], names[3], names[6]]
     assert sampled(names[:2]) == names[:2]
     assert sampled(["persistent://t/n/__change_events"]) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "number"),
+    [
+        ({BUNDLE: BundleStats(topics=4, producer_count=4, consumer_count=6)}, {}, 10),
+        (
+            {BUNDLE: BundleStats(topics=4, producer_count=4, consumer_count=6)},
+            {BUNDLE: BundleStats(topics=4, producer_count=1, consumer_count=2)},
+            10,
+        ),
+        ({}, {BUNDLE: BundleStats(topics=4, producer_count=1, consumer_count=2)}, 3),
+        ({}, {}, 0),
+    ],
+    ids=["its source reports it", "two report it", "only its former broker reports it", "nobody reports it"],
+)
+def test_clients_of_a_move_count_once(
+    source: Mapping[str, BundleStats], destination: Mapping[str, BundleStats], number: int
+):
+    """Also right after a move, when two reports or none of the owner's have the bundle."""
+    both = snapshot({SOURCE: report(10.0, source), DESTINATION: report(10.0, destination)})
+    assert reconnecting([Unload(BUNDLE, SOURCE, None, 0.0, 0.0)], both) == [number]
 
 
 def test_a_plan_is_told_with_what_stands_before_it():
