@@ -124,12 +124,12 @@ def plan_drain(
         first = {broker for broker in preferred if broker in destinations and ledger.predicted(broker) < level}
         allowed = [broker for broker in destinations if unload.bundle not in bound or broker in preferred]
         ranked = sorted(allowed, key=lambda broker: (broker not in first, ledger.predicted(broker), broker))
-        placed = _placed(unload, ranked, ledger)
-        if isinstance(placed, Skip):
-            stay.append(placed)
+        move, refusals = first_that_may(unload, ranked, ledger)
+        if move is None:
+            stay.append(_together(unload.bundle, refusals))
         else:
-            ledger.take(placed)
-            moves.append(placed)
+            ledger.take(move)
+            moves.append(move)
     return DrainMoves(tuple(moves), tuple(stay))
 
 
@@ -138,16 +138,16 @@ def _weight(unload: Unload, ledger: Ledger) -> float:
     return points if math.isfinite(points) else 0.0
 
 
-def _placed(unload: Unload, ranked: Sequence[str], ledger: Ledger) -> Unload | Skip:
-    """The unload to the first broker that may have it, or a skip with the reasons of all."""
+def first_that_may(unload: Unload, ranked: Iterable[str], ledger: Ledger) -> tuple[Unload | None, list[Skip]]:
+    """The unload to the first of these brokers that may have it, and the refusals of those before that."""
     refusals: list[Skip] = []
     for broker in ranked:
         named = replace(unload, destination=broker)
         refusal = ledger.refusal(named)
         if refusal is None:
-            return named
+            return named, refusals
         refusals.append(refusal)
-    return _together(unload.bundle, refusals)
+    return None, refusals
 
 
 def _together(bundle: str, refusals: Sequence[Skip]) -> Skip:

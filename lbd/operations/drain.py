@@ -160,7 +160,6 @@ class Job:
         self._handed: set[str] = set()
         self._outcomes: dict[str, Outcome] = {}
         self._skipped: dict[str, Skip] = {}
-        self._taken = set[str]()
         self._to_move: list[str] = []
         self._pacing: Pacing | None = None
         self._barren = self._settled_before = 0
@@ -222,8 +221,6 @@ class Job:
         with self._lock:
             if isinstance(end, Skip):
                 self._skipped[end.what] = end
-                if end.reason is Reason.OWNER_CHANGED:
-                    self._taken.add(end.what)
                 if end.reason in ORDERED:
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
@@ -244,14 +241,18 @@ class Job:
     def without_gone(self, bundles: Iterable[str]) -> list[str]:
         """Those of the bundles that are not proven to be gone, or to have another owner, whoever moved them."""
         with self._lock:
-            gone = {bundle for bundle, outcome in self._outcomes.items() if _left(outcome)} | self._taken
+            gone = {bundle for bundle, outcome in self._outcomes.items() if _left(outcome)} | self._taken()
         return [bundle for bundle in bundles if bundle not in gone]
 
     @property
     def settled(self) -> int:
         """Number of bundles whose moves have ended, or that had left before."""
         with self._lock:
-            return len(self._outcomes.keys() | self._taken)
+            return len(self._outcomes.keys() | self._taken())
+
+    def _taken(self) -> set[str]:
+        """Bundles that had another owner before a request for them was sent."""
+        return {bundle for bundle, skip in self._skipped.items() if skip.reason is Reason.OWNER_CHANGED}
 
     @property
     def attempted(self) -> frozenset[str]:
@@ -702,14 +703,13 @@ class Draining:
         """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
         try:
             self._write()
-            if self._may_have_work():
-                self._end_fill()
-                self._released_before_begun()
-                if self._job is not None or self.in_force() or self._fill_due() is not None:
-                    current = tools()
-                    self._job = self._job or self._due(current)
-                    if self._job is not None:
-                        self._step(self._job, current)
+            self._end_fill()
+            self._released_before_begun()
+            if self._job is not None or self.in_force() or self._fill_due() is not None:
+                current = tools()
+                self._job = self._job or self._due(current)
+                if self._job is not None:
+                    self._step(self._job, current)
             self._trouble["going on"] = ""
         except HeldError as error:
             self._trouble["going on"] = ""
@@ -720,11 +720,6 @@ class Draining:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
             if self._job is not None:
                 self._cannot(self._job, error)
-
-    def _may_have_work(self) -> bool:
-        """Whether there is an order, a job, or somebody who waits for one; reads the orders at most once."""
-        last = self.works.fill
-        return self.busy or (last is not None and last.ended_at is None) or self._drains.ordered()
 
     def _cannot(self, job: Job, error: LbdError) -> None:
         """A broker that goes on telling nothing of itself does not keep the others from being balanced."""

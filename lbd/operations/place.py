@@ -32,6 +32,7 @@ from lbd.bundles import (
     topic_hash,
     topic_namespace,
 )
+from lbd.decide.drain import first_that_may
 from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace
@@ -488,13 +489,10 @@ def _coolest(unload: Unload, parts: Parts, now: Situation) -> tuple[str, str]:
     ledger = _ledger(unload, parts, now)
     others = [broker for broker in now.observation.active if broker != unload.source]
     ranked = sorted(score.keys() & set(others), key=lambda broker: (score[broker], broker))
-    refusals = list[Skip]()
-    for broker in ranked:
-        refusal = ledger.refusal(replace(unload, destination=broker))
-        if refusal is None:
-            cooler = f"; of {counted(len(refusals), 'cooler broker')} {_first(refusals)}" if refusals else ""
-            return broker, f"the coolest broker that may have it{cooler}"
-        refusals.append(Skip(broker, refusal.reason, refusal.detail))
+    move, refusals = first_that_may(unload, ranked, ledger)
+    if move is not None and move.destination is not None:
+        cooler = f"; of {counted(len(refusals), 'cooler broker')} {_first(refusals)}" if refusals else ""
+        return move.destination, f"the coolest broker that may have it{cooler}"
     missing = now.observation.missing
     refusals += [Skip(broker, Reason.REPORT_MISSING, missing[broker]) for broker in others if broker in missing]
     raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(refusals)}")

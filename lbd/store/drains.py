@@ -250,14 +250,6 @@ class Drains:
             return []
         return [drain for order in orders.keyed(DRAIN).values() if (drain := _value(order)) is not None]
 
-    def ordered(self) -> bool:
-        """Whether there is an order of a drain or a fill, one that has expired among them."""
-        try:
-            orders = self._orders.read()
-        except UsageError:
-            return False
-        return any(order.key == FILL or order.key.startswith(DRAIN) for order in orders.orders.values())
-
     def in_force(self, now: float) -> dict[str, Drain]:
         """The drains that have not expired, by broker."""
         return {drain.broker: drain for drain in self.all() if drain.until is None or now < drain.until}

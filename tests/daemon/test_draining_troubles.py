@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
-    from lbd.store.orders import OrderList, Orders
     from tests.simulate.fakes import Run
 
 
@@ -44,20 +43,6 @@ def begun(lbd: Run, request: Any, monkeypatch: pytest.MonkeyPatch, part: int = 4
     draining.begin(request, real.tools(real.parts()))
     lbd.engine.go_on()
     lbd.engine.wait(60)
-
-
-def test_where_nothing_is_ordered_a_step_reads_the_orders_twice(lbd: Run, monkeypatch: pytest.MonkeyPatch):
-    """Once for drains and fills, once for rollouts: a daemon takes two steps a second, day and night."""
-    reads = list[None]()
-    read = type(lbd.engine.orders).read
-
-    def counted(orders: Orders) -> OrderList:
-        reads.append(None)
-        return read(orders)
-
-    monkeypatch.setattr(type(lbd.engine.orders), "read", counted)
-    lbd.engine.go_on()
-    assert len(reads) == 2
 
 
 def test_a_pause_in_the_middle_is_waited_for(
