@@ -53,7 +53,8 @@ def _plan_of_now(settings: Settings) -> PlanDocument:
 def plan(ctx: click.Context, read: Read, form: str, api_url: str | None) -> None:
     """Show the plan that the running lbd proposes (mode: approve), with its id, or what a turn would move now.
 
-    Each move has its reason and the number of clients that will reconnect; each broker its score now and after.
+    Each move has its reason, the number of clients that will reconnect and, where the settings give moves a cost, its
+    points; each broker its score now and after.
     Exit code 0 shown, 4 lbd apply would refuse it now; the last line says why.
 
     \b
@@ -69,18 +70,29 @@ def plan(ctx: click.Context, read: Read, form: str, api_url: str | None) -> None
     ctx.exit(REFUSED if shown.refused is not None else 0)
 
 
+COST = "cost: points of guardrails.move_costs and guardrails.topic_costs; cheaper bundles go first"
+
+
 def print_plan(plan: PlanDocument) -> None:
     """Print a plan as text; the notes that several reasons share stand once below the moves."""
     out, shared = console(), shared_notes(move.reason for move in plan.unloads)
+    dear = any(move.cost for move in plan.unloads)
     for source, destination in dict.fromkeys((move.source, move.destination) for move in plan.unloads):
         out.print(Text(plain(f"{source} -> {destination}"), "bold"))
-        rows = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("clients", "right"), ("", "left"))
+        rows = table(
+            *(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("clients", "right")),
+            *((("cost", "right"),) if dear else ()),
+            ("", "left"),
+        )
         for move in plan.unloads:
             if (move.source, move.destination) == (source, destination):
-                rates = (amount(move.msg_rate), amount(move.throughput, 1e6, 1))
+                numbers = amount(move.msg_rate), amount(move.throughput, 1e6, 1), f"{move.clients:,}"
+                cost = (f"{move.cost:,.10g}",) if dear else ()
                 reason = Text(plain(without_notes(move.reason, shared)), "dim")
-                rows.add_row(f"  {plain(move.bundle)}", *rates, f"{move.clients:,}", reason)
+                rows.add_row(f"  {plain(move.bundle)}", *numbers, *cost, reason)
         out.print(rows)
+    if dear:
+        out.print(Text(COST, "dim"))
     for note, number in shared.items():
         out.print(Text(plain(f"{number} of {counted(len(plan.unloads), 'bundle')}: {note}"), "dim"))
     if plan.unloads:

@@ -59,19 +59,14 @@ LOW_COST = 10 * MOST_COST
 """More than any cost in settings: a namespace of low balance comes after all others."""
 
 
-def column(
-    snapshot: Snapshot,
-    costs: Mapping[str, float | str],
-    low: frozenset[str] = frozenset(),
-    topics: TopicCosts | None = None,
-) -> FloatArray | None:
-    """The cost of each bundle, float64 (N,), those of ``low`` namespaces the dearest; None where all cost the same."""
+def column(snapshot: Snapshot, costs: Mapping[str, float | str], topics: TopicCosts | None = None) -> FloatArray | None:
+    """The points of each bundle, float64 (N,); None where none has any."""
     points: FloatArray = np.zeros(len(snapshot.bundles))
     if costs:
         points += np.array([move_cost(costs, name) for name in snapshot.namespaces.names])[snapshot.namespaces.of]
     if topics is not None:
         points[topics.bundle] += topics.points
-    return dearer(points if points.any() else None, snapshot, low)
+    return points if points.any() else None
 
 
 def dearer(costs: FloatArray | None, snapshot: Snapshot, low: frozenset[str]) -> FloatArray | None:

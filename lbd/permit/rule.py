@@ -74,12 +74,16 @@ class Case:
         """Namespaces whose bundles no active broker may have, and why."""
         return eligibility.homeless(self.pools, self.facts.snapshot, self.broker_bundles) if self.pools else {}
 
+    @cached_property
+    def named_costs(self) -> FloatArray | None:
+        """The points that ``move_costs`` and ``topic_costs`` give each bundle, float64 (N,); None: none has any."""
+        movable = self.topic_costs.movable if self.topic_costs is not None else None
+        return eligibility.column(self.facts.snapshot, self.guardrails.move_costs, movable)
+
     @property
     def costs(self) -> FloatArray | None:
-        """The cost of moving each bundle, float64 (N,); None where all cost the same."""
-        facts, dear = self.facts, self.topic_costs
-        movable = dear.movable if dear is not None else None
-        return eligibility.column(facts.snapshot, self.guardrails.move_costs, facts.policies.low, movable)
+        """The cost of moving each bundle, float64 (N,), those of ``low`` namespaces the dearest; None: all the same."""
+        return eligibility.dearer(self.named_costs, self.facts.snapshot, self.facts.policies.low)
 
     def lately(self, times: Mapping[str, float]) -> Iterable[str]:
         """The bundles whose time (epoch seconds) is within the last ``cool_down_minutes``."""

@@ -28,7 +28,10 @@ PLAN_SECONDS = 600.0
 
 
 class ProposedMove(msgspec.Struct, frozen=True):
-    """One move: messages/s and bytes/s in + out, and how many producers and consumers will reconnect."""
+    """One move: messages/s and bytes/s in + out, and how many producers and consumers will reconnect.
+
+    ``cost`` are the points that ``guardrails.move_costs`` and ``topic_costs`` give the bundle: cheaper ones go first.
+    """
 
     bundle: str
     source: str
@@ -37,6 +40,7 @@ class ProposedMove(msgspec.Struct, frozen=True):
     throughput: float | None
     reason: str
     clients: int
+    cost: float = 0.0
 
 
 class Proposal(msgspec.Struct, frozen=True):

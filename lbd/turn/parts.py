@@ -276,7 +276,8 @@ class TurnResult:
     a canary holds of the plan. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is why the rest
     of an earlier one is not moved. ``capacity`` is how many brokers are wanted, where that is followed. ``crowded`` are
     brokers with more than their share of a topic's partitions, or a namespace's bundles. ``dear_kinds`` are Pulsar's
-    own topics that make a move of a bundle dearer.
+    own topics that make a move of a bundle dearer, ``costs`` the points of each bundle, float64 (N,), None where none
+    has any.
     """
 
     sentence: str = ""
@@ -310,3 +311,4 @@ class TurnResult:
     capacity: Capacity | None = None
     crowded: tuple[Crowded, ...] = ()
     dear_kinds: tuple[DearKind, ...] = ()
+    costs: FloatArray | None = None

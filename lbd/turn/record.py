@@ -302,8 +302,14 @@ def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
     fired = {pair.source for pair in record.decision.comparison.pairs if pair.fired}
     renewed = before is None or any(unload.source in fired for unload in record.unloads)
     named = [unload for unload in record.unloads if unload.destination is not None]
+    position = snapshot.positions_of({unload.bundle for unload in named})
     moves = [
-        derived(ProposedMove, _planned(unload), clients=clients)
+        derived(
+            ProposedMove,
+            _planned(unload),
+            clients=clients,
+            cost=0.0 if record.costs is None else float(record.costs[position[unload.bundle]]),
+        )
         for unload, clients in zip(named, reconnecting(named, snapshot), strict=True)
     ]
     return Proposal(

@@ -287,6 +287,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         rest=remaining,
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
         dear_kinds=case.dear_kinds,
+        costs=case.named_costs,
         crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
     )
 
