@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lbd.cli.options import new_directory, settings_options
+from lbd.cli.options import format_option, new_directory, settings_options
 from lbd.cli.progress import stages
-from lbd.cli.render import change_table, plain, table
+from lbd.cli.render import change_table, json_out, plain, table
 from lbd.cli.status_text import console
 from lbd.errors import UsageError
 from lbd.fields import derived
-from lbd.store.calibration import CALIBRATION_FOLDER, PROPOSAL, REPORT, SUMMARY, ReplayedFigures, newest
+from lbd.store.calibration import (
+    CALIBRATION_FOLDER,
+    PROPOSAL,
+    REPORT,
+    SUMMARY,
+    MeasuredFigures,
+    ReplayedFigures,
+    ShownProposal,
+    newest,
+)
 from lbd.store.history_round import HISTORY_FOLDER
-from lbd.text import duration_text, zoned
+from lbd.text import DAY_SECONDS, duration_text, zoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +84,7 @@ FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "incidents.parqu
     "--show", "shown", is_flag=True, help="Show the newest proposal in state_dir, and what came of it. Needs no Spark."
 )
 @click.option("--explain", "explained", is_flag=True, help="Print why these values were chosen.")
+@format_option
 @settings_options
 def calibrate(
     read: Read,
@@ -86,6 +96,7 @@ def calibrate(
     candidates: int,
     seeds: int,
     strategies: tuple[str, ...],
+    form: str,
     *,
     explained: bool,
     shown: bool,
@@ -102,7 +113,11 @@ def calibrate(
     """
     settings = read().settings
     if shown:
-        _show(settings, Path(root) if root else settings.state_dir / HISTORY_FOLDER)
+        proposal = _shown(settings, Path(root) if root else settings.state_dir / HISTORY_FOLDER)
+        if form == "json":
+            json_out(proposal)
+        else:
+            _show(proposal)
         return
     from lbd.learn import report as written  # noqa: PLC0415 - Spark is loaded only here
     from lbd.learn.spark import parts, started  # noqa: PLC0415
@@ -112,14 +127,19 @@ def calibrate(
     with _new(out), _ending(out), started(history, master, spark_settings) as spark:
         from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
+        from lbd.learn.document import document  # noqa: PLC0415
         from lbd.learn.job import SparkWorkers  # noqa: PLC0415 - needs PySpark
 
         with stages(lambda: parts(spark)) as show_stage:
             request = Asked(history, settings, candidates, seeds, show_stage, strategies)
             calibration = run(SparkWorkers(spark, history), request)
-        lines = written.write(calibration, out, time.time())
-    for line in lines if explained else (*written.caveats(calibration), lines[-1]):
-        click.echo(line)
+        result = document(calibration, time.time())
+        written.write(calibration, result.summary, out)
+    if form == "json":
+        json_out(result)
+    else:
+        for line in result.lines(explained=explained):
+            click.echo(line)
     click.echo(f"{', '.join(name for name in FILES if (out / name).exists())} in {out}", err=True)
 
 
@@ -132,8 +152,8 @@ def _spark_settings(conf: tuple[str, ...], packages: str | None) -> dict[str, st
     return {**settings, "spark.jars.packages": packages} if packages else settings
 
 
-def _show(settings: Settings, history: Path) -> None:
-    """The newest scheduled proposal: its gain, what it changes, its figures, and once it is in force, its drift."""
+def _shown(settings: Settings, history: Path) -> ShownProposal:
+    """The newest scheduled proposal, and once it is in force, what came of it."""
     calibration = newest(settings.state_dir)
     if calibration is None:
         folder = settings.state_dir / CALIBRATION_FOLDER
@@ -141,33 +161,43 @@ def _show(settings: Settings, history: Path) -> None:
             f"{folder}: no calibration has ended there; its unit or CronJob writes there (docs/calibrate.md)"
         )
     run, summary = calibration
+    in_force = summary.in_force(settings)
+    proposed = summary.present is not None and summary.proposed is not None
+    measured = _measured(summary, history, settings) if proposed and in_force else None
+    return ShownProposal(folder=str(run), summary=summary, in_force=in_force, measured=measured)
+
+
+def _measured(summary: CalibrationSummary, history: Path, settings: Settings) -> MeasuredFigures | None:
+    """The figures since the proposal is in force; None before its first round is in history."""
+    from lbd.learn.choose import moves_per_day  # noqa: PLC0415 - NumPy and pyarrow are loaded only here
+    from lbd.learn.drift import measure  # noqa: PLC0415
+
+    drift = measure(history, summary.changes, summary.at, settings.weights)
+    if drift is None:
+        return None
+    figures = derived(ReplayedFigures, drift.figures, moves_per_day=moves_per_day(drift.figures))
+    return MeasuredFigures(since=drift.since, seconds=drift.figures.days * DAY_SECONDS, figures=figures)
+
+
+def _show(proposal: ShownProposal) -> None:
+    """Print its gain, what it changes, its figures, and those measured."""
+    summary, measured, run = proposal.summary, proposal.measured, Path(proposal.folder)
     out = console()
     gain = summary.gain()
     out.print(plain(f"{gain[0].upper()}{gain[1:]}."))
     if summary.present is not None and summary.proposed is not None:
         rows = [("settings of then, replayed", summary.present), ("proposed, replayed", summary.proposed)]
-        if summary.in_force(settings):
-            rows += _measured(summary, history, settings)
+        if measured is not None:
+            name = f"measured since {zoned(measured.since)} ({duration_text(measured.seconds)} seen)"
+            rows.append((name, measured.figures))
         figures = table(("", "left"), ("moves a day", "right"), ("mean gap", "right"), ("p95 gap", "right"))
         for name, row in rows:
             figures.add_row(name, f"{row.moves_per_day:.1f}", f"{row.mean_gap:.1f}", f"{row.p95_gap:.1f}")
         out.print(figures)
         out.print(change_table((change.key, change.now, change.proposed) for change in summary.changes))
     out.print(f"report:      {plain(str(run / REPORT))}")
-    if summary.recommended is not None and not summary.in_force(settings):
+    if summary.recommended is not None and not proposal.in_force:
         out.print(f"to take it:  lbd config diff {plain(str(run / PROPOSAL))}")
-
-
-def _measured(summary: CalibrationSummary, history: Path, settings: Settings) -> list[tuple[str, ReplayedFigures]]:
-    """The figures since the proposal is in force; none before its first round is in history."""
-    from lbd.learn.choose import moves_per_day  # noqa: PLC0415 - NumPy and pyarrow are loaded only here
-    from lbd.learn.drift import measure  # noqa: PLC0415
-
-    drift = measure(history, summary.changes, summary.at, settings.weights)
-    if drift is None:
-        return []
-    name = f"measured since {zoned(drift.since)} ({duration_text(drift.figures.days * 86_400)} seen)"
-    return [(name, derived(ReplayedFigures, drift.figures, moves_per_day=moves_per_day(drift.figures)))]
 
 
 @contextmanager

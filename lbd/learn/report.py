@@ -108,20 +108,20 @@ def _before(calibration: Calibration) -> dict[str, Any]:
 
 
 def evidence(calibration: Calibration) -> Iterator[str]:
-    """The evidence for these numbers, one sentence a line."""
+    """The evidence for these numbers, one sentence a line, the recommendation last."""
     yield from caveats(calibration)
     covered, hours = calibration.history.days, calibration.history.seconds / HOUR_SECONDS
     yield f"{covered:.1f} days of history in windows of {hours:g} h, {len(calibration.tried)} settings tried."
     yield from _quality(calibration)
     yield _model_error(calibration)
     yield from calibration.remarks
-    yield answer(calibration)
     yield from knee(calibration.choice)
     for name, clause in calibration.choice.refused.items():
         yield f"{name} is not proposed: it {clause}."
     for judged in calibration.choice.judged:
         if judged.name in {PRESENT, calibration.choice.best}:
             yield from _judged(calibration, judged)
+    yield answer(calibration)
 
 
 def caveats(calibration: Calibration) -> Iterator[str]:
@@ -527,11 +527,8 @@ def _replayed(figures: Figures | None) -> ReplayedFigures | None:
     return derived(ReplayedFigures, figures, moves_per_day=moves_per_day(figures))
 
 
-def write(calibration: Calibration, out: Path, at: float) -> list[str]:
-    """Write all of them into a directory, ``at`` epoch seconds; returns the evidence in words, the recommendation last.
-
-    The summary comes last: with it the directory is complete.
-    """
+def write(calibration: Calibration, result: CalibrationSummary, out: Path) -> None:
+    """Write all of them into a directory. The summary, ``result``, comes last: with it the directory is complete."""
     rows = [
         {"name": judged.name, "front": judged.front, "settings": json.dumps(calibration.tried[judged.name].values)}
         | {f"trained_{key}": value for key, value in asdict(judged.trained).items()}
@@ -554,7 +551,4 @@ def write(calibration: Calibration, out: Path, at: float) -> list[str]:
         pq.write_table(
             pa.Table.from_pylist([asdict(check) for check in calibration.history.checks]), out / "quality.parquet"
         )
-        (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary(calibration, at))) + b"\n")
-    lines = list(evidence(calibration))
-    last = next(index for index, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))
-    return [*lines[:last], *lines[last + 1 :], lines[last]]
+        (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")

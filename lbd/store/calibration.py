@@ -71,6 +71,25 @@ class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"{begin} left brokers {apart}, with {moves:.1f} moves a day instead of {now:.1f}"
 
 
+class MeasuredFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures measured over ``seconds`` of history ``since`` epoch seconds, when the proposal came into force."""
+
+    since: At
+    seconds: float
+    figures: ReplayedFigures
+
+
+class ShownProposal(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest scheduled proposal, whose files are in ``folder``. ``measured`` is null unless it is in force and
+    history has a round since.
+    """
+
+    folder: str
+    summary: CalibrationSummary
+    in_force: bool
+    measured: MeasuredFigures | None
+
+
 def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
     """The folder and summary of the last scheduled calibration that ended; None if there is none.
 

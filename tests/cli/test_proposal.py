@@ -10,6 +10,8 @@ import msgspec
 import pytest
 import yaml
 
+from lbd.store.calibration import ShownProposal
+from tests import calibrate_schema
 from tests.cli.conftest import lbd
 from tests.learn.histories import NEIGHBOUR, settled, simulated
 from tests.store.test_calibration import SECOND, put, summary
@@ -117,12 +119,26 @@ class TestShow:
             ["to take it:", f"lbd config diff {run}/proposal.yaml"],
         ]
 
+    @pytest.mark.parametrize("low", [15.0, 18.0], ids=["not in force", "in force, without a round"])
+    def test_as_json(self, tmp_path: Path, low: float):
+        """As the published schema says."""
+        run = put(tmp_path / "state", SECOND, summary())
+        own = config(tmp_path, avg_shedder={"low_threshold": low})
+        found = lbd("calibrate", "--show", "--format", "json", "--config", own)
+
+        values = json.loads(found.stdout)
+        calibrate_schema.validator(ShownProposal).validate(values)
+        assert values == {
+            "folder": str(run), "summary": msgspec.to_builtins(summary()), "in_force": low == 18.0, "measured": None
+        }  # fmt: skip
+
     def test_what_came_of_it(self, tmp_path: Path):
         """Once it is in force: moves and gaps since then, from history, beside what was promised."""
         put(tmp_path / "state", SECOND, msgspec.structs.replace(summary(low=8.0), at=0.0))
         skewed = {"load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b"]}]}
         made = simulated(tmp_path / "state" / "history", settled(low_threshold=8.0, hit_count_low=3), hours=1, **skewed)
-        found = lbd("calibrate", "--show", "--config", config(tmp_path, avg_shedder={"low_threshold": 8.0}))
+        own = config(tmp_path, avg_shedder={"low_threshold": 8.0})
+        found = lbd("calibrate", "--show", "--config", own)
 
         (measured,) = (line for line in found.stdout.splitlines() if line.startswith("measured since "))
         name, moves_a_day, *gaps = re.split(r" {2,}", measured)
@@ -130,6 +146,11 @@ class TestShow:
         assert float(moves_a_day) == pytest.approx(24 * len(made.trace().moves), rel=0.05)
         assert [5 < float(one) < 60 for one in gaps] == [True, True]
         assert "to take it" not in found.stdout
+        as_json = lbd("calibrate", "--show", "--format", "json", "--config", own)
+        values = json.loads(as_json.stdout)
+        calibrate_schema.validator(ShownProposal).validate(values)
+        assert values["measured"]["seconds"] == pytest.approx(3600, rel=0.05)
+        assert f"{values['measured']['figures']['moves_per_day']:.1f}" == moves_a_day
 
     def test_before_its_first_round_nothing_is_measured(self, tmp_path: Path):
         """The settings are in force, and history has none of them."""

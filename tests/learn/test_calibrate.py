@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -18,13 +20,15 @@ from lbd.errors import ObserveError
 from lbd.files import decoded
 from lbd.learn import report as written
 from lbd.learn.calibrate import in_incidents
-from lbd.learn.choose import MEASURES, SettingsCandidate, moves_per_day
+from lbd.learn.choose import MEASURES, MOVES, SettingsCandidate, moves_per_day
+from lbd.learn.document import CalibrationDocument, document
 from lbd.learn.history import window_length
 from lbd.learn.incidents import TIMES
+from lbd.learn.loss import LostDay
 from lbd.learn.prediction import PredictedEffect
 from lbd.load.estimate import CPU, Source
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
-from tests import fake_pulsar
+from tests import calibrate_schema, fake_pulsar
 from tests.daemon.test_service import running, settings_for
 from tests.disks import flip
 from tests.learn.histories import CALM, settled, simulated
@@ -93,7 +97,9 @@ class TestKnownTruth:
         )
         choice = replace(found.choice, judged=judged, recommended="default", why="of a test", effects=FEWER)
         found = replace(found, choice=choice, shown=shown)
-        said = written.write(found, tmp_path, 1000.0)
+        result = document(found, 1000.0)
+        written.write(found, result.summary, tmp_path)
+        said = result.lines(explained=True)
         proposal = (tmp_path / "proposal.yaml").read_text()
         broker_conf = [line for line in (tmp_path / "broker.conf").read_text().splitlines() if line[0] != "#"]
         page = (tmp_path / "report.html").read_text()
@@ -144,6 +150,27 @@ class TestKnownTruth:
             for one in (by_name["present"], by_name["default"])
         )
 
+    def test_text_and_json_are_of_one_document(self, found: Calibration):
+        """JSON as the schema says, also without an interval; the text is lines of it, the answer last."""
+        endless = {MOVES: PredictedEffect(-2.0, -np.inf, np.inf, 1.0)}
+        lost, torn = (LostDay(20_458, 0.25, "record of brokers"),), ("file:/history/a.parquet",)
+        history = replace(found.history, lost=lost, torn=torn)
+        result = document(replace(found, history=history, choice=replace(found.choice, effects=endless)), 1000.0)
+        values = json.loads(msgspec.json.encode(result))
+
+        calibrate_schema.validator(CalibrationDocument).validate(values)
+        assert result.lines(explained=False) == [
+            "2026-01-05 is left out: 25 % of its record of brokers is missing.", values["answer"]
+        ]  # fmt: skip
+        assert result.lines(explained=True) == values["evidence"]
+        assert (values["evidence"][0], values["evidence"][-1]) == (values["caveats"][0], values["answer"])
+        assert values["left_out_days"] == [{"day": "2026-01-05", "share": 0.25, "record": "record of brokers"}]
+        assert values["effects"] == {MOVES: {"mean": -2.0, "low": None, "high": None, "days": 1.0}}
+        assert values["history"]["first_file_left_out"] == torn[0]
+        tried = {row["name"]: row for row in values["tried"]}
+        assert tried.keys() == found.tried.keys()
+        assert tried["present"]["settings"] == found.tried["present"].values
+
     def test_finalists_go_through_incidents(self, found: Calibration, tmp_path: Path):
         """Each at all times; the page and a table of their own have them."""
         tried = [found.tried["present"], found.tried["default"]]
@@ -153,7 +180,8 @@ class TestKnownTruth:
             "present": {TIMES},
             "default": {TIMES},
         }
-        written.write(replace(found, choice=replace(found.choice, incidents=made)), tmp_path, 1000.0)
+        changed = replace(found, choice=replace(found.choice, incidents=made))
+        written.write(changed, written.summary(changed, 1000.0), tmp_path)
         assert len(pq.read_table(tmp_path / "incidents.parquet")) == 2 * 5 * TIMES
         assert "In an emergency" in (tmp_path / "report.html").read_text()
 
@@ -161,7 +189,8 @@ class TestKnownTruth:
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
         tried = {**found.tried, "another": SettingsCandidate("another", AvgShedderSettings(low_threshold=17.0), 2)}
         choice = replace(found.choice, recommended="another", why="of a test", effects=FEWER)
-        written.write(replace(found, tried=tried, choice=choice), tmp_path, 1000.0)
+        changed = replace(found, tried=tried, choice=choice)
+        written.write(changed, written.summary(changed, 1000.0), tmp_path)
         proposed = yaml.safe_load((tmp_path / "proposal.yaml").read_text())
         assert proposed["guardrails"] == {"max_unloads_per_turn": 2}
         assert "# guardrails.max_unloads_per_turn is lbd's own" in (tmp_path / "broker.conf").read_text()
@@ -174,6 +203,11 @@ class TestKnownTruth:
 
         (first, *_) = pq.read_table(tmp_path / "state" / "history" / "v1" / "decisions").to_pylist()
         assert AvgShedderSettings.model_validate_json(first["settings"]).low_threshold == 17
+
+
+def test_the_schema_is_current():
+    """As ``python -m tests.calibrate_schema`` writes it."""
+    assert calibrate_schema.PAGE.read_text() == calibrate_schema.page()
 
 
 class TestPoorHistories:

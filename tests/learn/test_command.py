@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
+from lbd.learn.document import CalibrationDocument
+from tests import calibrate_schema
 from tests.learn.test_job import SMALL
 
 if TYPE_CHECKING:
@@ -31,22 +34,25 @@ def lbd(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 def test_the_command(history: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """From history to files that lbd accepts, with what is recommended, or that nothing is, in the last line; Java says
-    nothing. In this process, whose Java the other tests of Spark use, too.
+    """From history to files that lbd accepts, and to JSON of the published schema alone on stdout; Java says nothing.
+    In this process, whose Java the other tests of Spark use, too.
     """
     pytest.importorskip("pyspark")
     if shutil.which("java") is None:
         pytest.skip("no java on the PATH")
     out = tmp_path / "calibration"
     small = [word for key, value in SMALL.items() for word in ("--conf", f"{key}={value}")]
-    words = ("--history", str(history), "--out", str(out), "--master", "local[1]", "--candidates", "3", "--explain")
-    done = CliRunner().invoke(main, ["calibrate", *words, *small])
+    words = ("--history", str(history), "--out", str(out), "--master", "local[1]", "--candidates", "3")
+    done = CliRunner().invoke(main, ["calibrate", *words, *small, "--format", "json"])
     stdout, stderr = done.stdout, done.stderr
 
     assert done.exit_code == 0, stderr
     assert capfd.readouterr() == ("", "")
-    assert stdout.splitlines()[0].startswith("0.2 days of history in windows of ")
-    assert stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
+    result = json.loads(stdout)
+    calibrate_schema.validator(CalibrationDocument).validate(result)
+    assert result["evidence"][0].startswith("0.2 days of history in windows of ")
+    assert result["answer"].startswith(("Recommended: ", "Nothing is recommended: "))
+    assert result["summary"] == json.loads((out / "summary.json").read_bytes())
     assert {path.name for path in out.iterdir()} == {
         "proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "incidents.parquet", "quality.parquet",
         "summary.json",
