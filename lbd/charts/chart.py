@@ -133,12 +133,13 @@ def _numbers(values: FloatArray, digits: int) -> list[float | None]:
 def thinned(x: FloatArray, y: FloatArray, most: int = MOST_POINTS) -> tuple[FloatArray, FloatArray]:
     """The lowest and the highest value of each stretch of x, where there are more than ``most``; float64 (T,) both.
 
-    A stretch without any value stays a gap in the line.
+    The first and the last value stay as well: "now" is the same on a chart of an hour and of a week. A stretch without
+    any value stays a gap in the line.
     """
     if y.size <= most:
         return x, y
-    stretches = np.array_split(np.arange(y.size), max(most // 2, 1))
+    stretches = np.array_split(np.arange(y.size), max(most // 2 - 1, 1))
     low = [at[np.nan_to_num(y[at], nan=np.inf).argmin()] for at in stretches]
     high = [at[np.nan_to_num(y[at], nan=-np.inf).argmax()] for at in stretches]
-    extremes = np.unique(np.concatenate((low, high)))
-    return x[extremes], y[extremes]
+    shown = np.unique(np.concatenate((low, high, [0, y.size - 1])))
+    return x[shown], y[shown]

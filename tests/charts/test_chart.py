@@ -86,12 +86,15 @@ def test_a_page_is_below_a_megabyte(charts: int, lines: int):
 
 @given(arrays(float, st.integers(MOST_POINTS + 1, 3 * MOST_POINTS), elements=st.floats(0, 100)), st.booleans())
 def test_a_thinned_line_keeps_its_ends(values: np.ndarray, absent: bool):
-    """No more points than are drawn, in order, with the highest and the lowest, also of a broker that came late."""
+    """No more points than are drawn, in order, with the first and the last, the highest and the lowest, also of a
+    broker that came late.
+    """
     if absent:
         values[: values.size // 2] = np.nan
     times, kept = thinned(np.arange(values.size, dtype=float), values)
     assert len(times) == len(kept) <= MOST_POINTS
     assert (np.diff(times) > 0).all()
+    assert (times[0], times[-1], kept[-1]) == (0.0, values.size - 1, values[-1])
     assert np.nanmax(kept) == np.nanmax(values)
     assert np.nanmin(kept) == np.nanmin(values)
 

@@ -42,6 +42,16 @@ def test_a_week_is_thinned_and_keeps_its_extremes():
     assert dict(zip(line.at, line.points, strict=True)).items() >= {(12_345 * 15.0, 70.0), (30_000 * 15.0, 1.0)}
 
 
+@pytest.mark.parametrize("hours", [1, 24, 168])
+def test_each_range_begins_and_ends_with_the_same_turns(hours: int):
+    """The page says "now" by the last point: on the chart of a week it is as new as on that of an hour."""
+    at = np.arange(hours * 240) * 15.0
+    points = np.random.default_rng(1).random(at.size).round(2)
+    line = score_line(at, points)
+    assert (line.at[0], line.at[-1]) == (at[0], at[-1])
+    assert (line.points[0], line.points[-1]) == (points[0], points[-1])
+
+
 def test_where_lbd_did_not_run_the_line_is_broken():
     """No straight line over a night of which nothing is known."""
     at = np.array([0.0, 15.0, HOLE_SECONDS + 16, HOLE_SECONDS + 31])
