@@ -260,8 +260,7 @@ class Choice:
 
     ``effects`` are those of ``best`` on the next week, by what they are on (:data:`MEASURES`), as far as it was on the
     shortlist. ``incidents`` is what the best and the present settings made of incidents, by name, and ``refused`` says
-    of those that only an incident rules out how they were worse. ``fewer_moves`` and ``closer`` are the neighbours of
-    the recommended settings on the front, None at its ends.
+    of those that only an incident rules out how they were worse.
     """
 
     judged: tuple[Judged, ...]
@@ -270,8 +269,6 @@ class Choice:
     why: str
     incidents: Mapping[str, Harms] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    fewer_moves: Judged | None = None
-    closer: Judged | None = None
     effects: Mapping[str, PredictedEffect] = field(default_factory=dict)
 
 
@@ -428,9 +425,8 @@ def choose(
     if not firm:
         return nothing(held[0], refused[held[0]])
     chosen = _nearest_to_knee(firm, judged)
-    fewer_moves, closer = _neighbours(chosen, judged)
     why = "it did better than the present settings also on the part of the time that it was not chosen on"
-    return Choice(judged, chosen, chosen, why, harms, refused, fewer_moves, closer, claims[chosen])
+    return Choice(judged, chosen, chosen, why, harms, refused, claims[chosen])
 
 
 # --- the knee of the front of moves against gap: on one side of it a point of gap takes many moves, on the other a move
@@ -457,18 +453,6 @@ def _fraction(value: float, among: Sequence[float]) -> float:
     """Where a value lies between the lowest and the highest of these; 0 where all are equal."""
     width = max(among) - min(among)
     return (value - min(among)) / width if width else 0.0
-
-
-def _neighbours(name: str, judged: Sequence[Judged]) -> tuple[Judged | None, Judged | None]:
-    """The next on the front with fewer moves, and the next with a smaller gap."""
-    own = next(candidate.trained for candidate in judged if candidate.name == name)
-    front = [candidate for candidate in judged if candidate.front and candidate.name != name]
-    fewer = [candidate for candidate in front if moves_per_day(candidate.trained) < moves_per_day(own)]
-    closer = [candidate for candidate in front if candidate.trained.p95_gap < own.p95_gap]
-    return (
-        max(fewer, key=lambda candidate: moves_per_day(candidate.trained), default=None),
-        max(closer, key=lambda candidate: candidate.trained.p95_gap, default=None),
-    )
 
 
 def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:

@@ -115,7 +115,7 @@ def evidence(calibration: Calibration) -> Iterator[str]:
     yield from _quality(calibration)
     yield _model_error(calibration)
     yield from calibration.remarks
-    yield from knee(calibration.choice)
+    yield from _knee(calibration.choice)
     for name, clause in calibration.choice.refused.items():
         yield f"{name} is not proposed: it {clause}."
     for judged in calibration.choice.judged:
@@ -158,31 +158,15 @@ def claim(choice: Choice) -> str:
     return f"next week {effects} (from {days:.0f} independent days; {TRIALS})"
 
 
-def knee(choice: Choice) -> Iterator[str]:
-    """Why these of several, and what their neighbours on the front would give; nothing where none are recommended."""
-    own = next((judged for judged in choice.judged if judged.name == choice.recommended), None)
-    if own is None:
-        return
-    yield (
-        "Of the settings that may be proposed it is the nearest to the knee of the front of moves against gap: "
-        f"{_on_front(own)}."
-    )
-    neighbours = [(choice.fewer_moves, "fewer moves"), (choice.closer, "a smaller gap")]
-    if choice.fewer_moves is not None and choice.fewer_moves == choice.closer:
-        neighbours = [(choice.fewer_moves, "both fewer moves and a smaller gap")]
-    for neighbour, what in neighbours:
-        if neighbour is None:
-            yield f"No settings that were tried have {what}."
-        else:
-            yield f"The next on the front with {what}, {neighbour.name}, would give {_on_front(neighbour)}."
-
-
-def _on_front(judged: Judged) -> str:
-    figures = judged.trained
-    return (
-        f"{moves_per_day(figures):.1f} moves a day, and a gap whose 95th percentile is {figures.p95_gap:.1f} points in "
-        "the mean window"
-    )
+def _knee(choice: Choice) -> Iterator[str]:
+    """Why these of several; nothing where none are recommended."""
+    own = next((judged.trained for judged in choice.judged if judged.name == choice.recommended), None)
+    if own is not None:
+        yield (
+            "Of the settings that may be proposed it is the nearest to the knee of the front of moves against gap: "
+            f"{moves_per_day(own):.1f} moves a day, and a gap whose 95th percentile is {own.p95_gap:.1f} points in the "
+            "mean window."
+        )
 
 
 def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> list[tuple[str, object, object]]:

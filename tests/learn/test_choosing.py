@@ -27,7 +27,7 @@ from lbd.learn.choose import (
 )
 from lbd.learn.incidents import Harm
 from lbd.learn.replay import Apart, Course, Figures, figures, pooled
-from lbd.learn.report import claim, knee
+from lbd.learn.report import claim
 from lbd.permit.budget import Sent
 
 if TYPE_CHECKING:
@@ -407,25 +407,6 @@ class TestIncidents:
         found = self.chosen(**{name: (changes, HELD) for name, changes in others.items()})
 
         assert found.recommended == "knee"
-        assert found.fewer_moves is not None
-        assert found.closer is not None
-        assert (found.fewer_moves.name, found.closer.name) == ("few", "close")
-
-    def test_one_that_is_better_on_both_and_refused_is_told_once(self):
-        """It is the next on the front on either side."""
-        better = ({"moves": 1, "p95_gap": 14.0}, replace(HELD, minutes_apart=86.0))
-        _, told = knee(self.chosen(better=better, steady=({"moves": 5}, HELD)))
-
-        assert told == (
-            "The next on the front with both fewer moves and a smaller gap, better, would give 1.0 moves a day, and "
-            "a gap whose 95th percentile is 14.0 points in the mean window."
-        )
-
-    def test_who_is_the_whole_front_has_no_neighbours(self):
-        """Nothing has fewer moves or a smaller gap."""
-        found = self.chosen(only=({"moves": 0}, HELD))
-
-        assert (found.recommended, found.fewer_moves, found.closer) == ("only", None, None)
 
 
 class TestLeastMoves:
