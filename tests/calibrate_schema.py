@@ -11,10 +11,11 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from lbd.learn.document import CalibrationDocument
+from lbd.learn.estimate import CalibrationEstimate
 from lbd.store.calibration import ShownProposal
 
 PAGE = Path(__file__).parents[1] / "docs" / "calibrate.schema.json"
-KINDS = (CalibrationDocument, ShownProposal)
+KINDS = (CalibrationDocument, CalibrationEstimate, ShownProposal)
 
 
 def page() -> str:

@@ -83,6 +83,12 @@ FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "incidents.parqu
 @click.option(
     "--show", "shown", is_flag=True, help="Show the newest proposal in state_dir, and what came of it. Needs no Spark."
 )
+@click.option(
+    "--estimate",
+    "estimate_only",
+    is_flag=True,
+    help="Print the expected time, memory and bytes, by the footers of history's files, and end. Needs no Spark.",
+)
 @click.option("--explain", "explained", is_flag=True, help="Print why these values were chosen.")
 @format_option
 @settings_options
@@ -98,6 +104,7 @@ def calibrate(
     strategies: tuple[str, ...],
     form: str,
     *,
+    estimate_only: bool,
     explained: bool,
     shown: bool,
 ) -> None:
@@ -119,11 +126,23 @@ def calibrate(
         else:
             _show(proposal)
         return
+    history = root or str(settings.state_dir / HISTORY_FOLDER)
+    spark_settings = _spark_settings(conf, packages)
+    if estimate_only:
+        from lbd.learn.estimate import estimated  # noqa: PLC0415 - NumPy and pyarrow are loaded only here
+
+        names = tuple(dict.fromkeys((settings.strategy, *strategies)))
+        estimate = estimated(
+            history, master, spark_settings, settings.history, candidates=candidates, deals=seeds, strategies=names
+        )
+        if form == "json":
+            json_out(estimate)
+        else:
+            click.echo("\n".join(estimate.lines()))
+        return
     from lbd.learn import report as written  # noqa: PLC0415 - Spark is loaded only here
     from lbd.learn.spark import parts, started  # noqa: PLC0415
 
-    history = root or str(settings.state_dir / HISTORY_FOLDER)
-    spark_settings = _spark_settings(conf, packages)
     with _new(out), _ending(out), started(history, master, spark_settings) as spark:
         from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415

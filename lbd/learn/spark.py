@@ -48,7 +48,7 @@ def nothing(path: str, others: Sequence[str] = ()) -> UsageError:
 
 def check_local_history(history: str, master: str) -> None:
     """Raises :class:`UsageError` where history would be on this machine, and is not, or cannot be seen."""
-    root = _folder(history, master)
+    root = local_folder(history, master)
     if root is None:
         return
     table = root / f"v{VERSION}" / "decisions"
@@ -75,7 +75,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _folder(history: str, master: str) -> Path | None:
+def local_folder(history: str, master: str) -> Path | None:
     """The folder of a history on this machine; None for one that only Spark can reach."""
     scheme, colon, rest = history.partition(":/")
     with_host = rest.startswith("/") and not rest.startswith("//")
