@@ -10,10 +10,10 @@ from rich.text import Text
 
 from lbd.cli.drain import drain_sentence
 from lbd.cli.options import remote_options
-from lbd.cli.render import amount, bar, json_out, plain, table
+from lbd.cli.render import BAR_WIDTH, amount, bar, json_out, plain, table
 from lbd.cli.request import lbd_client
 from lbd.cli.request import read as read_response
-from lbd.cli.status_text import console
+from lbd.cli.status_text import console, fitted, room
 from lbd.errors import LbdError, ObserveError
 from lbd.load.capacity import CapacityReport
 from lbd.text import counted, zoned
@@ -48,22 +48,30 @@ def capacity(read: Read, form: str, api_url: str | None) -> None:
         return
     show(report)
     if report.easiest is not None:
-        click.echo(plain(_drain_text(client, report.easiest)))
+        click.echo(fitted(plain(_drain_text(client, report.easiest)), room()))
+
+
+NUMBER_COLUMNS = 30
+"""Columns that both scores take beside the name of a broker."""
 
 
 def show(report: CapacityReport) -> None:
     """Print the answer, then the brokers, the scores with one less and one more, the peaks, and what is not known."""
     answer, *others = lines(report)
-    click.echo(plain(answer))
+    click.echo(fitted(plain(answer), room()))
     if report.brokers:
-        rows = table(("broker", "left"), ("score now", "right"), ("peak without it", "right"), ("", "left"))
+        rows = table(("broker", "left"), ("score now", "right"), ("peak without it", "right"))
+        numbers = max(len(broker.id) for broker in report.brokers) + NUMBER_COLUMNS
+        wide = numbers + BAR_WIDTH <= room()
+        if wide:
+            rows.add_column()
         for broker in sorted(report.brokers, key=lambda broker: (not broker.can_go, broker.without, broker.id)):
             style = "green" if broker.can_go else "red" if broker.without > report.max_score else "yellow"
             scores = amount(broker.score, digits=1), amount(broker.without, digits=1)
-            rows.add_row(Text(plain(broker.id)), *scores, bar(broker.without, style))
+            rows.add_row(Text(plain(broker.id)), *scores, *((bar(broker.without, style),) if wide else ()))
         console().print(rows)
     for line in others:
-        click.echo(plain(line))
+        click.echo(fitted(plain(line), room()))
 
 
 def lines(report: CapacityReport) -> Iterator[str]:

@@ -560,7 +560,7 @@ def _allowed(topic: LeaderTopic) -> Finding:
 # --- load model: what lbd has learned of brokers, and load that no bundle causes
 
 MODEL = Check(
-    "load-model", "what a destination comes to is predicted by what traffic costs it; else by shares of usage"
+    "load-model", "a destination's score is predicted by what traffic costs it, without that by shares of usage"
 )
 BACKGROUND = Check("background", "load that no bundle makes cannot be moved away, and looks like a hot broker's")
 UNLIKE = Check("unlike-brokers", "the same bundle is more points on a weaker machine")
@@ -584,7 +584,7 @@ def check_learned(survey: Survey, snapshot: Snapshot) -> Iterator[Finding]:
 def _model(loads: Sequence[BrokerLoad]) -> Finding:
     unknown = [load.broker for load in loads if load.state == "unknown"]
     if unknown:
-        message = f"{known_text(loads)}, of {named(unknown)} not yet"
+        message = f"{known_text(loads)}, not yet of {named(unknown)}"
         return MODEL.unknown(message, "nothing: lbd run learns it while traffic changes")
     return MODEL.ok(known_text(loads))
 

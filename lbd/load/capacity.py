@@ -462,8 +462,8 @@ def _summary(load: ClusterLoad, wanted_brokers: int, day: PeakReport | None, hou
     if hours >= DAY_HOURS:
         few = f"; never fewer than {FEWEST_BROKERS}" if day.needed <= FEWEST_BROKERS - 1 else ""
         return f"{there}: {why}, the peak of the last day{few}"
-    span = f"{hours} of the last {DAY_HOURS} h" if hours else "less than an hour"
-    return f"{there}: {why}; only {span} are known, and until all are, no fewer are wanted than there were"
+    span = f"{hours} h" if hours else "less than an hour"
+    return f"{there}: {why}. History covers {span}: until it covers a day, the number never falls"
 
 
 def _notes(load: ClusterLoad, day: PeakReport | None, max_score: float) -> Iterator[str]:

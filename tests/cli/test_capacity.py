@@ -74,7 +74,7 @@ def test_the_first_hours(cluster: FakePulsar, config: Path):
 
     assert found.exit_code == 0, found.output
     assert "3 brokers are active, 3 are wanted" in found.stdout
-    assert "of the last 24 h are known" in found.stdout
+    assert " h: until it covers a day, the number never falls." in found.stdout
     assert "easiest" not in found.stdout
 
 

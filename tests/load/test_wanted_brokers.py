@@ -342,7 +342,7 @@ def test_what_the_number_does_not_know_is_said(load: ClusterLoad, words: str):
     told = report(found, replace(load, taken_at=found.recent[-1].at), MAX)
 
     assert any(words in one for one in told.notes)
-    assert "only 1 of the last 24 h are known" in told.summary
+    assert "History covers 1 h" in told.summary
 
 
 def test_before_anything_is_known():
