@@ -33,6 +33,7 @@ from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings, PulsarSettings
 from lbd.split.triggers import SplitSettings
 from lbd.spread import SpreadSettings
+from lbd.store.calibration import CalibrateSettings
 from lbd.store.history_round import HistorySettings
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ class Settings(_Strategies):
     drain: DrainSettings = DrainSettings()
     capacity: CapacitySettings = CapacitySettings()
     history: HistorySettings = HistorySettings()
+    calibrate: CalibrateSettings = CalibrateSettings()
     state_dir: FilePath = Field(
         Path("/var/lib/lbd"),
         description="Directory of the journal, counted samples and averages. One lbd at a time may use it",

@@ -31,7 +31,7 @@ from lbd.learn.choose import (
 from lbd.learn.features import features, joined_scores
 from lbd.learn.history import read_history
 from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, Harm, harms, times
-from lbd.learn.replay import Apart, Figures, as_recorded, figures, pooled, recorded, replays
+from lbd.learn.replay import RECONNECT_SECONDS, Figures, Scale, as_recorded, figures, pooled, recorded, replays
 from lbd.learn.slopes import with_borrowed
 from lbd.learn.window import as_one, dealt
 from lbd.learn.workers import Task, columns_of
@@ -111,7 +111,7 @@ def _samples(rows: Rows) -> BrokerSamples:
 
 
 def judged(
-    own: Stretch, task: Task, *, model: LoadModel, windows: Sequence[int], seconds: int, apart: Apart
+    own: Stretch, task: Task, *, model: LoadModel, windows: Sequence[int], seconds: int, scale: Scale
 ) -> Iterator[dict[str, object]]:
     """The figures of some candidates, which are the task's argument, in each of these windows of ``seconds`` each,
     under the deal of noise that it names.
@@ -122,7 +122,7 @@ def judged(
     argument = json.loads(task.argument)
     for name, course in _courses(own, argument["tried"], argument["seed"], model):
         for window in windows:
-            scores = figures(course.since(window * seconds, (window + 1) * seconds), apart)
+            scores = figures(course.since(window * seconds, (window + 1) * seconds), scale)
             yield {"candidate": name, "window": window, "seed": argument["seed"], **asdict(scores)}
 
 
@@ -162,7 +162,7 @@ def results(
     model: LoadModel,
     *,
     seeds: range,
-    apart: Apart,
+    scale: Scale,
 ) -> dict[str, dict[int, list[Figures]]]:
     """The figures of each candidate in each window of a history, one for each deal of noise."""
     parts = [tried[begin : begin + CANDIDATES_A_TASK] for begin in range(0, len(tried), CANDIDATES_A_TASK)]
@@ -171,7 +171,7 @@ def results(
         for seed in seeds
         for part in parts
     ]
-    function = partial(judged, model=model, windows=history.numbers, seconds=history.seconds, apart=apart)
+    function = partial(judged, model=model, windows=history.numbers, seconds=history.seconds, scale=scale)
     figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [column.name for column in fields(Figures)]
     for row in sorted(history.run(tasks, function, RESULTS), key=lambda row: row["seed"]):
@@ -258,6 +258,7 @@ class Calibration:
     choice: Choice
     tried: Mapping[str, SettingsCandidate]
     model: LoadModel
+    scale: Scale
     error: ModelError
     history: CheckedHistory
     borrowed: tuple[Borrowed, ...]
@@ -289,7 +290,8 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     )
     tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
     by_name = {candidate.name: candidate for candidate in tried}
-    choice = _searched(_Replays(history, by_name, request, model))
+    scale = _scale(present.settings, request.settings.calibrate.overload_minutes, workers.reconnect_seconds())
+    choice = _searched(_Replays(history, by_name, request, model, scale))
     unknown = model.unknown(weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
@@ -300,6 +302,7 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
         choice=choice,
         tried=by_name,
         model=model,
+        scale=scale,
         error=error,
         history=history,
         borrowed=borrowed,
@@ -338,13 +341,14 @@ class _Replays:
     tried: Mapping[str, SettingsCandidate]
     request: CalibrationRequest
     model: LoadModel
+    scale: Scale
     runs: dict[str, list[dict[int, Figures]]] = field(default_factory=dict)
 
     def figures(self, names: Sequence[str], deals: int) -> dict[str, dict[int, Figures]]:
         """The figures of these settings in each window, over ``deals`` deals of noise."""
-        tried, apart = [self.tried[name] for name in names], _apart(self.tried[PRESENT].settings)
+        tried = [self.tried[name] for name in names]
         seeds = range(min(len(self.runs.get(name, ())) for name in names), deals)
-        measured = results(self.history, tried, self.request.settings, self.model, seeds=seeds, apart=apart)
+        measured = results(self.history, tried, self.request.settings, self.model, seeds=seeds, scale=self.scale)
         for name, by_window in measured.items():
             deal = ({window: own[index] for window, own in by_window.items()} for index in range(len(seeds)))
             self.runs.setdefault(name, [])[seeds.start :] = deal
@@ -355,14 +359,15 @@ class _Replays:
 
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
         """The harm of each incident under these settings, by candidate and incident."""
-        tried, apart = [self.tried[name] for name in names], _apart(self.tried[PRESENT].settings)
-        return in_incidents(self.history, tried, self.request.settings, self.model, apart.low)
+        tried = [self.tried[name] for name in names]
+        return in_incidents(self.history, tried, self.request.settings, self.model, self.scale.low)
 
 
-def _apart(present: Tunable) -> Apart:
-    """The gaps that the present settings mind: those of least-moves are from the middle."""
+def _scale(present: Tunable, overload_minutes: float, reconnect_seconds: float | None) -> Scale:
+    """Gaps by the thresholds of the present settings: those of least-moves are from the middle."""
     times = 2 if isinstance(present, LeastMovesSettings) else 1
-    return Apart(present.low_threshold * times, present.high_threshold * times)
+    seconds = RECONNECT_SECONDS if reconnect_seconds is None else reconnect_seconds
+    return Scale(present.low_threshold * times, present.high_threshold * times, seconds, overload_minutes)
 
 
 def _noise(model: LoadModel) -> float:

@@ -187,8 +187,7 @@ def _name(strategy: str, values: Mapping[str, float]) -> str:
 # many is partly lucky. So a shortlist of the best on the first part of the time is replayed several times, each with
 # resampled noise (:mod:`lbd.learn.window`). Settings that are then clearly better, in sum and in most windows
 # (:func:`_flaw`), also on the part of the time that nothing was chosen on, and no worse in incidents
-# (:mod:`lbd.learn.incidents`), may be proposed. Of these the one nearest to the knee of the front of moves against gap
-# is.
+# (:mod:`lbd.learn.incidents`), may be proposed. Of these the cheapest is.
 
 if TYPE_CHECKING:
     Results = Mapping[str, Mapping[int, Figures]]
@@ -214,9 +213,6 @@ GAIN = 0.05
 
 Of six simulated weeks a tenth found what is better by the truth in four, this in five, and nothing worse."""
 
-CLOSER = 0.1
-"""Whoever moves more must leave brokers closer by this fraction, beyond :data:`SLACK_POINTS`."""
-
 WINDOWS_SHARE = 0.5
 """Share of the windows in which better settings may not cost more: settings better only in sum had a lucky day.
 
@@ -229,14 +225,9 @@ FINALISTS = 3
 DEALS = 5
 """Fewest replays of these and of the present settings: with noise as it was recorded, and dealt anew four times."""
 
-FREE_SHARE = 0.005
-"""Share of the bundles that doubles the cost of a gap if it is moved each day. If moves times gap alone were the cost,
-settings that move none would be worth any gap, and those that move one a day for half of it worth less."""
-
-
 NOBODY = (
-    f"no other settings did clearly better than the present ones: gap and moves together at least {100 * GAIN:.0f} % "
-    f"less, and brokers at most {SLACK_SHARE:.0%} and {SLACK_POINTS:g} points further apart"
+    f"no other settings did clearly better than the present ones: at least {100 * GAIN:.0f} % less cost to clients, "
+    f"and brokers at most {SLACK_SHARE:.0%} and {SLACK_POINTS:g} points further apart"
 )
 
 
@@ -278,43 +269,52 @@ def moves_per_day(figures: Figures) -> float:
 
 
 def cost(figures: Figures) -> float:
-    """Points: the mean gap, once more for each half percent (:data:`FREE_SHARE`) of the bundles that is moved a day."""
-    return figures.mean_gap * (1.0 + moves_per_day(figures) / (FREE_SHARE * max(figures.bundles, 1)))
+    """Client-minutes a day: those without a connection, and a share of those on overloaded brokers
+    (:class:`~lbd.learn.replay.Scale`).
+    """
+    return figures.cost_minutes / figures.days if figures.days else 0.0
 
 
 def cost_text(figures: Figures) -> str:
-    """The cost in words: ``44.0 points of gap and 4.9 moves a day that count as 99.8 points``."""
-    moves = f"{moves_per_day(figures):.1f} moves a day that count as {cost(figures) - figures.mean_gap:.1f} points"
-    return f"{figures.mean_gap:.1f} points of gap and {moves}"
+    """The cost in words: ``5.1 client-minutes a day (4.9 without a connection, 12 on overloaded brokers)``."""
+    days = figures.days or 1.0
+    lost, hot = figures.lost_minutes / days, figures.hot_minutes / days
+    parts = f"{lost:,.1f} without a connection, {hot:,.0f} on overloaded brokers"
+    return f"{cost(figures):,.1f} client-minutes a day ({parts})"
 
 
 # --- what is claimed of the next week
 
-MOVES, OVER_LOW, OVER_HIGH, P95, WORST_HOUR = (
+COST, MOVES, OVER_LOW, OVER_HIGH, P95, WORST_HOUR = (
+    "client-minutes a day",
     "moves a day",
     "minutes a day above the low threshold",
-    "minutes a day above the high threshold",
+    "minutes a week above the high threshold",
     "points of the gap's 95th percentile",
     "points of the worst hour's gap",
 )
 
 MEASURES: Mapping[str, Callable[[Figures], float]] = {
+    COST: cost,
     MOVES: moves_per_day,
     OVER_LOW: lambda figures: figures.minutes_over / figures.days if figures.days else 0.0,
-    OVER_HIGH: lambda figures: figures.minutes_over_high / figures.days if figures.days else 0.0,
+    OVER_HIGH: lambda figures: 7 * figures.minutes_over_high / figures.days if figures.days else 0.0,
     P95: lambda figures: figures.p95_gap,
     WORST_HOUR: lambda figures: figures.worst_hour_gap,
 }
 """Figures that settings are compared by, window by window."""
 
-GAINS = MOVES, OVER_LOW
-"""One of these must be less next week at the upper end of its interval, too."""
+CLAIMED = COST, MOVES, OVER_LOW, OVER_HIGH
+"""What the answer says of the next week, in its first line."""
+
+MANY = 10.0
+"""Amounts from here on are written without a fraction."""
 
 HARMS = OVER_HIGH, P95, WORST_HOUR
 """None of these may be more at the lower end of its interval, gaps by more than the slack."""
 
-HARMLESS_MINUTES = 1.0
-"""Most minutes a day, in the mean, that brokers may be longer above the high threshold, however wide the interval."""
+HARMLESS_MINUTES = 7.0
+"""Most minutes a week, in the mean, that brokers may be longer above the high threshold, however wide the interval."""
 
 
 def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, PredictedEffect]:
@@ -341,21 +341,37 @@ def _unsure(claims: Mapping[str, PredictedEffect], present: Figures, windows: in
     for measure in HARMS:
         harm = claims[measure]
         if harm.low > slack[measure] or (measure == OVER_HIGH and harm.mean > HARMLESS_MINUTES):
-            return f"would have {effect_text(harm, measure)} next week"
-    if all(claims[measure].high >= 0 for measure in GAINS):
-        return f"may gain nothing next week: {' and '.join(effect_text(claims[measure], measure) for measure in GAINS)}"
+            return f"{effect_text(harm, measure)} next week"
+    if claims[COST].high >= 0:
+        return f"may save nothing next week: it {effect_text(claims[COST], COST)}"
     return ""
 
 
 def effect_text(predicted: PredictedEffect, measure: str) -> str:
-    """``4.2 to 1.1 fewer moves a day``, the ends of the interval in words."""
-    low, high = predicted.low, predicted.high
-    digits = 0 if measure in {OVER_LOW, OVER_HIGH} else 1
-    if high <= 0:
-        return f"{abs(low):.{digits}f} to {abs(high):.{digits}f} fewer {measure}"
-    if low >= 0:
-        return f"{low:.{digits}f} to {high:.{digits}f} more {measure}"
-    return f"{-low:.{digits}f} fewer to {high:.{digits}f} more {measure}"
+    """``saves 4.2 moves a day (1.1 to 7.3)``: the mean and the ends of the interval; minus is the other direction."""
+    verb, amount = _verb_and_amount(predicted, measure)
+    return f"{verb} {amount}"
+
+
+def claim_text(claims: Mapping[str, PredictedEffect]) -> str:
+    """What is claimed of the next week: all that settings save, then all that they cost."""
+    texts = [_verb_and_amount(claims[measure], measure) for measure in CLAIMED]
+    by_verb = {verb: [amount for own, amount in texts if own == verb] for verb in (SAVES, COSTS, CHANGES)}
+    return "; ".join(f"{verb} {', '.join(amounts)}" for verb, amounts in by_verb.items() if amounts)
+
+
+SAVES, COSTS, CHANGES = "saves", "costs", "changes nothing in"
+
+
+def _verb_and_amount(predicted: PredictedEffect, measure: str) -> tuple[str, str]:
+    ends = predicted.mean, predicted.low, predicted.high
+    digits = 0 if max(map(abs, ends)) >= MANY else 1
+    mean, low, high = (round(value, digits) + 0.0 for value in ends)  # a zero without a sign
+    if mean < 0:
+        return SAVES, f"{-mean:,.{digits}f} {measure} ({0.0 - high:,.{digits}f} to {-low:,.{digits}f})"
+    if mean > 0 or low != high:
+        return COSTS, f"{mean:,.{digits}f} {measure} ({low:,.{digits}f} to {high:,.{digits}f})"
+    return CHANGES, measure
 
 
 def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -375,7 +391,7 @@ def shortlist(results: Results, windows: Sequence[int], always: Collection[str] 
     first = split(windows)[0]
     trained = _pooled(results, first)
     present = trained.pop(PRESENT)
-    better = (name for name, own in trained.items() if not _gap_excess(own, present) and _clearly(own, present))
+    better = (name for name, own in trained.items() if not _gap_excess(own, present) and _cheaper(own, present))
     ordered = sorted(better, key=lambda name: (cost(trained[name]), name))
     reserved = [name for name in ordered if name in always][:1]
     others = [name for name in ordered if name not in reserved][: FINALISTS - len(reserved)]
@@ -404,7 +420,7 @@ def choose(
 
     def nothing(best: str, flaw: str, begin: str = "") -> Choice:
         why = f"{begin}the best of the others, {best}, {flaw}"
-        return Choice(judged, best, None, why, harms, refused, effects=claims[best])
+        return Choice(judged, best, None, why, harms, refused, claims[best])
 
     claims = {name: effects(again, name, (*first, *last)) for name in finalists}
     present = pooled(list(again[PRESENT].values()))
@@ -424,35 +440,11 @@ def choose(
     firm = [name for name in held if name not in refused]
     if not firm:
         return nothing(held[0], refused[held[0]])
-    chosen = _nearest_to_knee(firm, judged)
     why = "it did better than the present settings also on the part of the time that it was not chosen on"
-    return Choice(judged, chosen, chosen, why, harms, refused, claims[chosen])
+    return Choice(judged, firm[0], firm[0], why, harms, refused, claims[firm[0]])
 
 
-# --- the knee of the front of moves against gap: on one side of it a point of gap takes many moves, on the other a move
-# saved costs many points
-
-
-def _nearest_to_knee(names: Sequence[str], judged: Sequence[Judged]) -> str:
-    """The settings furthest below the line between the ends of the front, the cheapest of several.
-
-    Moves and gap count as fractions of what lies between these ends (Satopaa et al., Finding a "Kneedle" in a haystack,
-    2011), which leaves out what costs more than the present settings: nobody would take it.
-    """
-    by_name = {candidate.name: candidate.trained for candidate in judged}
-    offered = [figures for figures in by_name.values() if cost(figures) <= cost(by_name[PRESENT])]
-    axes: tuple[Callable[[Figures], float], ...] = (moves_per_day, lambda figures: figures.p95_gap)
-
-    def above_ideal(name: str) -> float:
-        return sum(_fraction(axis(by_name[name]), [axis(figures) for figures in offered]) for axis in axes)
-
-    return min(names, key=lambda name: (above_ideal(name), cost(by_name[name]), name))
-
-
-def _fraction(value: float, among: Sequence[float]) -> float:
-    """Where a value lies between the lowest and the highest of these; 0 where all are equal."""
-    width = max(among) - min(among)
-    return (value - min(among)) / width if width else 0.0
+# --- what is clearly better
 
 
 def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:
@@ -463,30 +455,16 @@ def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:
     if apart:
         return apart
     if not _cheaper(own, present):
-        less = f"their sum must be at least {100 * GAIN:.0f} % smaller"
-        return f"had {cost_text(own)}, the present {cost_text(present)}; {less}"
-    if not _clearly(own, present):
-        moves = f"made {moves_per_day(own):.1f} moves a day, the present {moves_per_day(present):.1f}"
-        return f"{moves}, and left brokers hardly closer: {own.mean_gap:.1f} points, {present.mean_gap:.1f}"
+        less = f"at least {100 * GAIN:.0f} % less is wanted"
+        return f"cost {cost_text(own)}, the present {cost_text(present)}; {less}"
     worse = sum(cost(results[name][window]) > cost(results[PRESENT][window]) for window in windows)
     if worse > (1 - WINDOWS_SHARE) * len(windows):
         return f"did worse than the present in {counted(worse, 'window')} of {len(windows)}"
     return ""
 
 
-def _clearly(own: Figures, present: Figures) -> bool:
-    """Cheaper by more than chance; and who moves more must leave brokers clearly closer for it."""
-    closer = own.mean_gap <= (1 - CLOSER) * present.mean_gap - SLACK_POINTS
-    return _cheaper(own, present) and (closer or product(own) <= product(present))
-
-
 def _cheaper(own: Figures, present: Figures) -> bool:
-    return cost(own) <= (1 - GAIN) * cost(present)
-
-
-def product(figures: Figures) -> float:
-    """Moves a day times the mean gap in points: what a person looks at."""
-    return moves_per_day(figures) * figures.mean_gap
+    return cost(own) < cost(present) and cost(own) <= (1 - GAIN) * cost(present)
 
 
 def _pooled(results: Results, windows: Sequence[int]) -> dict[str, Figures]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lbd.config import strategy_section
 from lbd.documents import flat
-from lbd.learn.replay import Apart, Figures, as_recorded, gap_figures, pooled
+from lbd.learn.replay import Figures, Scale, as_recorded, gap_figures, pooled
 from lbd.learn.window import pack
 from lbd.store.history import Folder, day_rows
 from lbd.store.history_tables import schema
@@ -107,5 +107,5 @@ def _figures(rounds: pa.Table, history: Folder, day: str, weights: Weights) -> F
     reported = pa.table({"t": rounds["t"].take(pc.list_parent_indices(brokers)), "broker": pc.list_flatten(brokers)})
     window = pack(reported.join(samples, ["t", "broker"]), schema("bundle_rounds").empty_table())
     moves = pc.sum(rounds.filter(rounds["acts"])["planned"]).as_py() or 0
-    gaps = gap_figures(window.at, as_recorded(window, weights), Apart(0.0, 0.0))
+    gaps = gap_figures(window.at, as_recorded(window, weights), Scale(0.0, 0.0))
     return Figures(moves=moves, bundles=0, moved_twice=0, replays=1, **gaps)

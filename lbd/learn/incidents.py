@@ -294,11 +294,7 @@ def harm(course: Course, incident: Incident, over_points: float) -> Harm:
     course = course.since(incident.begins)
     comparable = np.isfinite(course.points).sum(axis=1) > 1
     round_times, points = course.at[comparable], course.points[comparable]
-    names = {name: index for index, name in enumerate(incident.window.bundles)}
-    clients = 0
-    for move in course.moves:
-        number = int(np.searchsorted(incident.window.at, move.at))
-        clients += int(_clients(incident.window, number)[names[move.bundle]])
+    clients = int(course.disconnected.sum())
     if not round_times.size:
         return Harm(0.0, 0.0, len(course.moves), clients)
     means, stretch = stretch_means(round_times, points, STRETCH_SECONDS)

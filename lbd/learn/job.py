@@ -79,6 +79,17 @@ class SparkWorkers:
                 file_rows.append(FileRows(name, file, footers.get(file), row["rows"] if row else 0, values))
         return file_rows
 
+    def reconnect_seconds(self) -> float | None:
+        """The median over all moves; None where no move was measured, or no move was ever made."""
+        try:
+            moves = self._read("moves", CHECKED).parquet(f"{self._root}/moves/{FILES}")
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return None
+        seconds: float | None = moves.select(F.median("reconnect_seconds")).collect()[0][0]
+        return seconds
+
     def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
         """The rows that this function makes of each day (UTC), without the files of these names."""
         reports = self._reports(without, _number("t", int(DAY_SECONDS)).alias("number"))

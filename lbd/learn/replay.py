@@ -19,6 +19,7 @@ all their bundles.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -45,6 +46,7 @@ from lbd.permit.rule import Case
 from lbd.permit.rules import RULES, barred, barred_by_name
 from lbd.reason import Reason
 from lbd.score.scorecard import gaps, thrashing
+from lbd.store.calibration import CalibrateSettings
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.learning import slopes
 from lbd.turn.strategy_config import configured_strategy, effective, gap_seconds
@@ -69,7 +71,8 @@ class ReplayCluster:
     """The cluster of a window, round by round. ``model`` knows every broker of it.
 
     Of each bundle, int32 (K,) into the brokers, :data:`NOBODY` for none: ``recorded``, who reported it; ``owner``, who
-    has it now; ``home``, who had it last.
+    has it now; ``home``, who had it last. ``clients``, int32 (K,), are its producers and consumers; a bundle of which
+    none are known counts as one, because a record may lack them.
     """
 
     def __init__(self, window: Window, model: LoadModel) -> None:
@@ -80,6 +83,7 @@ class ReplayCluster:
         self.owner: IntArray = self.recorded.copy()
         self.home: IntArray = self.recorded.copy()
         self.rates: FloatArray = np.zeros((size, 4), order="F")
+        self.clients: IntArray = np.ones(size, dtype=np.int32)
         self.used: FloatArray = window.used[0]
         self._gained: FloatArray = np.zeros((len(window.brokers), 4))
 
@@ -96,6 +100,7 @@ class ReplayCluster:
         window, own = self._window, self._changes[number]
         bundles = window.change_bundle[own]
         self.rates[bundles] = window.change_rates[own]
+        self.clients[bundles] = np.maximum(window.change_clients[own], 1)
         self.recorded[bundles] = window.change_owner[own]
         lost = (self.home == NOBODY) | ~window.present[number][self.home]
         self.home[lost] = self.recorded[lost]
@@ -108,6 +113,10 @@ class ReplayCluster:
         self.advance(number)
         self.home = np.where(self.recorded == NOBODY, self.home, self.recorded)
         self.owner, self._gained = self.home, np.zeros_like(self._gained)
+
+    def clients_by_broker(self) -> FloatArray:
+        """Clients that each broker serves, float64 (B,)."""
+        return _sums(self.owner, self.clients.astype(np.float64), len(self._window.brokers))
 
     def move(self, bundle: int, broker: int) -> None:
         """The replay has moved a bundle."""
@@ -291,19 +300,31 @@ the first where its CPU of now is known: half a minute of that is enough."""
 class Course:
     """Result of a replay: ``at`` float64 (T,), ``points`` float64 (T, B), NaN of brokers away, and its moves.
 
-    ``bundles`` is how many there were.
+    ``bundles`` is how many there were, ``clients``, float64 (T, B), how many each broker served, and ``disconnected``,
+    int32 (M,), those of each move.
     """
 
     at: FloatArray
     points: FloatArray
     moves: tuple[Sent, ...]
     bundles: int
+    clients: FloatArray
+    disconnected: IntArray
 
     def since(self, at: float, until: float = np.inf) -> Course:
         """The part from then on, and before ``until``, in epoch seconds."""
         first, end = np.searchsorted(self.at, (at, until)).tolist()
-        moves = tuple(move for move in self.moves if at <= move.at < until)
-        return Course(self.at[first:end], self.points[first:end], moves, self.bundles)
+        times = [move.at for move in self.moves]
+        begin, last = bisect_left(times, at), bisect_left(times, until)
+        rounds, moved = slice(first, end), slice(begin, last)
+        return Course(
+            self.at[rounds],
+            self.points[rounds],
+            self.moves[moved],
+            self.bundles,
+            self.clients[rounds],
+            self.disconnected[moved],
+        )
 
 
 class _Replay:
@@ -317,6 +338,8 @@ class _Replay:
         self._before: tuple[float, BoolArray] | None = None
         self._at: list[FloatArray] = []
         self._points: list[FloatArray] = []
+        self._clients: list[FloatArray] = []
+        self._disconnected: list[int] = []
         self._names = list(window.bundles)
         size = len(self._names)
         self._index = {name: index for index, name in enumerate(self._names)}
@@ -336,7 +359,14 @@ class _Replay:
     @property
     def course(self) -> Course:
         """The course so far."""
-        return Course(np.concatenate(self._at), np.concatenate(self._points), tuple(self._sent), len(self._names))
+        return Course(
+            np.concatenate(self._at),
+            np.concatenate(self._points),
+            tuple(self._sent),
+            len(self._names),
+            np.concatenate(self._clients),
+            np.array(self._disconnected, dtype=np.int32),
+        )
 
     def run(self, window: Window) -> None:
         """Go on over a window, later than those before, with the same brokers and bundles."""
@@ -345,6 +375,7 @@ class _Replay:
         if self._latest is not None:
             self._latest.go_on(window)
         points, most_seconds = np.full(window.present.shape, np.nan), gap_seconds(self._settings)
+        clients = np.zeros(window.present.shape)
         for number in range(window.at.size):
             self._cluster.advance(number)
             if self._before is not None and window.at[number] - self._before[0] > most_seconds:
@@ -352,12 +383,14 @@ class _Replay:
             self._learn(number)
             self._see_who_came(number)
             here = window.present[number]
+            clients[number] = self._cluster.clients_by_broker()
             points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
             if window.fresh[number].any():
                 self._decide(number, float(np.ptp(points[number, here])) if here.sum() > 1 else 0.0)
             self._before = float(window.at[number]), here
         self._at.append(window.at)
         self._points.append(np.clip(points, 0.0, 100.0))
+        self._clients.append(clients)
 
     def _learn(self, number: int) -> None:
         """Averages as the live ones: one sample for each new one of a bundle's broker."""
@@ -451,6 +484,7 @@ class _Replay:
         position = {broker: index for index, broker in enumerate(self._window.brokers)}
         for unload in unloads:
             assert unload.destination is not None
+            self._disconnected.append(int(self._cluster.clients[self._index[unload.bundle]]))
             self._cluster.move(self._index[unload.bundle], position[unload.destination])
             self._sent.append(derived(Sent, unload, at=now))
             self._ending += [position[unload.source], position[unload.destination]]
@@ -506,6 +540,10 @@ class Figures:
     ``moved_twice`` are bundles moved more than once, of ``bundles`` in all. ``thrashing`` is a fraction
     (:func:`lbd.score.scorecard.thrashing`). ``replays`` are how many these figures are of; gaps are then means of those
     of each replay, weighed by its time.
+
+    Client-minutes are minutes times producers and consumers. ``lost_minutes`` are those without a connection, of the
+    clients of moved bundles until they are back; ``hot_minutes`` those on overloaded brokers, which are at least as far
+    above the lowest as the high threshold; and ``cost_minutes`` is what both amount to (:class:`Scale`).
     """
 
     days: float
@@ -518,29 +556,69 @@ class Figures:
     minutes_over_high: float
     moved_twice: int
     thrashing: float
+    lost_minutes: float = 0.0
+    hot_minutes: float = 0.0
+    cost_minutes: float = 0.0
     replays: int = 1
 
 
+RECONNECT_SECONDS = 2.0
+"""Time until the clients of a moved bundle are back, where no move of the history was measured."""
+
+
 @dataclass(frozen=True)
-class Apart:
-    """Gaps in points from which brokers count as far apart: the present settings' thresholds."""
+class Scale:
+    """The scale that replays are measured by. Brokers count as far apart from ``low`` and ``high`` points on, which are
+    the thresholds of the present settings. The clients of a moved bundle are back after ``reconnect_seconds``.
+    ``overload_minutes`` on an overloaded broker weigh as much as one minute without a connection
+    (``calibrate.overload_minutes``).
+    """
 
     low: float
     high: float
+    reconnect_seconds: float = RECONNECT_SECONDS
+    overload_minutes: float = CalibrateSettings().overload_minutes
 
 
-def figures(course: Course, apart: Apart) -> Figures:
+def figures(course: Course, scale: Scale) -> Figures:
     """The figures of a replay."""
-    of_gaps = gap_figures(course.at, course.points, apart)
     moved = Counter(move.bundle for move in course.moves)
-    twice = sum(number > 1 for number in moved.values())
-    return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, replays=1, **of_gaps)
+    lost = float(course.disconnected.sum()) * scale.reconnect_seconds / 60
+    hot = _hot_minutes(course, scale.high)
+    return Figures(
+        moves=len(course.moves),
+        bundles=course.bundles,
+        moved_twice=sum(number > 1 for number in moved.values()),
+        lost_minutes=lost,
+        hot_minutes=hot,
+        cost_minutes=lost + hot / scale.overload_minutes,
+        replays=1,
+        **gap_figures(course.at, course.points, scale),
+    )
+
+
+def _hot_minutes(course: Course, high: float) -> float:
+    """Client-minutes on brokers that are at least ``high`` points above the lowest."""
+    comparable = np.isfinite(course.points).sum(axis=1) > 1
+    times, points = course.at[comparable], course.points[comparable]
+    if not times.size:
+        return 0.0
+    means, stretch = stretch_means(times, points, STRETCH_SECONDS)
+    hot = np.nan_to_num(means - np.nanmin(means, axis=1, keepdims=True)) >= high
+    clients = np.where(hot[stretch], course.clients[comparable], 0.0).sum(axis=1)
+    return float((clients * _lasts(times)).sum()) / 60
+
+
+def _lasts(times: FloatArray) -> FloatArray:
+    """Seconds that each round lasts; of a silence only its beginning counts."""
+    lasts: FloatArray = np.minimum(np.diff(times, append=times[-1]), LONGEST_SILENCE_SECONDS)
+    return lasts
 
 
 _OF_GAPS = ("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "minutes_over_high", "thrashing")
 
 
-def gap_figures(times: FloatArray, points: FloatArray, apart: Apart) -> dict[str, float]:
+def gap_figures(times: FloatArray, points: FloatArray, scale: Scale) -> dict[str, float]:
     """The figures that follow from scores alone."""
     comparable = np.isfinite(points).sum(axis=1) > 1
     times, points = times[comparable], points[comparable]
@@ -548,7 +626,7 @@ def gap_figures(times: FloatArray, points: FloatArray, apart: Apart) -> dict[str
         return dict.fromkeys(_OF_GAPS, 0.0)
     means, stretch = stretch_means(times, points, STRETCH_SECONDS)
     gap = gaps(means)[stretch]
-    lasts = np.minimum(np.diff(times, append=times[-1]), LONGEST_SILENCE_SECONDS)
+    lasts = _lasts(times)
     hours = ((times - times[0]) // HOUR_SECONDS).astype(np.int64)
     hourly = np.bincount(hours, gap) / np.maximum(np.bincount(hours), 1)
     return {
@@ -556,8 +634,8 @@ def gap_figures(times: FloatArray, points: FloatArray, apart: Apart) -> dict[str
         "mean_gap": float(gap.mean()),
         "p95_gap": float(np.quantile(gap, 0.95)),
         "worst_hour_gap": float(hourly.max()),
-        "minutes_over": float(lasts[gap >= apart.low].sum()) / 60,
-        "minutes_over_high": float(lasts[gap >= apart.high].sum()) / 60,
+        "minutes_over": float(lasts[gap >= scale.low].sum()) / 60,
+        "minutes_over_high": float(lasts[gap >= scale.high].sum()) / 60,
         "thrashing": thrashing(means) if len(means) > 1 else 0.0,
     }
 
@@ -589,5 +667,8 @@ def pooled(windows: Sequence[Figures]) -> Figures:
         minutes_over_high=sum(window.minutes_over_high for window in windows),
         moved_twice=sum(window.moved_twice for window in windows),
         thrashing=max(window.thrashing for window in windows),
+        lost_minutes=sum(window.lost_minutes for window in windows),
+        hot_minutes=sum(window.hot_minutes for window in windows),
+        cost_minutes=sum(window.cost_minutes for window in windows),
         replays=sum(window.replays for window in windows),
     )

@@ -20,7 +20,7 @@ from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.fields import derived
 from lbd.files import as_usage_error
-from lbd.learn.choose import GAINS, OVER_HIGH, PRESENT, cost, effect_text, moves_per_day, split
+from lbd.learn.choose import COST, PRESENT, claim_text, cost, cost_text, moves_per_day, split
 from lbd.learn.incidents import RESOLUTION, TIMES, excess, mean
 from lbd.learn.replay import Figures
 from lbd.load.estimate import CPU, Source
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lbd.charts.chart import Colour
     from lbd.learn.calibrate import Calibration, WindowScores
     from lbd.learn.choose import Choice, Judged, SettingsCandidate
+    from lbd.learn.replay import Scale
     from lbd.load.estimate import LoadModel
     from lbd.model import FloatArray
 
@@ -115,7 +116,7 @@ def evidence(calibration: Calibration) -> Iterator[str]:
     yield from _quality(calibration)
     yield _model_error(calibration)
     yield from calibration.remarks
-    yield from _knee(calibration.choice)
+    yield _scale(calibration.scale)
     for name, clause in calibration.choice.refused.items():
         yield f"{name} is not proposed: it {clause}."
     for judged in calibration.choice.judged:
@@ -153,20 +154,17 @@ TRIALS = "17 of 24 such intervals held in trials on unseen weeks"
 
 def claim(choice: Choice) -> str:
     """The claim for the next week, gain and harm alike, and how many days it is built on."""
-    days = min(choice.effects[measure].days for measure in GAINS)
-    effects = ", ".join(effect_text(choice.effects[measure], measure) for measure in (*GAINS, OVER_HIGH))
-    return f"next week {effects} (from {days:.0f} independent days; {TRIALS})"
+    days = choice.effects[COST].days
+    return f"next week it {claim_text(choice.effects)} (from {days:.0f} independent days; {TRIALS})"
 
 
-def _knee(choice: Choice) -> Iterator[str]:
-    """Why these of several; nothing where none are recommended."""
-    own = next((judged.trained for judged in choice.judged if judged.name == choice.recommended), None)
-    if own is not None:
-        yield (
-            "Of the settings that may be proposed it is the nearest to the knee of the front of moves against gap: "
-            f"{moves_per_day(own):.1f} moves a day, and a gap whose 95th percentile is {own.p95_gap:.1f} points in the "
-            "mean window."
-        )
+def _scale(scale: Scale) -> str:
+    """How the cost to clients is measured."""
+    return (
+        f"A move costs its clients {scale.reconnect_seconds:.1f} s, in which they connect anew; "
+        f"{scale.overload_minutes:g} minutes on a broker that is {scale.high:g} points above the lowest weigh as much "
+        "as one minute without a connection (calibrate.overload_minutes)."
+    )
 
 
 def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> list[tuple[str, object, object]]:
@@ -208,7 +206,7 @@ def figures_text(figures: Figures) -> str:
         f"{moves_per_day(figures):.1f} moves a day, brokers {figures.mean_gap:.1f} points apart on average, 95th "
         f"percentile {figures.p95_gap:.1f} in the mean window, worst hour {figures.worst_hour_gap:.1f}, {over:.0f} min "
         f"a day over the present low threshold and {high:.0f} over the high one, {twice:.1f} bundles a day moved "
-        f"twice; gap and moves together count as {cost(figures):.1f} points"
+        f"twice; cost {cost_text(figures)}"
     )
 
 
@@ -366,7 +364,7 @@ def _lowest(rows: Sequence[Sequence[str]], compared: Sequence[int]) -> Iterator[
             yield from ((index, column) for index, value in values.items() if value == lowest)
 
 
-COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "gap and moves together, points")
+COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "cost, client-minutes a day")
 
 
 def _cells(figures: Figures) -> tuple[str, ...]:

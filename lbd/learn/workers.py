@@ -69,6 +69,9 @@ class Workers(Protocol):
     def files(self) -> Sequence[FileRows]:
         """The files of the tables, and what each has of :data:`lbd.learn.rounds.NEEDED`. Raises :class:`UsageError`."""
 
+    def reconnect_seconds(self) -> float | None:
+        """The median time in which the clients of a moved bundle were back; None where no move was measured."""
+
     def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
         """The rows that this function makes of each day (UTC), without the files of these names."""
 

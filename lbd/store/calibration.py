@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from pydantic import BaseModel, ConfigDict, Field
 
 from lbd.files import At, decoded, refused
 from lbd.text import weekday
@@ -23,6 +24,20 @@ SUMMARY, PROPOSAL, REPORT = "summary.json", "proposal.yaml", "report.html"
 SHOW = "lbd calibrate --show"
 _RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 """Folders of the unit and of the CronJob; any other is a person's."""
+
+
+class CalibrateSettings(BaseModel):
+    """How ``lbd calibrate`` weighs what settings do to clients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    overload_minutes: float = Field(
+        60,
+        ge=1,
+        le=100_000,
+        description="A client's minutes on an overloaded broker that weigh as much as one minute without a connection. "
+        "More: proposals move less",
+    )
 
 
 class ChangedSetting(msgspec.Struct, frozen=True):

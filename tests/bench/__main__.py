@@ -1,12 +1,12 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
     python -m tests.bench [decide] [shedders] [place] [parse] [observe] [--large]
-    python -m tests.bench fit | least [--each N] [--last N] [--few] [...] | learn | claims | learn-scale | drain
+    python -m tests.bench fit | least [--each N] [--last N] [--few] [...] | learn | learn-scale | drain
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
 ``fit`` prints the simulated cluster beside the published charts instead, ``least`` least-moves beside Pulsar's own,
-``learn`` what ``lbd calibrate`` chooses beside the defaults, ``claims`` whether a next week is as it claims,
+``learn`` whether a next week, which it did not see, is as ``lbd calibrate`` claims,
 ``learn-scale`` how long it takes, ``drain`` how long it takes to empty a broker.
 """
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbd.decide.strategies import STRATEGIES
 from lbd.place.placements import PLACEMENTS
-from tests.bench import claims, drain, fit, learn, learn_scale, least, scenes
+from tests.bench import drain, fit, learn, learn_scale, least, scenes
 from tests.scenarios.clusters import EACH
 
 if TYPE_CHECKING:
@@ -123,7 +123,6 @@ def _measured(figure: Figure, sender: Any) -> None:
 ALONE = {
     "fit": fit.main,
     "learn": learn.main,
-    "claims": claims.main,
     "learn-scale": learn_scale.main,
     "drain": drain.main,
 }

@@ -1,18 +1,20 @@
-"""What lbd calibrate chooses beside the default settings, on time that it was not chosen on.
+"""What lbd calibrate claims of the next week, against what that week was like.
 
-    python -m tests.bench learn [--shape NAME]... [--seeds N] [--candidates N]
+    python -m tests.bench learn [--week SHAPE:SEED]... [--candidates N] [--jobs N]
 
-Each history is a simulated week under the defaults (``weeks.py``). Its first part chooses, its last judges, as ``lbd
-calibrate`` does, but without Spark. What is printed is then told by the truth, which the choice does not know: the
-last days are replayed with the simulation's own slopes, under the defaults and under what was recommended.
+Two weeks of a simulated cluster under the defaults (``weeks.py``), whose bundles' rates scatter; the first is the
+history. From it settings are chosen as ``lbd calibrate`` does, but without Spark. The second week, which nothing has
+seen, is then replayed from the placement with which the defaults began it, by the simulation's own slopes, under the
+defaults and under the settings that were about to be proposed: a replay makes the moves of a simulated lbd
+(``tests/learn/test_closed_loop.py``). Each line is of settings on the shortlist: claimed with its interval, and found.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,166 +22,230 @@ import numpy as np
 
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.learn.choose import (
+    CLAIMED,
+    COST,
     DEALS,
-    NOBODY,
+    MEASURES,
+    MOVES,
+    OVER_HIGH,
     PRESENT,
-    Choice,
     SettingsCandidate,
     candidates,
     choose,
-    cost,
-    moves_per_day,
-    product,
+    effects,
     shortlist,
-    split,
     with_fewer_moves,
 )
 from lbd.learn.incidents import harms, times
-from lbd.learn.replay import Apart, figures, pooled, recorded, replay
-from lbd.learn.window import dealt
+from lbd.learn.replay import Scale, figures, pooled, recorded, replay
+from lbd.learn.window import OF_BROKERS, OF_BUNDLES, dealt
 from lbd.load.estimate import CPU
 from lbd.load.fit import fit
 from lbd.load.samples import BrokerSamples, gather
 from lbd.text import DAY_SECONDS
-from tests.bench.weeks import SETTINGS, SHAPES, WARM_MINUTES, day, week
+from tests.bench.weeks import DAY_MINUTES, SETTINGS, SHAPES, WARM_MINUTES, day, week
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lbd.learn.incidents import Harm
+    from lbd.learn.prediction import PredictedEffect
     from lbd.learn.replay import Figures
     from lbd.learn.window import Window
     from lbd.load.estimate import LoadModel
 
-SEEDS = 3
+SEEDS = 2
 TRIED = 24
 DAYS = 7
-APART = Apart(AvgShedderSettings().low_threshold, AvgShedderSettings().high_threshold)
+SCATTER = 0.2
+DEFAULTS = AvgShedderSettings()
+SCALE = Scale(DEFAULTS.low_threshold, DEFAULTS.high_threshold)
 
 
 @dataclass(frozen=True)
-class Line:
-    """One history: what was recommended, and the last days under the defaults and under that, by the truth."""
+class Claim:
+    """Settings on the shortlist of a history. ``gap`` is found, as a share of that under the defaults."""
 
     shape: str
     seed: int
-    recommended: str | None
+    name: str
+    recommended: bool
+    claimed: Mapping[str, PredictedEffect]
+    default: Mapping[str, float]
+    found: Mapping[str, float]
+    gap: float
+
+    def difference(self, measure: str) -> float:
+        """Found more than under the defaults."""
+        return self.found[measure] - self.default[measure]
+
+    def holds(self, measure: str) -> bool:
+        """Whether what is found lies in the interval."""
+        return self.claimed[measure].low <= self.difference(measure) <= self.claimed[measure].high
+
+
+@dataclass(frozen=True)
+class Week:
+    """A history: what was made of it."""
+
+    shape: str
+    seed: int
     why: str
-    default: Figures
-    calibrated: Figures
+    default: Mapping[str, float]
+    claims: tuple[Claim, ...]
 
 
-def _figures(kept: Window, candidate: SettingsCandidate, model: LoadModel, days: Sequence[int]) -> dict[int, Figures]:
+def _days(kept: Window, candidate: SettingsCandidate, model: LoadModel, days: Sequence[int]) -> dict[int, Figures]:
     """The figures of each day, out of one replay of all of it."""
     course = replay(kept, candidate.under(SETTINGS), model)
     begins = float(kept.at[0])
     return {
-        number: figures(course.since(begins + number * DAY_SECONDS, begins + (number + 1) * DAY_SECONDS), APART)
+        number: figures(course.since(begins + number * DAY_SECONDS, begins + (number + 1) * DAY_SECONDS), SCALE)
         for number in days
     }
 
 
 def learned(windows: Iterable[Window]) -> LoadModel:
     """The load model of all days."""
-    parts = [gather(recorded([one.from_round(WARM_MINUTES)])) for one in windows]
+    parts = [gather(recorded([window.from_round(WARM_MINUTES)])) for window in windows]
     brokers = sorted(set().union(*parts))
-    return fit({name: _one([part[name] for part in parts if name in part]) for name in brokers})
+    return fit({name: _joined([part[name] for part in parts if name in part]) for name in brokers})
 
 
-def _one(parts: list[BrokerSamples]) -> BrokerSamples:
+def _joined(parts: list[BrokerSamples]) -> BrokerSamples:
     keys = ("at", "carried", "used", "since_change")
-    columns = (np.concatenate([getattr(one, key) for one in parts]) for key in keys)
+    columns = (np.concatenate([getattr(part, key) for part in parts]) for key in keys)
     return BrokerSamples(*columns, parts[-1].hardware)
 
 
-def line(shape: str, seed: int, tried: int) -> Line:
-    """Chosen on the first part of a history, judged on the rest."""
-    found = week(shape, seed, DAYS)
-    windows = {number: day(found.kept, number) for number in range(1, DAYS)}
+def chosen(shape: str, seed: int, tried: int) -> Week:
+    """Settings chosen by the first week, and found in the second."""
+    both = week(shape, seed, 2 * DAYS, scatter=SCATTER)
+    end = DAYS * DAY_MINUTES
+    known = both.kept.change_round < end
+    rounds = {name: getattr(both.kept, name)[:end] for name in ("at", *OF_BROKERS)}
+    history = replace(both.kept, **rounds, **{name: getattr(both.kept, name)[known] for name in OF_BUNDLES})
+    windows = {number: day(history, number) for number in range(1, DAYS)}
     model = learned(windows.values())
-    present = SettingsCandidate(PRESENT, AvgShedderSettings())
+    present = SettingsCandidate(PRESENT, DEFAULTS, SETTINGS.guardrails.max_unloads_per_turn)
     drawn = candidates(present, float(np.median(model.noise[:, CPU])), tried, 1)
-    by_name, numbers = {one.name: one for one in drawn}, list(windows)
-    results = {name: _figures(found.kept, one, model, numbers) for name, one in by_name.items()}
-    best = shortlist(results, numbers, with_fewer_moves(drawn))
-    again = _often(found.kept, [by_name[name] for name in (PRESENT, *best)], model, numbers) if best else {}
-    finalists = [by_name[name] for name in again]
-    choice = (
-        choose(results, again, numbers, in_incidents(windows, finalists, model))
-        if best
-        else Choice((), PRESENT, None, NOBODY)
-    )
+    by_name, numbers = {candidate.name: candidate for candidate in drawn}, list(windows)
+    results = {name: _days(history, candidate, model, numbers) for name, candidate in by_name.items()}
+    names = shortlist(results, numbers, with_fewer_moves(drawn))
+    again = {name: _often(history, by_name[name], model, numbers) for name in (PRESENT, *names)} if names else {}
+    choice = choose(results, again, numbers, in_incidents(windows, [by_name[name] for name in again], model))
+    why = choice.why
     if model.unknown(SETTINGS.weights):
-        choice = replace(choice, recommended=None, why="no sample shows how CPU follows traffic on some broker")
-    last = split(numbers)[1]
-    judged = [by_name[PRESENT], by_name[choice.recommended or PRESENT]]
-    often = [_often(found.kept, [one], found.model, last)[one.name] for one in judged]
-    default, calibrated = (pooled(list(by_day.values())) for by_day in often)
-    return Line(shape, seed, choice.recommended, choice.why, default, calibrated)
+        choice = replace(choice, recommended=None)
+        why = "no sample shows how CPU follows traffic on some broker"
+    following = both.kept.from_round(end)
+    found = {
+        name: pooled(list(_days(following, by_name[name], both.model, range(DAYS)).values()))
+        for name in (PRESENT, *names)
+    }
+    measured = {name: {measure: of(own) for measure, of in MEASURES.items()} for name, own in found.items()}
+    claims = (
+        Claim(
+            shape,
+            seed,
+            name,
+            name == choice.recommended,
+            effects(again, name, numbers),
+            measured[PRESENT],
+            measured[name],
+            found[name].mean_gap / found[PRESENT].mean_gap,
+        )
+        for name in names
+    )
+    return Week(shape, seed, why, measured[PRESENT], tuple(claims))
 
 
 def in_incidents(
     windows: Mapping[int, Window], tried: Sequence[SettingsCandidate], model: LoadModel
 ) -> dict[str, dict[str, list[Harm]]]:
-    """What each of them makes of each incident."""
-    known = {one.name: one.under(SETTINGS) for one in tried}
+    """What each of them makes of each incident; nothing of none."""
+    known = {candidate.name: candidate.under(SETTINGS) for candidate in tried}
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in known}
-    for index, window in enumerate(windows.values()):
+    for index, window in enumerate(windows.values() if known else ()):
         for number, begins in times((window.at[WARM_MINUTES], window.at[-1]), index, len(windows)):
-            for name, incident, harm in harms(window, begins, number, known, model, APART.low):
+            for name, incident, harm in harms(window, begins, number, known, model, SCALE.low):
                 made[name].setdefault(incident, []).append(harm)
     return made
 
 
-def _often(
-    kept: Window, tried: Sequence[SettingsCandidate], model: LoadModel, days: Sequence[int]
-) -> dict[str, dict[int, Figures]]:
+def _often(kept: Window, candidate: SettingsCandidate, model: LoadModel, days: Sequence[int]) -> dict[int, Figures]:
     """Figures over several deals of noise."""
-    drawn = [dealt(kept, seed) for seed in range(DEALS)]
-    found: dict[str, dict[int, Figures]] = {}
-    for one in tried:
-        deals = [_figures(window, one, model, days) for window in drawn]
-        found[one.name] = {number: pooled([deal[number] for deal in deals]) for number in days}
-    return found
+    deals = [_days(dealt(kept, seed), candidate, model, days) for seed in range(DEALS)]
+    return {number: pooled([deal[number] for deal in deals]) for number in days}
 
 
-def _row(one: Line) -> str:
-    was, now = one.default, one.calibrated
-    pairs = [(moves_per_day(was), moves_per_day(now)), (was.mean_gap, now.mean_gap), (was.p95_gap, now.p95_gap)]
-    pairs += [(product(was), product(now)), (cost(was), cost(now))]
-    cells = " | ".join(f"{before:.1f} → {then:.1f}" for before, then in pairs)
-    return f"| {one.shape} | {one.seed} | {one.recommended or f'nothing: {one.why}'} | {cells} |"
+def _rows(own: Week) -> list[str]:
+    begin = f"| {own.shape} | {own.seed} |"
+    if not own.claims:
+        defaults = " | ".join(f"{own.default[measure]:.1f} | | " for measure in CLAIMED)
+        return [f"{begin} nothing: {own.why} | {defaults} |"]
+    rows = []
+    for claim in own.claims:
+        cells = []
+        for measure in CLAIMED:
+            expected, found = claim.claimed[measure], f"{claim.difference(measure):+.1f}"
+            ends = f"{expected.mean:+.1f} ({expected.low:+.1f} to {expected.high:+.1f})"
+            cells += [f"{claim.default[measure]:.1f}", ends, found if claim.holds(measure) else f"**{found}**"]
+        name = f"*{claim.name}*" if claim.recommended else claim.name
+        rows.append(f"{begin} {name} | {' | '.join(cells)} |")
+    return [*rows, *([] if any(claim.recommended for claim in own.claims) else [f"{begin} nothing: {own.why} |"])]
 
 
-def _ratios(label: str, lines: Sequence[Line]) -> str:
-    """Medians and the worst. Where neither moves anything, nothing changes."""
-    told = []
-    for name, of in (("moves x gap", product), ("cost", cost)):
-        ratios = [_ratio(of(one.default), of(one.calibrated)) for one in lines] or [math.nan]
-        told.append(f"{name} {statistics.median(ratios):.2f} in the median, {max(ratios):.2f} at worst")
-    return f"calibrated / default, {len(lines)} {label}: {'; '.join(told)}"
+def _binomial(held: int, number: int) -> tuple[float, float]:
+    """The interval of a share, at nine of ten (Wilson, 1927)."""
+    z = statistics.NormalDist().inv_cdf(0.95)
+    middle = (held + z**2 / 2) / (number + z**2)
+    half = z * (held * (number - held) / number + z**2 / 4) ** 0.5 / (number + z**2)
+    return middle - half, middle + half
 
 
-def _ratio(was: float, now: float) -> float:
-    if now == was:
-        return 1.0
-    return now / was if was else math.inf
+def _summary(weeks: Sequence[Week]) -> list[str]:
+    """How many claims held, with a binomial interval for nine of ten, and what proposals did."""
+    claims = [claim for own in weeks for claim in own.claims]
+    proposed = [claim for claim in claims if claim.recommended]
+    lines = []
+    for label, those in (("on the shortlist", claims), ("proposed", proposed)):
+        for measure in CLAIMED:
+            held = sum(claim.holds(measure) for claim in those)
+            if those:
+                low, high = _binomial(held, len(those))
+                lines.append(f"{label}, {measure}: {held} of {len(those)} ({low:.0%} to {high:.0%})")
+    worse = [claim for claim in proposed if claim.difference(OVER_HIGH) > 0]
+    shares = [
+        claim.gap * (claim.found[MOVES] / claim.default[MOVES] if claim.default[MOVES] else 1.0) for claim in proposed
+    ]
+    dear = [claim for claim in proposed if claim.difference(COST) > 0]
+    lines.append(
+        f"{len(proposed)} proposals of {len(weeks)} weeks; more minutes above the high threshold: {len(worse)}"
+    )
+    lines.append(f"proposals that cost more client-minutes than the defaults: {len(dear)}")
+    if shares:
+        lines.append(f"moves x gap: {statistics.median(shares):.2f} in the median, {max(shares):.2f} at worst")
+    return lines
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, week by week."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench learn")
-    parser.add_argument("--shape", action="append", choices=list(SHAPES), help="again for more; none: all")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, SEEDS + 1)))
-    parser.add_argument("--candidates", type=int, default=TRIED)
+    parser.add_argument("--week", action="append", metavar="SHAPE:SEED", help="again for more; none: all shapes")
+    parser.add_argument("--candidates", type=int, default=TRIED, metavar="N")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     asked = parser.parse_args(sys.argv[2:])
-    print("| shape | seed | recommended | moves a day | mean gap | p95 gap | moves x gap | cost |")
-    print("|---|---|---|---|---|---|---|---|")
-    found = []
-    for shape in asked.shape or SHAPES:
-        for seed in asked.seeds:
-            found.append(line(shape, seed, asked.candidates))
-            print(_row(found[-1]), flush=True)
-    print(_ratios("in all", found))
-    print(_ratios("where the defaults move a bundle a day", [one for one in found if moves_per_day(one.default) >= 1]))
-    print(_ratios("where something is recommended", [one for one in found if one.recommended]))
+    wanted = asked.week or [f"{shape}:{seed}" for seed in range(1, SEEDS + 1) for shape in SHAPES]
+    heads = " | ".join(f"{measure}: defaults | claimed | found" for measure in CLAIMED)
+    print(f"| shape | seed | settings | {heads} |")
+    print("|---|---|---|" + "---|---|---|" * len(CLAIMED))
+    weeks = []
+    with ProcessPoolExecutor(asked.jobs) as processes:
+        parts = [(shape, int(seed)) for shape, _, seed in (name.partition(":") for name in wanted)]
+        running = [processes.submit(chosen, shape, seed, asked.candidates) for shape, seed in parts]
+        for ended in running:
+            weeks.append(ended.result())
+            print("\n".join(_rows(weeks[-1])), flush=True)
+            print("\n".join(f"    {line}" for line in _summary(weeks)), file=sys.stderr, flush=True)
+    print("\n".join(_summary(weeks)))

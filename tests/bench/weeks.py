@@ -34,6 +34,9 @@ WARM_MINUTES = 360
 STEP = 0.05
 """Rates are stored when they have changed by so much, as ``history.step``."""
 
+LASTING = 0.98
+"""Share of a bundle's scatter that is still there a minute later: it is gone after an hour or so."""
+
 CLIENTS = 10
 """Of each bundle: the simulation has none of its own."""
 
@@ -146,11 +149,14 @@ class Week:
     kept: Window
 
 
-def week(shape: str, seed: int, days: int = 7, noise_points: float = 1.5) -> Week:
-    """A week of this shape, whose samples have so much noise unless it has its own."""
+def week(shape: str, seed: int, days: int = 7, noise_points: float = 1.5, scatter: float = 0.0) -> Week:
+    """A week of this shape, whose samples have so much noise unless it has its own.
+
+    ``scatter`` is the deviation of the logarithm of each bundle's rates around the shape of its namespace.
+    """
     about = {"about": shape, "hours": days * 24, "noise_points": noise_points, **SHAPES[shape]}
     world, state = cluster(Scenario.model_validate(about), seed)
-    true = _unbalanced(world, state, days * DAY_MINUTES)
+    true = _unbalanced(world, state, days * DAY_MINUTES, scatter)
     model = fixed_model(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
     course = replay(true, SETTINGS, model)
     return Week(true, model, _with(true, course))
@@ -168,13 +174,16 @@ def day(whole: Window, number: int) -> Window:
 _CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates", "change_clients")
 
 
-def _unbalanced(world: World, state: ClusterState, minutes: int) -> Window:
+def _unbalanced(world: World, state: ClusterState, minutes: int, scatter: float) -> Window:
+    random = np.random.default_rng(len(world.bundles))
+    apart = random.standard_normal(len(world.bundles))
     shape = (minutes, len(world.brokers))
     used, present = np.full((*shape, len(RESOURCES)), np.nan), np.zeros(shape, dtype=np.bool_)
     stored: FloatArray = np.zeros((len(world.bundles), 4))
     changed: list[tuple[int, BoolArray, FloatArray]] = []
     for minute in range(minutes):
-        rates = rates_at(world, minute * 60 - 30)
+        apart = LASTING * apart + (1 - LASTING**2) ** 0.5 * random.standard_normal(apart.size)
+        rates = rates_at(world, minute * 60 - 30) * np.exp(scatter * apart - scatter**2 / 2)[:, None]
         used[minute, :, CPU] = noisy(world, points_at(world, state.owner, rates, minute * 60 - 30), minute * 60)
         present[minute] = world.present(minute * 60)
         new = (np.abs(rates - stored) > np.maximum(np.abs(stored) * STEP, 1e-9)).any(axis=1)

@@ -25,17 +25,21 @@ if TYPE_CHECKING:
     from lbd.learn.workers import Columns, OfDay, OfTask, Packing, Rows, Task
 
 
-def calibrated(root: Path, candidates: int = 4, settings: Settings | None = None) -> Calibration:
+def calibrated(
+    root: Path, candidates: int = 4, settings: Settings | None = None, reconnect_seconds: float | None = None
+) -> Calibration:
     """What calibration makes of a history."""
     return calibrate(
-        InProcess(root), CalibrationRequest(str(root), settings or Settings(), candidates, 1, lambda _: None)
+        InProcess(root, reconnect_seconds),
+        CalibrationRequest(str(root), settings or Settings(), candidates, 1, lambda _: None),
     )
 
 
 class InProcess:
     """The workers of this process."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, reconnect_seconds: float | None = None) -> None:
+        self._reconnect_seconds = reconnect_seconds
         self._root = root / f"v{VERSION}"
 
     def files(self) -> list[FileRows]:
@@ -43,6 +47,10 @@ class InProcess:
         return [
             _file(name, path) for name in NEEDED for path in sorted((self._root / name).glob("day=*/[!._]*.parquet"))
         ]
+
+    def reconnect_seconds(self) -> float | None:
+        """As given."""
+        return self._reconnect_seconds
 
     def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
         """In the order of days."""

@@ -26,6 +26,7 @@ from lbd.learn.history import window_length
 from lbd.learn.incidents import TIMES
 from lbd.learn.loss import LostDay
 from lbd.learn.prediction import PredictedEffect
+from lbd.learn.replay import RECONNECT_SECONDS
 from lbd.load.estimate import CPU, Source
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import calibrate_schema, fake_pulsar
@@ -88,6 +89,19 @@ class TestKnownTruth:
         assert len(found.history.numbers) == 1 + 5
         assert found.history.days == pytest.approx(6 / 24, rel=0.01)
 
+    def test_the_cost_to_clients_is_by_the_settings_and_by_measured_moves(self, history: Path, found: Calibration):
+        """Also in words, beside the answer; without a measured move by what is usual."""
+        rate = Settings.model_validate({"calibrate": {"overload_minutes": 5}})
+        measured = calibrated(history, settings=rate, reconnect_seconds=7.5)
+        texts = [line for one in (found, measured) for line in written.evidence(one) if "connect anew" in line]
+
+        assert (found.scale.reconnect_seconds, found.scale.overload_minutes) == (RECONNECT_SECONDS, 60)
+        assert (measured.scale.reconnect_seconds, measured.scale.overload_minutes) == (7.5, 5)
+        assert [re.findall(r"[0-9.]+ s\b|[0-9]+ minutes", text) for text in texts] == [
+            ["2.0 s", "60 minutes"],
+            ["7.5 s", "5 minutes"],
+        ]
+
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
         """As settings, with the evidence beside them; as lines of broker.conf; and as a page without a network."""
         at, recorded = found.shown.at, found.shown.recorded
@@ -105,7 +119,7 @@ class TestKnownTruth:
         page = (tmp_path / "report.html").read_text()
 
         assert said[-1].startswith(
-            f"Recommended: {found.choice.recommended}; next week 3.0 to 1.0 fewer moves a day, 3 to 1 fewer minutes"
+            f"Recommended: {found.choice.recommended}; next week it saves 2.0 client-minutes a day (1.0 to 3.0), 2.0"
         )
         assert all(f"# {line}\n" in proposal for line in said)
         proposed = Settings.model_validate(yaml.safe_load(proposal))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lbd.learn.replay import Apart, ReplayCluster, as_recorded, figures, replay
+from lbd.learn.replay import ReplayCluster, Scale, as_recorded, figures, replay
 from lbd.load.estimate import CPU, fixed_model
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
@@ -163,7 +163,7 @@ def test_moves_that_were_not_made_change_what_comes_after(tmp_path: Path):
     assert not still.moves
     np.testing.assert_array_equal(still.points, as_recorded(found, default.weights))
     assert 3 <= len(course.moves) <= 30
-    apart = Apart(15.0, 40.0)
+    apart = Scale(15.0, 40.0)
     assert figures(course, apart).p95_gap < figures(still, apart).p95_gap - 15
 
 

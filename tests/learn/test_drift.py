@@ -10,7 +10,7 @@ import pytest
 from lbd.config import STRATEGIES, Settings, strategy_section
 from lbd.errors import UsageError
 from lbd.learn.drift import DecidedBy, measure, taken_since
-from lbd.learn.replay import Apart, as_recorded, gap_figures
+from lbd.learn.replay import Scale, as_recorded, gap_figures
 from lbd.load.scoring import Weights
 from lbd.store.calibration import ChangedSetting
 from lbd.turn.strategy_config import DECIDING, deciding, effective
@@ -104,7 +104,7 @@ def test_what_really_happened_is_measured(tmp_path: Path):
     assert found.figures.days == pytest.approx(2 / 24, rel=0.05)
     assert found.figures.moves == len(made.trace().moves) > 0
     window = packed(tmp_path)
-    gaps = gap_figures(window.at, as_recorded(window, Weights()), Apart(0.0, 0.0))
+    gaps = gap_figures(window.at, as_recorded(window, Weights()), Scale(0.0, 0.0))
     assert (found.figures.mean_gap, found.figures.p95_gap) == (gaps["mean_gap"], gaps["p95_gap"])
     assert gaps["mean_gap"] > 5
 
@@ -121,8 +121,8 @@ def test_settings_that_were_not_taken_have_no_drift(tmp_path: Path):
 
 def test_every_setting_is_said_to_decide_or_not():
     """A new one is kept with each round, or named here: a proposal that changes it could not be measured otherwise."""
-    others = {"pulsar", "approvers", "restore_on_stop", "drain", "capacity", "history", "state_dir", "api", "leader",
-              "notify", "log"}  # fmt: skip
+    others = {"pulsar", "approvers", "restore_on_stop", "drain", "capacity", "calibrate", "history", "state_dir", "api",
+              "leader", "notify", "log"}  # fmt: skip
     assert others | set(DECIDING) == Settings.model_fields.keys() - set(map(strategy_section, STRATEGIES))
     assert deciding(Settings()).keys() == {*DECIDING, "avg_shedder"}
 

@@ -182,7 +182,8 @@ def test_harm_is_counted_from_the_begin():
     points[: BEGINS + 10, 0] = 90.0
     moves = tuple(Sent(float(own.at[at]), "t/c/1", "c", "d") for at in (BEGINS - 1, BEGINS + 1))
 
-    found = harm(Course(own.at, points, moves, 32), incident, 15.0)
+    course = Course(own.at, points, moves, 32, np.ones(points.shape), np.array([2, 3], dtype=np.int32))
+    found = harm(course, incident, 15.0)
     assert (found.minutes_apart, found.minutes_overloaded) == pytest.approx((10, 10), abs=3)
     assert (found.moves, found.clients) == (1, 3)
 

@@ -146,6 +146,16 @@ def test_the_job_gives_what_its_functions_give(spark: SparkSession, history: Pat
     }  # fmt: skip
 
 
+def test_the_median_of_measured_moves_is_what_a_move_takes(spark: SparkSession, tmp_path: Path):
+    """Moves that were not measured do not count; without any, and without a file of moves, nothing is known."""
+    assert workers(spark, tmp_path).reconnect_seconds() is None
+    for day, (seconds, median) in enumerate([(None, None), (1.5, 1.5), (9.0, 5.25), (2.5, 2.5)], 1):
+        path = part(tmp_path, day, table="moves")
+        rows = pq.read_table(path).to_pylist()
+        pq.write_table(pa.Table.from_pylist([{**rows[0], "reconnect_seconds": seconds}], schema=schema("moves")), path)
+        assert workers(spark, tmp_path).reconnect_seconds() == median
+
+
 def test_each_task_has_a_partition_of_its_own(spark: SparkSession, history: Path):
     """By their hashes alone some would share one, and the others would wait for it."""
     own = packed(workers(spark, history))
