@@ -305,7 +305,7 @@ MEASURES: Mapping[str, Callable[[Figures], float]] = {
 """Figures that settings are compared by, window by window."""
 
 CLAIMED = COST, MOVES, OVER_LOW, OVER_HIGH
-"""What the answer says of the next week, in its first line."""
+"""The effects on the next week that the answer names, in its first line."""
 
 MANY = 10.0
 """Amounts from here on are written without a fraction."""
@@ -354,7 +354,7 @@ def effect_text(predicted: PredictedEffect, measure: str) -> str:
 
 
 def claim_text(claims: Mapping[str, PredictedEffect]) -> str:
-    """What is claimed of the next week: all that settings save, then all that they cost."""
+    """The claims for the next week: all that settings save, then all that they cost."""
     texts = [_verb_and_amount(claims[measure], measure) for measure in CLAIMED]
     by_verb = {verb: [amount for own, amount in texts if own == verb] for verb in (SAVES, COSTS, CHANGES)}
     return "; ".join(f"{verb} {', '.join(amounts)}" for verb, amounts in by_verb.items() if amounts)

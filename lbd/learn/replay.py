@@ -71,8 +71,8 @@ class ReplayCluster:
     """The cluster of a window, round by round. ``model`` knows every broker of it.
 
     Of each bundle, int32 (K,) into the brokers, :data:`NOBODY` for none: ``recorded``, who reported it; ``owner``, who
-    has it now; ``home``, who had it last. ``clients``, int32 (K,), are its producers and consumers; a bundle of which
-    none are known counts as one, because a record may lack them.
+    has it now; ``home``, who had it last. ``clients``, int32 (K,), are its producers and consumers; a bundle without
+    known clients counts as one, because a record may lack them.
     """
 
     def __init__(self, window: Window, model: LoadModel) -> None:
