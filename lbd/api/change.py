@@ -564,8 +564,9 @@ def drains(backend: Backend) -> APIRouter:
 
 
 def _drain_status(backend: Backend) -> DrainsResponse:
-    in_force = [DrainStatus(drain, work) for drain, work in drains_in_force(backend.state_dir, backend.now())]
-    return DrainsResponse(in_force, Drains(backend.state_dir).works().fill)
+    in_force = drains_in_force(backend.state_dir, backend.now())
+    fill = Drains(backend.state_dir).works().fill
+    return DrainsResponse([DrainStatus.of(*drain) for drain in in_force], fill, fill.tried if fill is not None else 0)
 
 
 def _released(backend: Backend, broker: str) -> tuple[str, Response]:

@@ -22,7 +22,7 @@ from lbd.load.summary import State
 from lbd.reason import Reason
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
-from lbd.turn.record import counts
+from lbd.turn.record import compared_scores
 from lbd.turn.verdict import LEFT_OUT, not_compared
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lbd.api.published import Published
     from lbd.model import Brokers
     from lbd.permit.slow import Health
+    from lbd.store.status import Status
 
 
 def exposition(backend: Backend) -> Exposition:
@@ -183,8 +184,7 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     yield _labelled(
         "lbd_brokers_not_compared", words, "reason", {reason.label: float(omitted[reason.label]) for reason in LEFT_OUT}
     )
-    compared = [broker.score for broker in last.status.brokers if broker.score is not None and counts(broker)]
-    yield from _spread(compared, last.status.gap_points)
+    yield from _spread(last.status)
     models = Counter(row.load.state for row in last.status.brokers if row.load is not None)
     words = "Brokers of which the cost of traffic is known, taken from others, or unknown."
     yield _labelled("lbd_load_model_brokers", words, "state", {state: models[state] for state in get_args(State)})
@@ -209,12 +209,12 @@ def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
     yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to report it.", "broker", answered)
 
 
-def _spread(scores: list[float], gap: float | None) -> Iterator[Metric]:
-    if not scores:
+def _spread(status: Status) -> Iterator[Metric]:
+    scores, mean = compared_scores(status.brokers), status.mean_points
+    if mean is None:
         return
-    mean = float(np.mean(scores))
-    if gap is not None:
-        yield _gauge("lbd_score_gap_points", "Highest score minus lowest.", value=gap)
+    if status.gap_points is not None:
+        yield _gauge("lbd_score_gap_points", "Highest score minus lowest.", value=status.gap_points)
     yield _gauge("lbd_score_mean_points", "Mean score: no placement has a lower peak.", value=mean)
     yield _gauge("lbd_score_stddev_points", "Standard deviation of the scores.", value=float(np.std(scores)))
     if mean > 0:

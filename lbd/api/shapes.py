@@ -162,10 +162,11 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrainsResponse(msgspec.Struct, frozen=True):
-    """All drains in force, and the last fill."""
+    """All drains in force, and the last fill, of which ``fill_tried`` moves have ended."""
 
     drains: list[DrainStatus]
     fill: Work | None
+    fill_tried: int = 0
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -222,6 +223,7 @@ class RolloutStep(msgspec.Struct, frozen=True):
 class RolloutPlan(msgspec.Struct, frozen=True):
     """The brokers of a rollout in their order, and what each drain would do: the JSON of ``lbd rollout --dry-run``.
 
+    ``bundles``, ``clients`` and ``moves_seconds`` are the sums over all steps; a bundle may move twice.
     ``refused`` is why it would not begin, whatever its brokers; null where it would. ``total_seconds`` is about how
     long it takes without the restarts themselves: the moves, and for each broker ``trusted_after_seconds`` from its
     start until its reports count.
@@ -232,6 +234,9 @@ class RolloutPlan(msgspec.Struct, frozen=True):
     refused: str | None = None
     trusted_after_seconds: float = 0.0
     total_seconds: float = 0.0
+    bundles: int = 0
+    clients: int = 0
+    moves_seconds: float = 0.0
 
 
 class RolloutResponse(msgspec.Struct, frozen=True):

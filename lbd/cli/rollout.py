@@ -248,9 +248,9 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
     refusals += [plan.refused] if plan.refused is not None else []
     for refusal in refusals:
         print_note(form, f"Refused: {refusal}.")
-    bundles, clients = (sum(getattr(step, name) for step in plan.steps) for name in ("bundles", "clients"))
-    most = f"{counted(bundles, 'bundle')} move once, or twice at most; {counted(clients, 'client')} reconnect"
-    moves = duration_text(sum(step.eta_seconds for step in plan.steps))
+    clients = f"{counted(plan.clients, 'client')} reconnect"
+    most = f"{counted(plan.bundles, 'bundle')} move once, or twice at most; {clients}"
+    moves = duration_text(plan.moves_seconds)
     print_note(form, f"{counted(len(plan.steps), 'broker')}, in this order: {most} each time.")
     trusted = f"up to {duration_text(plan.trusted_after_seconds)} after each start until the broker's reports count"
     total = duration_text(plan.total_seconds)

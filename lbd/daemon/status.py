@@ -23,7 +23,7 @@ from lbd.store.drains import drains_in_force
 from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
 from lbd.store.turns import named
 from lbd.turn.next_steps import next_steps
-from lbd.turn.record import brokers, gap_points, outcome_record, pair_statuses, planned_scores, proposal
+from lbd.turn.record import brokers, gap_points, mean_points, outcome_record, pair_statuses, planned_scores, proposal
 from lbd.turn.verdict import verdict
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         proposal=waiting,
         calibration=calibration,
         gap_points=gap_points(rows),
+        mean_points=mean_points(rows),
         plan_scores=scores,
         gap_after_points=gap_after,
         last_hour=engine.last_hour,

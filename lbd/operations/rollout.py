@@ -636,8 +636,17 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
             look = preview_drain(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
             steps.append(_step_of(broker, look, settings))
     trusted = young_seconds(fixed.observation.sample_interval_seconds)
-    total = sum(step.eta_seconds + trusted for step in steps)
-    return RolloutPlan(fixed.observation.snapshot.taken_at, steps, refusal or None, trusted, round(total, 1))
+    moves_seconds = sum(step.eta_seconds for step in steps)
+    return RolloutPlan(
+        fixed.observation.snapshot.taken_at,
+        steps,
+        refusal or None,
+        trusted,
+        total_seconds=round(moves_seconds + trusted * len(steps), 1),
+        bundles=sum(step.bundles for step in steps),
+        clients=sum(step.clients for step in steps),
+        moves_seconds=round(moves_seconds, 1),
+    )
 
 
 def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:

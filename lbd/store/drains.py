@@ -8,7 +8,7 @@ in the store of the lbd that moves, and may be missing.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -123,10 +123,16 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrainStatus(msgspec.Struct, frozen=True):
-    """A drain in force, and how far it has come; ``work`` is null before its first look."""
+    """A drain in force, and how far it has come; ``work`` is null before its first look, ``tried`` its ended moves."""
 
     drain: Drain
     work: Work | None
+    tried: int = 0
+
+    @classmethod
+    def of(cls, drain: Drain, work: Work | None) -> Self:
+        """The drain with its sums."""
+        return cls(drain, work, work.tried if work is not None else 0)
 
 
 class Works(msgspec.Struct, frozen=True):

@@ -59,10 +59,15 @@ class Scores:
 
 
 class ScoreLine(msgspec.Struct, frozen=True):
-    """A line of a chart: epoch seconds, and points; null breaks the line."""
+    """A line of a chart: epoch seconds, and points; null breaks the line.
+
+    ``lowest`` and ``highest`` are its extremes in points, null where no point is known.
+    """
 
     at: list[float]
     points: list[float | None]
+    lowest: float | None = None
+    highest: float | None = None
 
 
 def score_line(at: FloatArray, points: FloatArray) -> ScoreLine:
@@ -79,4 +84,5 @@ def score_line(at: FloatArray, points: FloatArray) -> ScoreLine:
         x, y = thinned(at[part], points[part], max(2, MOST_POINTS * part.size // max(at.size, 1)))
         times += np.round(x, 1).tolist()
         values += [round(value, 2) if np.isfinite(value) else None for value in y.tolist()]
-    return ScoreLine(times, values)
+    known = [value for value in values if value is not None]
+    return ScoreLine(times, values, min(known, default=None), max(known, default=None))

@@ -106,6 +106,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
     ``mode`` is the one in force, ``observe`` also under ``lbd run --observe``.
     ``gap_points`` is the highest score minus the lowest, without drained brokers; None where fewer than two have one.
+    ``mean_points`` is the mean score of the same brokers; None where none has one.
     ``proposal`` waits for approval, and ``plan_scores`` are the scores of all brokers now and after it,
     and ``gap_after_points`` is the gap then.
     ``calibration`` is a sentence on the settings that ``lbd calibrate`` proposes; None where it proposes none, or they
@@ -136,6 +137,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     proposal: Proposal | None = None
     calibration: str | None = None
     gap_points: float | None = None
+    mean_points: float | None = None
     last_hour: LastHour = LastHour()
     canary: CanaryStatus | None = None
     budgets: list[BudgetStatus] = []
@@ -161,7 +163,8 @@ class StatusResponse(Status, frozen=True, kw_only=True, rename={"is_late": "late
     """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none.
 
     ``verdict_text`` is the verdict as a person reads it, without its detail; null before the first turn has ended.
-    ``todo`` is each of the ``steps`` as a line of text.
+    ``todo`` is each of the ``steps`` as a line of text. ``nearest_limit`` is the budget of which the largest share is
+    used; null without a limit.
     """
 
     running: int | None
@@ -171,6 +174,7 @@ class StatusResponse(Status, frozen=True, kw_only=True, rename={"is_late": "late
     paused: Pause | None
     drains: list[DrainStatus]
     todo: list[str]
+    nearest_limit: BudgetStatus | None
 
 
 def document(
@@ -185,9 +189,15 @@ def document(
         is_late=status.late(now),
         age_seconds=round(now - status.at, 1),
         paused=pause,
-        drains=[DrainStatus(drain, work) for drain, work in drains],
+        drains=[DrainStatus.of(drain, work) for drain, work in drains],
         todo=[step.text(now) for step in steps],
+        nearest_limit=_nearest_limit(status.budgets),
     )
+
+
+def _nearest_limit(budgets: Sequence[BudgetStatus]) -> BudgetStatus | None:
+    limited = [(budget.used / budget.limit, budget) for budget in budgets if budget.limit]
+    return max(limited, key=lambda row: row[0])[1] if limited else None
 
 
 NOT_RUNNING, LATE, EMPTIED, AWAY = "not-running", "late", "emptied", "away"

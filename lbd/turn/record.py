@@ -192,8 +192,19 @@ def gap_points(brokers: Iterable[Scored]) -> float | None:
 
     A drained broker does not count: it is empty on purpose, in no pair and no average.
     """
-    scores = [broker.score for broker in brokers if broker.score is not None and counts(broker)]
+    scores = compared_scores(brokers)
     return round(max(scores) - min(scores), 3) if len(scores) > 1 else None
+
+
+def mean_points(brokers: Iterable[Scored]) -> float | None:
+    """The mean score of the brokers that the gap counts, in points; None where none is known."""
+    scores = compared_scores(brokers)
+    return round(sum(scores) / len(scores), 3) if scores else None
+
+
+def compared_scores(brokers: Iterable[Scored]) -> list[float]:
+    """The known scores of the brokers that count, in points."""
+    return [broker.score for broker in brokers if broker.score is not None and counts(broker)]
 
 
 def counts(broker: Scored) -> bool:

@@ -115,6 +115,11 @@ function rows(body, items, columns, empty, fill) {
   });
 }
 
+/** The name of a bundle, which breaks into lines between its parts and not within a number. */
+function writeBundle(cell, name) {
+  if (cell.textContent !== name) cell.replaceChildren(...name.split(/(?<=[/_])/).flatMap((part) => [part, element("wbr")]));
+}
+
 function write(cell, words, title) {
   if (cell.textContent !== words) cell.textContent = words;
   if (title && cell.title !== title) cell.title = title;
@@ -167,8 +172,8 @@ function showBalance(status) {
 function showActing(status) {
   const under = status.unfinished.length;
   const hour = `${counted(status.last_hour.moves, "move")} in the last hour`;
-  const limits = status.budgets.filter((one) => one.limit).sort((one, other) => other.used / other.limit - one.used / one.limit);
-  const nearest = limits.length ? `nearest limit: ${limits[0].name}, ${limits[0].used} of ${limits[0].limit} used` : "";
+  const limit = status.nearest_limit;
+  const nearest = limit ? `nearest limit: ${limit.name}, ${limit.used} of ${limit.limit} used` : "";
   const why = [status.leader, hour, nearest].filter(Boolean).join("; ");
   if (status.paused) say("acting", "No: paused", "warn");
   else if (status.observe_only) say("acting", "No: it only observes", "warn");
@@ -217,12 +222,20 @@ function showNext(status) {
   }
 }
 
+/** A sentence with its `commands` as code. */
+function sayCommands(id, words, style) {
+  if ($(id).dataset.words === words) return;
+  $(id).dataset.words = words;
+  $(id).className = style;
+  $(id).replaceChildren(...words.split("`").map((part, at) => (at % 2 ? element("code", "", part) : part)));
+}
+
 /** What a person should do: in lbd's own words, or to find out why there are none. */
 function showTodo(status) {
   const silent = seen.silentSince !== null;
   const [first, ...more] = silent ? ["Look at lbd on its machine, it does not answer here: lbd status"] : status.todo;
-  say("todo", first, silent || status.steps[0].do ? "warn" : "good");
-  say("todo-more", more.join(" · "));
+  sayCommands("todo", first, silent || status.steps[0].do ? "big warn" : "big good");
+  sayCommands("todo-more", more.join(" · "), "");
 }
 
 function showBanners(status) {
@@ -259,17 +272,19 @@ function showPlan(status) {
   say("h-plan", applied ? `Approved by ${applied.by}` : "A plan waits for approval");
   say("plan-about", applied ? applied.outcome || `${moves}. It is carried out.` : `${moves}${gap}.${plan.approved_by.length ? ` Approved by ${plan.approved_by.join(", ")}; one more person is needed.` : ""} It can be approved until ${clock(plan.expires_at)}.`);
   rows($("planned"), plan.unloads, ["", "", "num", "num", ""], "none", (move, cells) => {
-    write(cells[0], move.bundle);
+    writeBundle(cells[0], move.bundle);
     write(cells[1], ends(move));
     write(cells[2], amount(move.throughput));
     write(cells[3], grouped.format(move.clients));
     cells[3].dataset.label = "clients";
     write(cells[4], move.reason);
   });
+  // In the colours of the brokers below: red gives, green takes.
+  const [gives, takes] = ["source", "destination"].map((end) => new Set(plan.unloads.map((move) => move[end])));
   rows($("after"), scores, ["", "wide", "wide"], "none", (broker, cells) => {
     write(cells[0], short(broker.id), broker.id);
-    scoreBar(cells[1], broker.score, "fill");
-    scoreBar(cells[2], broker.after, broker.after < broker.score ? "fill cold" : broker.after > broker.score ? "fill hot" : "fill");
+    scoreBar(cells[1], broker.score, gives.has(broker.id) ? "fill hot" : takes.has(broker.id) ? "fill cold" : "fill", "now");
+    scoreBar(cells[2], broker.after, "fill", "after");
   });
 }
 
@@ -288,7 +303,7 @@ function showPredictions() {
 }
 
 /** A score and its bar, of 100 points. */
-function scoreBar(cell, score, style) {
+function scoreBar(cell, score, style, label) {
   if (!cell.firstChild) {
     const [bar, track] = [element("div", "bar"), element("div", "track")];
     track.append(element("div", "fill"));
@@ -297,17 +312,21 @@ function scoreBar(cell, score, style) {
   }
   const [value, track] = cell.firstChild.children;
   write(value, score === null ? "?" : score.toFixed(1));
+  value.dataset.label = label;
   track.firstChild.className = style;
-  track.firstChild.style.width = `${Math.min(score ?? 0, 100)}%`;
+  track.firstChild.style.width = width(score);
 }
+
+/** The length of a score in a track of 100 points. */
+const width = (score) => `${Math.min(score ?? 0, 100)}%`;
 
 /** How far a drain or a fill is: the bar is native, so that it is heard as one, and only its end is said aloud. */
 function showDrains() {
-  const { drains, fill } = seen.drains || { drains: [], fill: null };
-  const items = drains.map((one) => ({ key: one.drain.broker, drain: one.drain, work: one.work }));
+  const { drains, fill, fill_tried: filled } = seen.drains || { drains: [], fill: null };
+  const items = drains.map((one) => ({ key: one.drain.broker, ...one }));
   const { rollout, summary } = seen.rollout || { rollout: null };
   if (rollout && rollout.ended_at === null) items.unshift({ key: "rollout", rollout, summary });
-  if (fill && fill.ended_at === null) items.push({ key: `fill ${fill.broker}`, drain: null, work: fill });
+  if (fill && fill.ended_at === null) items.push({ key: `fill ${fill.broker}`, drain: null, work: fill, tried: filled });
   $("drains").hidden = !items.length;
   const known = new Map([...$("works").children].map((row) => [row.dataset.key, row]));
   for (const item of items) {
@@ -326,7 +345,7 @@ function workRow(key) {
   return row;
 }
 
-function fillWork(row, { drain, work }) {
+function fillWork(row, { drain, work, tried }) {
   const [name, order, bar, words] = row.children;
   const broker = short(drain ? drain.broker : work.broker);
   write(name, drain ? `${broker} is drained` : `${broker} is filled`);
@@ -336,8 +355,7 @@ function fillWork(row, { drain, work }) {
     write(words, "not looked at yet");
     return;
   }
-  const tried = work.landed + work.elsewhere + work.failed;
-  bar.max = Math.max(work.total, 1);
+  bar.max = work.total || 1;
   bar.value = tried;
   bar.setAttribute("aria-label", `bundles moved, of ${work.total}`);
   const parts = [`${tried} of ${counted(work.total, "bundle")}`, work.failed ? `${work.failed} failed` : ""];
@@ -360,9 +378,7 @@ function fillRollout(row, { rollout, summary }) {
 }
 
 function showBrokers(status) {
-  const scores = status.brokers.map((one) => one.score).filter((score) => score !== null);
-  const mean = scores.reduce((sum, score) => sum + score, 0) / (scores.length || 1);
-  const full = Math.max(100, ...scores);
+  const mean = status.mean_points;
   const hot = new Set(status.pairs.map((pair) => pair.source));
   const cold = new Set(status.pairs.map((pair) => pair.destination));
   // A phone shows few: those of pairs come first there.
@@ -382,9 +398,10 @@ function showBrokers(status) {
     const [value, track] = cells[1].firstChild.children;
     const [fill, line] = track.children;
     write(value, broker.score === null ? "?" : broker.score.toFixed(1));
-    fill.style.width = `${(100 * (broker.score ?? 0)) / full}%`;
+    fill.style.width = width(broker.score);
     fill.className = hot.has(broker.id) ? "fill hot" : cold.has(broker.id) ? "fill cold" : "fill";
-    line.style.left = `${(100 * mean) / full}%`;
+    line.hidden = mean === null;
+    line.style.left = width(mean);
     write(cells[2], broker.binding || "?");
     write(cells[3], amount(broker.throughput));
     write(cells[4], grouped.format(broker.bundles));
@@ -393,7 +410,7 @@ function showBrokers(status) {
   const colours = hot.size ? " Red: too far above another; green: where its bundles would go." : "";
   const rolling = seen.rollout && seen.rollout.rollout && seen.rollout.rollout.ended_at === null;
   say("rollout", rolling ? "Stop the rollout…" : "Rollout…");
-  say("brokers-note", scores.length ? `The upright line is the mean, ${mean.toFixed(1)} points.${colours}${shared ? ` Names end in ${shared}.` : ""}` : "");
+  say("brokers-note", mean !== null ? `The upright line is the mean, ${mean.toFixed(1)} points.${colours}${shared ? ` Names end in ${shared}.` : ""}` : "");
 }
 
 function pips(cell, hits, wanted) {
@@ -450,7 +467,7 @@ function showMoves(status) {
 function fillMoves(body, moves, broker) {
   rows(body, first(body, moves, Infinity, 2), ["", "", ""], "none is kept", (move, cells) => {
     write(cells[0], move.at ? clock(move.at) : "waits", move.at ? day(move.at) : "");
-    twoLines(cells[1], move.bundle, ends(move));
+    twoLines(cells[1], move.bundle, ends(move), writeBundle);
     const served = { yes: ", served", no: ", not served" }[move.served] || "";
     const result = move.result || (move.ended_at ? "unknown" : move.at ? "under way" : "waits for its turn");
     const took = move.result && move.seconds ? `, ${move.seconds.toFixed(1)} s` : "";
@@ -460,9 +477,9 @@ function fillMoves(body, moves, broker) {
   });
 }
 
-function twoLines(cell, words, note) {
+function twoLines(cell, words, note, writeFirst = write) {
   if (!cell.firstChild) cell.append(element("span"), element("span", "note"));
-  write(cell.firstChild, words);
+  writeFirst(cell.firstChild, words);
   write(cell.lastChild, note);
 }
 
@@ -476,9 +493,14 @@ function course(move, broker) {
 
 // -- scores over time
 
-/** The values of a line that are known, and the last one at or before a time. */
-const values = (line) => line.points.filter((one) => one !== null);
+/** The last known value of a line at or before a time. */
 const valueAt = (line, at) => line.points[line.at.findLastIndex((one, index) => one <= at && line.points[index] !== null)] ?? line.points.find((one) => one !== null);
+
+/** How long a line is, and when it ends, unless that is now. */
+function stretch({ at }) {
+  const end = at[at.length - 1];
+  return `${spoken(end - at[0])}${NEW_POINT_SECONDS[seen.range] ? ` until ${day(end)}` : ""}`;
+}
 
 function marksOn(line, moves, colour) {
   const [from, to] = [line.at[0], line.at[line.at.length - 1]];
@@ -488,11 +510,13 @@ function marksOn(line, moves, colour) {
 }
 
 const drawn = {};
-/** Draws in the element of this name, or says why there is nothing to draw. */
-function drawScores(name, line, chart, words) {
-  const none = seen.chart === null ? "…" : seen.chart.trouble || (line && values(line).length ? "" : "No turn has told scores yet.");
+/** Draws in the element of this name, or says why there is nothing to draw.
+
+The figure of now is that of the last turn, because the line of a week is read every half hour, and says until when. */
+function drawScores(name, now, line, chart, words) {
+  const none = seen.chart === null ? "…" : seen.chart.trouble || (line && line.highest !== null ? "" : "No turn has told scores yet.");
   $(name).style.visibility = none ? "hidden" : ""; // of a daemon that begins anew
-  say(`${name}-words`, none || words(values(line), line.at[line.at.length - 1] - line.at[0]));
+  say(`${name}-words`, none || `Now ${now === null ? "unknown" : `${now.toFixed(1)} points`}, ${line.lowest.toFixed(1)} to ${line.highest.toFixed(1)} in ${stretch(line)}${words}.`);
   if (none) return;
   const whole = { x_label: "", y_label: "points", y_reaches: 10, time: true, local: true, height: phone.matches ? 200 : 260, ...chart(line) };
   if (drawn[name]) drawn[name](whole); else drawn[name] = drawChart($(name), whole);
@@ -502,23 +526,24 @@ function showGap() {
   const { low_threshold: low, high_threshold: high } = seen.limits;
   const limits = [["low", low], ["high", high]].filter(([, value]) => typeof value === "number");
   const acts = limits.length ? `; lbd acts above ${limits.map(([, value]) => value).join(" (slowly) and ")}${limits.length > 1 ? " (soon)" : ""}` : "";
-  drawScores("gap", seen.chart && seen.chart.gap, (line) => ({
+  drawScores("gap", seen.status.gap_points, seen.chart && seen.chart.gap, (line) => ({
     xs: [line.at],
     lines: [{ name: "gap", x: 0, y: line.points, colour: "bar" }],
     marks: [{ name: "moves", symbol: "dot", marks: marksOn(line, seen.chart.moves, "text") }],
     thresholds: limits.map(([name, y]) => ({ name: `${name} threshold ${y}`, y, colour: name === "low" ? "warn" : "bad" })),
-  }), (points, span) => `Now ${points[points.length - 1].toFixed(1)} points, ${Math.max(...points).toFixed(1)} at most in ${spoken(span)}${acts}.`);
+  }), acts);
 }
 
 function showScore() {
   const moves = seen.chart && seen.chart.moves ? seen.chart.moves : [];
   const [away, here] = [moves.filter((move) => move.source === seen.broker), moves.filter((move) => move.source !== seen.broker)];
-  drawScores("score", seen.chart && seen.chart.broker, (line) => ({
+  const own = seen.status.brokers.find((one) => one.id === seen.broker);
+  drawScores("score", own ? own.score : null, seen.chart && seen.chart.broker, (line) => ({
     xs: [line.at, seen.chart.mean.at],
     lines: [{ name: "score", x: 0, y: line.points, colour: "bar" }, { name: "mean of all", x: 1, y: seen.chart.mean.points, colour: "dim" }],
     marks: [{ name: "moves to it", symbol: "up", marks: marksOn(line, here, "bad") }, { name: "moves from it", symbol: "down", marks: marksOn(line, away, "good") }],
     thresholds: [],
-  }), (points, span) => `Now ${points[points.length - 1].toFixed(1)} points, ${Math.min(...points).toFixed(1)} to ${Math.max(...points).toFixed(1)} in ${spoken(span)}; ${counted(here.length, "move")} to it, ${away.length} from it.`);
+  }), `; ${counted(here.length, "move")} to it, ${away.length} from it`);
 }
 
 // -- the page of a broker
@@ -571,7 +596,7 @@ function showBundles() {
   });
   say("found", wanted ? `${grouped.format(found.length)} of ${counted(every.length, "bundle")}` : counted(every.length, "bundle"));
   rows($("bundles"), first($("bundles"), found, BUNDLES, 8), ["", "num", "num", ""], wanted ? "none has this name or reason" : "none is known", (one, cells) => {
-    write(cells[0], one.bundle);
+    writeBundle(cells[0], one.bundle);
     write(cells[1], one.msg_rate === null ? "?" : grouped.format(Math.round(one.msg_rate)));
     cells[1].dataset.label = "msg/s";
     write(cells[2], amount(one.throughput));
@@ -690,9 +715,13 @@ async function refresh(moved, told = moved) {
   }
 }
 
-/** Events only say that there is something new. Where reading needs a token, which a stream cannot carry, it is polled. */
+/** Events only say that there is something new. Where reading needs a token, which a stream cannot carry, it is polled.
+
+Nobody looks at a hidden page. Its stream would hold one of the six connections that a browser opens to an lbd, for all of its tabs. */
+let events = null;
 function listen() {
-  const events = new EventSource("/v1/events");
+  if (events !== null || document.hidden) return;
+  events = new EventSource("/v1/events");
   events.addEventListener("turn", () => refresh(true));
   events.addEventListener("move", () => refresh(true));
   events.addEventListener("pause", () => refresh(false, true));
@@ -700,7 +729,10 @@ function listen() {
   events.addEventListener("rollout", () => refresh(false, true));
   events.addEventListener("error", () => {
     refresh(false);
-    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 1000 * POLL_SECONDS);
+    if (events !== null && events.readyState === EventSource.CLOSED) {
+      events = null;
+      setTimeout(listen, 1000 * POLL_SECONDS);
+    }
   });
 }
 
@@ -749,10 +781,10 @@ function openFill() {
 function openRollout() {
   const rolling = seen.rollout && seen.rollout.rollout && seen.rollout.rollout.ended_at === null;
   if (rolling) openOrder(["Stop the rollout", seen.rollout.summary, "Stop"], { path: "/v1/rollout", body: { stop: true }, slow: true });
-  else openLooked(["Begin a rollout", "lbd drains each broker, waits until somebody has restarted it, and fills it again, one after the other.", "Begin"], { path: "/v1/rollout", body: {}, slow: true }, "/v1/rollout/plan", ({ steps }) => {
-    const [sum, refused] = [(of) => steps.reduce((total, one) => total + one[of], 0), steps.filter((one) => one.refused)];
+  else openLooked(["Begin a rollout", "lbd drains each broker, waits until somebody has restarted it, and fills it again, one after the other.", "Begin"], { path: "/v1/rollout", body: {}, slow: true }, "/v1/rollout/plan", (plan) => {
+    const refused = plan.steps.filter((one) => one.refused);
     const cannot = refused.length ? `; ${refused[0].broker} cannot be restarted so: ${refused[0].refused}` : "";
-    return `${counted(steps.length, "broker")}, ${counted(sum("bundles"), "bundle")} move, in about ${spoken(sum("eta_seconds"))} and the restarts${cannot}`;
+    return `${counted(plan.steps.length, "broker")}, ${counted(plan.bundles, "bundle")} move and ${counted(plan.clients, "client")} ${plan.clients === 1 ? "reconnects" : "reconnect"} each time, about ${spoken(plan.total_seconds)} in all and the restarts themselves${cannot}`;
   });
 }
 
@@ -911,7 +943,15 @@ phone.addEventListener("change", () => seen.status && show());
 for (const [selector, role] of [["table", "table"], ["thead, tbody", "rowgroup"], ["thead tr", "row"], ["thead th", "columnheader"]]) {
   for (const node of document.querySelectorAll(selector)) node.setAttribute("role", role);
 }
-document.addEventListener("visibilitychange", () => document.hidden || refresh(false));
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    if (events !== null) events.close();
+    events = null;
+    return;
+  }
+  listen();
+  refresh(false);
+});
 setInterval(refresh, 1000 * POLL_SECONDS, false);
 setInterval(showAge, 1000);
 refresh(true);
