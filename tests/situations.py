@@ -124,6 +124,10 @@ def paused(stand: Stand) -> None:
     )
 
 
+def paused_for_good(stand: Stand) -> None:
+    Control(stand.chosen.state_dir, stand.api.engine.orders).pause(Pause(stand.clock[0], None, "tests", "ann"))
+
+
 def shedding(value: str) -> Callable[..., object]:
     def arrange(stand: Stand, *_: object) -> None:
         stand.pulsar.dynamic = {"loadBalancerSheddingEnabled": value}
@@ -140,6 +144,10 @@ def leads(index: int | None) -> Callable[..., object]:
 
 def calm(stand: Stand) -> None:
     stand.pulsar.sample(12.0, 11.0, 10.0)
+
+
+def full(stand: Stand) -> None:
+    stand.pulsar.sample(96.0, 92.0, 88.0)
 
 
 def nobody(stand: Stand) -> None:
@@ -215,6 +223,15 @@ SITUATIONS = [
     Situation("two brokers silent", arrange=two_silent),
     Situation("least-moves", changes={"strategy": "least-moves", "least_moves": AT_ONCE}),
     Situation("bundles rest", guardrails={"cool_down_minutes": 30}),
+    Situation("paused", run(), paused_for_good),
+    Situation(
+        "not-included", change("guardrails", include_namespaces=()), guardrails={"include_namespaces": ["other/*"]}
+    ),
+    Situation("too-large", arrange=own("t/n/0x00000000_0x80000000", "t/n/0x80000000_0xc0000000", rate=8000.0)),
+    Situation("unloads-per-day", guardrails={"max_unloads_per_day": 1, "cool_down_minutes": 0}),
+    Situation("all brokers full", arrange=full),
+    Situation("observe-only and calm", arrange=calm, changes={"mode": "observe"}),
+    Situation("approval and calm", arrange=calm, changes={"mode": "approve"}),
 ]  # fmt: skip
 
 

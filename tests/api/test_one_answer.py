@@ -98,6 +98,10 @@ def gaps(view: Views) -> Iterator[tuple[str, Figures]]:
     shown = {"status": gap, "metrics": view.metric("lbd_score_gap_points")}
     if gap is not None:
         shown |= {"explain": max(counted) - min(counted), "chart": known[-1]}
+    mean = {"status": view.status["mean_points"], "metrics": view.metric("lbd_score_mean_points")}
+    yield "mean", mean | {"chart": view.chart["mean"]["points"][-1], "explain": sum(counted) / len(counted)}
+    line = view.chart["gap"]
+    yield "extremes of the chart", {"server": line["highest"], "points": max(known, default=None)}
     yield "gap as text", {"status": None if gap is None else f"{gap:.1f}", "text": view.word("gap")}
     yield "gap", shown
     if view.plan is not None and view.plan["proposed"]:
