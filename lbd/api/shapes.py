@@ -162,7 +162,7 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrainsResponse(msgspec.Struct, frozen=True):
-    """All drains in force, and the last fill, of which ``fill_tried`` moves have ended."""
+    """All drains in force, and the last fill with the number of its ended moves, ``fill_tried``."""
 
     drains: list[DrainStatus]
     fill: Work | None
