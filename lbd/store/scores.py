@@ -84,5 +84,5 @@ def score_line(at: FloatArray, points: FloatArray) -> ScoreLine:
         x, y = thinned(at[part], points[part], max(2, MOST_POINTS * part.size // max(at.size, 1)))
         times += np.round(x, 1).tolist()
         values += [round(value, 2) if np.isfinite(value) else None for value in y.tolist()]
-    known = [value for value in values if value is not None]
-    return ScoreLine(times, values, min(known, default=None), max(known, default=None))
+    drawn = [value for value in values if value is not None]
+    return ScoreLine(times, values, min(drawn, default=None), max(drawn, default=None))

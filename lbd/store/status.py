@@ -163,8 +163,8 @@ class StatusResponse(Status, frozen=True, kw_only=True, rename={"is_late": "late
     """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none.
 
     ``verdict_text`` is the verdict as a person reads it, without its detail; null before the first turn has ended.
-    ``todo`` is each of the ``steps`` as a line of text. ``nearest_limit`` is the budget of which the largest share is
-    used; null without a limit.
+    ``todo`` is each of the ``steps`` as a line of text. ``nearest_limit`` is the budget with the largest used
+    share; null without a limit.
     """
 
     running: int | None
