@@ -16,7 +16,10 @@ from hypothesis import settings
 from lbd import redaction
 from lbd.act.executor import Executor
 from lbd.pulsar.broker_health import BrokerHealth
+from lbd.pulsar.http import Sessions
+from lbd.store.database import Database
 from tests import silence
+from tests.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -84,10 +87,31 @@ def pytest_runtest_teardown() -> None:
     redaction._KNOWN = redaction._Registry()
 
 
+_open_files = OpenFiles()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """Open files are counted after each test, so that the check at the end can say since when they are."""
+    _open_files.note(nodeid.partition("::")[0])
+
+
+@pytest.fixture(autouse=True, scope="session")
+def files_are_closed_in_the_end() -> Iterator[None]:
+    """A worker that has run its tests has no files open but its own."""
+    yield
+    _open_files.check()
+
+
 @pytest.fixture(autouse=True)
-def no_thread_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Who probes silent brokers, or checks doubtful outcomes, would send requests through the mocks of later tests."""
-    opened: list[Executor | BrokerHealth] = []
+def nothing_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close what a test opened and a process leaves to its end: threads, idle connections, stores.
+
+    A thread that probes silent brokers, or checks doubtful outcomes, would send requests through the mocks of later
+    tests. Idle connections of a whole run were over a thousand open files.
+    """
+    kinds = (Executor, BrokerHealth, Sessions, Database)  # threads end before what they send and write to is closed
+    opened: list[Executor | BrokerHealth | Sessions | Database] = []
 
     def noting(kind: type) -> None:
         begin = kind.__init__
@@ -98,11 +122,13 @@ def no_thread_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
         monkeypatch.setattr(kind, "__init__", noted)
 
-    noting(Executor)
-    noting(BrokerHealth)
+    for kind in kinds:
+        noting(kind)
     yield
-    for made in opened:
-        made.close()
+    for kind in kinds:
+        for made in opened:
+            if isinstance(made, kind):
+                made.close()
 
 
 @pytest.fixture
