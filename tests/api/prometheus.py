@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import socket
 import subprocess
 import time
 from contextlib import contextmanager
@@ -25,6 +25,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 RULES = EXAMPLES / "prometheus" / "lbd.rules.yml"
 DASHBOARD = EXAMPLES / "grafana" / "lbd.json"
 
+LISTENS = re.compile(r'msg="Listening on".* address=(\S+)')
+"""Prometheus' line once its port is open."""
+
 
 def program(name: str) -> str:
     """A program of Debian's package ``prometheus``; without it the test is skipped, or fails where it must run."""
@@ -38,7 +41,7 @@ def program(name: str) -> str:
 
 @contextmanager
 def server(folder: Path, targets: list[dict[str, Any]]) -> Iterator[str]:
-    """The address of a server with the example's settings and rules, on a port that was free a moment ago.
+    """The address of a server with the example's settings and rules, on a port that the system chose for it.
 
     It scrapes ``targets``, and what is in ``folder/data`` it has already.
     """
@@ -47,19 +50,26 @@ def server(folder: Path, targets: list[dict[str, Any]]) -> Iterator[str]:
     config["rule_files"] = [str(RULES)]
     config["scrape_configs"][0]["static_configs"] = targets
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
     words = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     with (folder / "prometheus.log").open("w") as log:
         process = subprocess.Popen(
-            [program("prometheus"), *words, f"--web.listen-address={address}"], stdout=log, stderr=log
+            [program("prometheus"), *words, "--web.listen-address=127.0.0.1:0"], stdout=log, stderr=log
         )
         try:
-            eventually(lambda: _ready(f"http://{address}"))
-            yield f"http://{address}"
+            url = f"http://{_address(folder / 'prometheus.log')}"
+            eventually(lambda: _ready(url))
+            yield url
         finally:
             process.kill()
             process.wait()
+
+
+def _address(log: Path) -> str:
+    """Where the server listens, as its log says once it does."""
+    eventually(lambda: LISTENS.search(log.read_text()))
+    listens = LISTENS.search(log.read_text())
+    assert listens is not None
+    return listens[1]
 
 
 def _ready(url: str) -> bool:
