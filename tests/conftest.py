@@ -6,9 +6,11 @@ import gc
 import os
 import re
 import shlex
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pytest
 from hypothesis import settings
@@ -22,7 +24,7 @@ from tests import silence
 from tests.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from lbd.simulate.fake_pulsar import FakePulsar
     from tests.fake_pulsar import FakePulsar as HttpPulsar
@@ -110,25 +112,29 @@ def nothing_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     A thread that probes silent brokers, or checks doubtful outcomes, would send requests through the mocks of later
     tests. Idle connections of a whole run were over a thousand open files.
     """
-    kinds = (Executor, BrokerHealth, Sessions, Database)  # threads end before what they send and write to is closed
-    opened: list[Executor | BrokerHealth | Sessions | Database] = []
+    threads: list[Executor | BrokerHealth] = []
+    files: WeakSet[Sessions | Database] = WeakSet()  # what is collected is closed, and a test may make thousands
 
-    def noting(kind: type) -> None:
+    def note_file(made: Sessions | Database) -> None:
+        if threading.current_thread() is threading.main_thread():  # threads of a module's daemon go on with theirs
+            files.add(made)
+
+    def noting(kind: type, note: Callable[[Any], None]) -> None:
         begin = kind.__init__
 
         def noted(made: Any, *args: Any, **named: Any) -> None:
-            opened.append(made)
             begin(made, *args, **named)
+            note(made)
 
         monkeypatch.setattr(kind, "__init__", noted)
 
-    for kind in kinds:
-        noting(kind)
+    for kind in (Executor, BrokerHealth):
+        noting(kind, threads.append)
+    for kind in (Sessions, Database):
+        noting(kind, note_file)
     yield
-    for kind in kinds:
-        for made in opened:
-            if isinstance(made, kind):
-                made.close()
+    for made in (*threads, *files):
+        made.close()
 
 
 @pytest.fixture
