@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.e2e import journal
 from tests.e2e.daemon import Daemon
-from tests.e2e.kills import ASKED_AGAIN_SECONDS, DELAYS_SECONDS, INTENT_SECONDS, Hot
+from tests.e2e.kills import ASKED_AGAIN_SECONDS, DELAYS_SECONDS, Hot
 
 if TYPE_CHECKING:
     import subprocess
@@ -116,14 +116,17 @@ class Pair:
     def strike_at(self, ask: Callable[[Daemon], subprocess.Popen[str]], how: str, after_seconds: float) -> TakeOver:
         """The leader is killed or stopped so long after the first intent of what is asked of it.
 
-        Returns when the other one leads. A request that lbd refuses hits no move: another is made.
+        Returns when the other one leads. A request that lbd refuses hits no move: another is made,
+        until brokers are trusted, two minutes after their start.
         """
         leader = self.leader()
         heir = self.other(leader)
         written, before = _size(leader), _times_led(heir)
         process = ask(leader)
-        deadline = time.monotonic() + INTENT_SECONDS
-        while _size(leader) == written and time.monotonic() < deadline:
+        deadline = time.monotonic() + SERVED_SECONDS
+        while _size(leader) == written:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{how}: nothing is moved: {self.said}\n{self.last_lines()}")
             if process.poll() is not None:
                 text, _ = process.communicate()
                 self._note(process.returncode, text)
