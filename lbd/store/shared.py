@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from lbd.clock import boot_seconds
-from lbd.errors import LbdError, NotLeaderError, RefusedError
+from lbd.errors import LbdError, NotLeaderError, RefusedError, UsageError
 from lbd.files import At
 from lbd.foreign import printable_json
 from lbd.model import Unload
@@ -357,13 +357,22 @@ class SharedJournal(Journal):
                 self.on_foreign(Unload(entry.bundle, entry.source, entry.destination, entry.msg_rate, entry.throughput))
 
     def _append(self, *entries: Entry) -> None:
-        """Write lines: an intent only after the topic has it, a line on something that happened in any case."""
+        """Write lines: an intent only after the topic has it, a line on something that happened in any case.
+
+        An intent that only the topic has is an open move which this lbd does not know yet: it leads no more, and whoever
+        leads next finds its outcome before the bundle is moved again.
+        """
         for entry in entries:
             if isinstance(entry, Intent | SplitIntent):
                 self._acknowledged(encoded(entry))
             else:
                 self._publish_or_wait(encoded(entry))
-        super()._append(*entries)
+        try:
+            super()._append(*entries)
+        except UsageError:
+            if any(isinstance(entry, Intent | SplitIntent) for entry in entries):
+                self.resign()
+            raise
 
     def _acknowledged(self, line: bytes) -> None:
         if self._publish is None or not self.leading:

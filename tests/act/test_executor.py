@@ -774,6 +774,21 @@ class TestLateActs:
         assert [one.result for one in history(tmp_path)] == [amended.result]
         executor.close()
 
+    def test_a_doubtful_end_of_a_move_that_was_found_open_is_looked_at_as_well(
+        self, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """The broker that was asked by a killed process may act later, too."""
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[0]
+        Journal(tmp_path / STORE_NAME, lambda: time.time() - 100).intend(plan(pulsar, 0)[0], 1)
+        executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
+        executor.recover(lambda: unloader(pulsar), 5)
+        until_closed(executor)
+        assert values(executor.collect()) == ["failed"]
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
+        assert self.amended(executor).result is Result.LANDED
+        assert [one.result for one in history(tmp_path)] == [Result.LANDED]
+        executor.close()
+
     @staticmethod
     def amended(executor: Executor) -> Outcome:
         """The first end that is amended."""

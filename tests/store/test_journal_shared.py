@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.clock import Moment
-from lbd.errors import ObserveError, RefusedError
+from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.model import Outcome, Result, Unload
 from lbd.store.database import STORE_NAME
 from lbd.store.journal_lines import Intent, Noted, OutcomeLine, PlacementLine
@@ -19,7 +21,7 @@ from lbd.store.shared import Leads, SharedJournal, decoded, leads
 from tests.journals import entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -67,6 +69,35 @@ def test_an_intent_is_acknowledged_before_it_is_written(tmp_path: Path):
     assert (one.open, one.leading, topic.lines) == ((), False, [])
     with pytest.raises(RefusedError, match=r"does not lead"):
         one.intend(MOVE, 1)
+
+
+def test_an_intent_that_the_topic_has_and_the_disk_has_not_ends_the_leadership(tmp_path: Path):
+    """It is open for whoever leads next; until this lbd has read it back, another move of the bundle could be a second.
+
+    The write of any other line fails without that: what it tells has happened, and nothing is begun by it.
+    """
+    topic, one = Topic(), journal(tmp_path, "one")
+    one.lead(topic.publish)
+    before = one.intend(Unload(SECOND, "a:80", "b:80", 1, 1), 1)
+    with broken_disk(one), pytest.raises(UsageError):
+        one.conclude(before, Outcome(MOVE, Result.FAILED, "a:80", "HTTP 500"))
+    assert one.leading
+
+    with broken_disk(one), pytest.raises(UsageError, match=r"no unload is sent without it"):
+        one.intend(MOVE, 1)
+
+    assert not one.leading
+    with pytest.raises(RefusedError, match=r"does not lead"):
+        one.intend(MOVE, 1)
+    one.take([entry for entry in topic.read() if entry is not None])
+    assert [unload.bundle for _, unload in one.open] == [FIRST]
+
+
+@contextmanager
+def broken_disk(journal: SharedJournal) -> Iterator[None]:
+    """No write of this journal reaches its store."""
+    with mock.patch.object(journal._store, "write", side_effect=UsageError("disk I/O error")):
+        yield
 
 
 def test_what_took_too_long_is_not_asked_for(tmp_path: Path):
