@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from lbd.operations.place import ask_cluster, owned_bundles
 from lbd.permit.eligibility import carries
 from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
+from lbd.simulate.faults import Fault, Switch
 from lbd.store.control import Control, FillRequest, Pause
 from lbd.store.drains import Drains, Fill
 from tests.daemon.test_draining import asked, done, ended, give, moves, owned, settings
@@ -76,6 +78,22 @@ def test_what_others_move_off_meanwhile_ends_no_drain(lbd: Run, cluster: FakePul
     work = lbd.engine.draining.works.of("r1")
     assert work is not None
     assert (work.exit_code, work.owned, work.left) == (0, 0, []), work
+
+
+def test_a_bundle_that_could_not_be_moved_is_not_tried_again_in_this_pass(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """Its clients may be disconnected by each try: the next parts are of the others, and the end names it."""
+    target = cluster.brokers[0]
+    cluster.faults.on(Switch(Fault.NOT_ACTIVE, times=1))
+    begun(lbd, asked(target), monkeypatch)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+
+    tries = Counter(sent.bundle for sent in lbd.engine.journal.sent)
+    assert set(tries.values()) == {1}, tries
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.owned, len(work.left)) == (5, 1, 1), work
 
 
 def test_what_another_lbd_could_not_move_meanwhile_does_not_rest(
