@@ -359,8 +359,8 @@ class SharedJournal(Journal):
     def _append(self, *entries: Entry) -> None:
         """Write lines: an intent only after the topic has it, a line on something that happened in any case.
 
-        An intent that only the topic has is an open move which this lbd does not know yet: it leads no more, and whoever
-        leads next finds its outcome before the bundle is moved again.
+        An intent that only the topic has is an open move which this lbd does not know yet: it leads no more, and the
+        next leader finds the outcome before the bundle is moved again.
         """
         for entry in entries:
             if isinstance(entry, Intent | SplitIntent):
