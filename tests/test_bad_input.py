@@ -631,7 +631,7 @@ class TestAnything:
                 assert len(str(error).splitlines()) == 1  # noqa: PT017 - any other exception fails the test by itself
                 return
         assert record.error is None
-        for unload in record.unloads:
+        for unload in record.plan.unloads:
             assert possible(reports[unload.source], unload.bundle)
             assert possible(reports[unload.destination or ""], None)
 

@@ -123,10 +123,12 @@ def test_a_hot_broker_is_relieved(brokers: Brokers, tmp_path: Path):
     pulsar = brokers.pulsar
     told = set(list(pulsar.report(pulsar.ids[0])["lastStats"])[:TOLD])
     record = once(chosen(brokers, tmp_path))
-    moved = {outcome.unload.bundle for outcome in record.outcomes}
+    moved = {outcome.unload.bundle for outcome in record.moves.outcomes}
     assert record.error is None
     assert record.sentence == "Moved 3 of 3 bundles: 3 landed."
-    assert {(one.result, one.owner, one.noted) for one in record.outcomes} == {(Result.LANDED, pulsar.ids[2], None)}
+    assert {(one.result, one.owner, one.noted) for one in record.moves.outcomes} == {
+        (Result.LANDED, pulsar.ids[2], None)
+    }
     assert {bundle for bundle, owner in pulsar.owners.items() if owner == pulsar.ids[2]} >= moved
     assert moved < told
     assert pulsar.asked("/schemas/") == []
@@ -135,8 +137,8 @@ def test_a_hot_broker_is_relieved(brokers: Brokers, tmp_path: Path):
 def test_what_is_not_told_of_is_named_and_stays(brokers: Brokers, tmp_path: Path):
     """Three of the hot broker's bundles have no statistics; however much is to go, they are not taken."""
     record = dry_run(chosen(brokers, tmp_path, avg_shedder={"max_unload_percentage": 1.0, "hit_count_high": 1}))
-    assert record.counts[Reason.NO_STATISTICS.label] == len(HOT) - TOLD
-    assert len(record.unloads) <= TOLD
+    assert record.plan.counts[Reason.NO_STATISTICS.label] == len(HOT) - TOLD
+    assert len(record.plan.unloads) <= TOLD
 
 
 def test_the_brokers_own_shedder_holds(brokers: Brokers, tmp_path: Path):
@@ -145,7 +147,7 @@ def test_the_brokers_own_shedder_holds(brokers: Brokers, tmp_path: Path):
         broker.runtime["loadBalancerSheddingEnabled"] = "true"
     record = once(chosen(brokers, tmp_path))
     assert held_by(record) is Reason.IN_BROKER_SHEDDING
-    assert record.outcomes == ()
+    assert record.moves.outcomes == ()
 
 
 def test_a_silent_broker_has_no_report(brokers: Brokers, tmp_path: Path):
@@ -156,7 +158,7 @@ def test_a_silent_broker_has_no_report(brokers: Brokers, tmp_path: Path):
     missing = {skip.what: skip.detail for skip in record.skips if skip.reason is Reason.REPORT_MISSING}
     assert list(missing) == [silent]
     assert "sent no load data in the " in missing[silent]
-    assert silent not in {unload.destination for unload in record.unloads}
+    assert silent not in {unload.destination for unload in record.plan.unloads}
 
 
 def test_the_doctor_counts_what_is_told(brokers: Brokers, tmp_path: Path):

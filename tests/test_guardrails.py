@@ -49,7 +49,7 @@ def once(chosen: Settings) -> TurnResult:
 
 def landed(record: TurnResult) -> list[str]:
     """The bundles that were moved."""
-    return sorted(one.unload.bundle for one in record.outcomes if one.result is Result.LANDED)
+    return sorted(one.unload.bundle for one in record.moves.outcomes if one.result is Result.LANDED)
 
 
 def told(record: TurnResult, reason: Reason) -> list[str]:
@@ -79,7 +79,7 @@ class TestBudgets:
         settle(pulsar, chosen, 90.0, 45.0, 10.0)
         pulsar.sample(95.0, 45.0, 10.0)
         second = once(chosen)
-        assert second.unloads == ()
+        assert second.plan.unloads == ()
         used_up = "2 of 2 used, the next one in 60 min (guardrails.max_unloads_per_hour)"
         assert told(second, Reason.HOUR_UNLOADS)[0] == used_up
         for record in (second, once(chosen)):  # the other one has no new sample: it is blocked all the same
@@ -113,7 +113,7 @@ class TestQuietHours:
         """The counters stop one below the limit; the sentence says until when."""
         chosen = settings(pulsar, tmp_path, quiet_hours=ALWAYS)
         record = once(chosen)
-        assert record.outcomes == ()
+        assert record.moves.outcomes == ()
         assert record.sentence.startswith("No move: quiet-hours: 00:00-24:00 UTC, until ")
         assert all(hits.high == 0 for hits in StateDir(chosen.state_dir).load().hits.values())
         pulsar.sample(80.5, 45.5, 10.5)
@@ -122,7 +122,7 @@ class TestQuietHours:
     def test_a_dry_run_shows_what_would_move_and_says_so(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The hold would only hide the answer."""
         record = dry_run(settings(pulsar, tmp_path, quiet_hours=ALWAYS))
-        assert len(record.unloads) == 3
+        assert len(record.plan.unloads) == 3
         assert told(record, Reason.QUIET_HOURS)[0].startswith("lbd run would move nothing: 00:00-24:00 UTC, until ")
 
     def test_a_person_may_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ class TestQuietHours:
         """They bind turns; a person may move what an application team keeps still."""
         pulsar.policies.properties = {"t/n": {"lbd.balance": "off"}}
         chosen = settings(pulsar, tmp_path, namespace_properties=True)
-        assert once(chosen).outcomes == ()
+        assert once(chosen).moves.outcomes == ()
         assert done(chosen, by_hand(pulsar, None)).exit_code == 0
 
     def test_what_is_planned_stops_when_they_begin(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ class TestQuietHours:
             balancer._real.settings = settings(pulsar, tmp_path, quiet_hours=ALWAYS)
             held = orders.held()
         assert held is not None
-        assert (held[0], parts.guardrails.quiet_hours) == (Reason.QUIET_HOURS, ())
+        assert (held[0], parts.planning.guardrails.quiet_hours) == (Reason.QUIET_HOURS, ())
 
 
 class TestChangedHands:
@@ -161,7 +161,7 @@ class TestChangedHands:
             seen = balancer.once()
         again = once(chosen)
         for record in (seen, again):
-            assert (record.counts["changed-hands"], record.counts["cool-down"]) == (1, 1)
+            assert (record.plan.counts["changed-hands"], record.plan.counts["cool-down"]) == (1, 1)
         assert list(StateDir(chosen.state_dir).load().changed_at) == [other]
 
     def test_a_second_lbd_sees_what_the_first_one_moves_and_not_the_other_way_round(
@@ -187,7 +187,7 @@ class TestChangedHands:
             other = next(bundle for bundle in HOT if bundle not in moved)
             pulsar.owners[other] = pulsar.ids[1]
             balancer._dispatcher.begin(by_hand(pulsar, None, HOT.index(moved[0])), balancer._real.beside)
-            assert balancer.once().counts["changed-hands"] == 1
+            assert balancer.once().plan.counts["changed-hands"] == 1
 
     def test_a_person_may_move_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The answer says why not, and how."""
@@ -208,8 +208,8 @@ class TestPingPong:
         pulsar.sample(20.5, 45.0, 80.5)
         record = once(chosen)
         assert moved
-        assert not set(moved) & {one.bundle for one in record.unloads}
-        assert record.counts["ping-pong"] == len(moved)
+        assert not set(moved) & {one.bundle for one in record.plan.unloads}
+        assert record.plan.counts["ping-pong"] == len(moved)
 
     def test_a_person_may_send_it_back(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Refused with the reason, done when it is overridden."""
@@ -240,8 +240,8 @@ class TestNoImprovement:
         """And says what was tried; a person may still move."""
         chosen = settings(pulsar, tmp_path)
         record = self.rounds(pulsar, chosen, 3)
-        assert record.hold is not None
-        assert record.hold[0] is Reason.NO_IMPROVEMENT
+        assert record.plan.hold is not None
+        assert record.plan.hold[0] is Reason.NO_IMPROVEMENT
         first, _, third = pulsar.ids
         assert (
             f"3 rounds of moves in a row brought no brokers closer, at best {first} -> {third}: 70." in record.sentence
@@ -261,8 +261,8 @@ class TestNoImprovement:
         once(chosen)
         pulsar.sample(70.1, 45.4, 20.1)
         record = once(settings(pulsar, tmp_path, quiet_hours=ALWAYS))
-        assert record.hold is not None
-        assert record.hold[0] is Reason.QUIET_HOURS
+        assert record.plan.hold is not None
+        assert record.plan.hold[0] is Reason.QUIET_HOURS
         assert StateDir(chosen.state_dir).load().progress == Progress()
 
 

@@ -34,8 +34,8 @@ def moved_with(pulsar: FakePulsar, folder: Path, version: str, **rails: Any) -> 
     for broker in pulsar.brokers:
         broker.runtime, broker.version = ONE_PARTITION, version
     record = once(settings(pulsar, folder, guardrails=rails))
-    assert {outcome.result for outcome in record.outcomes} <= {Result.LANDED}
-    return sorted(outcome.unload.bundle for outcome in record.outcomes)
+    assert {outcome.result for outcome in record.moves.outcomes} <= {Result.LANDED}
+    return sorted(outcome.unload.bundle for outcome in record.moves.outcomes)
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def topic_holder(cluster: SimulatedPulsar) -> str:
 def test_nothing_costs_where_brokers_keep_no_such_topics(pulsar: FakePulsar, tmp_path: Path):
     """Policies off: the turn counts no bundle as dear, on whatever version."""
     record = once(settings(pulsar, tmp_path))
-    assert (record.dear_kinds, record.counts.get(Reason.TOPIC_COST.label)) == ((), None)
+    assert (record.plan.dear_kinds, record.plan.counts.get(Reason.TOPIC_COST.label)) == ((), None)

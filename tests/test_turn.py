@@ -68,13 +68,13 @@ def reasons(record: TurnResult) -> dict[str, Reason]:
 
 def held_by(record: TurnResult) -> Reason | None:
     """The hold of a turn."""
-    return record.hold[0] if record.hold is not None else None
+    return record.plan.hold[0] if record.plan.hold is not None else None
 
 
 def unmoved(pulsar: FakePulsar, record: TurnResult, told: str = "No move") -> None:
     """Nothing was asked of any broker that changes something, and the turn said so in one sentence."""
     assert [one for one in pulsar.requests if one.method != "GET" or "/schemas/" in one.path] == []
-    assert record.outcomes == ()
+    assert record.moves.outcomes == ()
     assert record.sentence.startswith(told)
     assert record.sentence.count("\n") == 0
 
@@ -86,8 +86,8 @@ class TestMoving:
         first, second, third = pulsar.ids
         moved = sorted(bundle for bundle in HOT if pulsar.owners[bundle] == third)
         assert record.error is None
-        assert sorted(outcome.unload.bundle for outcome in record.outcomes) == moved
-        assert {(outcome.result, outcome.owner) for outcome in record.outcomes} == {(Result.LANDED, third)}
+        assert sorted(outcome.unload.bundle for outcome in record.moves.outcomes) == moved
+        assert {(outcome.result, outcome.owner) for outcome in record.moves.outcomes} == {(Result.LANDED, third)}
         assert len(moved) == 3
         assert record.sentence == "Moved 3 of 3 bundles: 3 landed."
         assert (pulsar.owners[WARM], pulsar.owners[COLD]) == (second, third)
@@ -105,14 +105,14 @@ class TestMoving:
         with engine(settings(pulsar, tmp_path)) as balancer:
             balancer.on_end = told.append
             record = balancer.once(told.append)
-        assert told == [record.unloads, *record.outcomes]
+        assert told == [record.plan.unloads, *record.moves.outcomes]
 
     def test_what_was_moved_rests(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """In the next turn the cool-down bars the bundles that were moved."""
         once(settings(pulsar, tmp_path))
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(settings(pulsar, tmp_path))
-        assert record.counts[Reason.COOL_DOWN.label] == 3
+        assert record.plan.counts[Reason.COOL_DOWN.label] == 3
 
     def test_touched_brokers_settle_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Source and destination of a move take part again with their second fresh sample after it."""
@@ -131,10 +131,10 @@ class TestMoving:
         for bundle in HOT:
             pulsar.steals[bundle] = [pulsar.ids[1]] * 2
         record = once(settings(pulsar, tmp_path))
-        assert [outcome.result for outcome in record.outcomes] == [Result.ELSEWHERE] * 2
-        assert len(record.unloads) == 3
+        assert [outcome.result for outcome in record.moves.outcomes] == [Result.ELSEWHERE] * 2
+        assert len(record.plan.unloads) == 3
         assert [what for what, reason in reasons(record).items() if reason is Reason.ROUND_STOPPED] == [
-            record.unloads[2].bundle
+            record.plan.unloads[2].bundle
         ]
         assert record.sentence == "Moved 0 of 3 bundles: 2 landed-elsewhere, 1 not asked for."
 
@@ -146,8 +146,8 @@ class TestMoving:
 
         pulsar.fault("/antiAffinity", Reply(204), times=1, then=die)
         record = once(settings(pulsar, tmp_path))
-        assert record.outcomes == ()
-        assert [skip.reason for skip in record.refused] == [Reason.LEADER_UNREACHABLE] * 3
+        assert record.moves.outcomes == ()
+        assert [skip.reason for skip in record.moves.skips] == [Reason.LEADER_UNREACHABLE] * 3
         assert record.sentence == "Moved 0 of 3 bundles: 3 not asked for."
         assert pulsar.asked("/unload") == []
         assert journal(tmp_path) == []
@@ -156,7 +156,7 @@ class TestMoving:
         """One unload a turn: the first is made, the others are named with the limit."""
         guardrails = {"max_unloads_per_turn": 1, "max_traffic_per_turn": 1.0}
         record = once(settings(pulsar, tmp_path, guardrails=guardrails))
-        assert [outcome.result for outcome in record.outcomes] == [Result.LANDED]
+        assert [outcome.result for outcome in record.moves.outcomes] == [Result.LANDED]
         assert list(reasons(record).values()).count(Reason.TURN_UNLOADS) == 2
 
     def test_an_excluded_namespace_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ class TestMoving:
         guardrails = {"excluded_namespaces": ["t/n"], "membership_settle_seconds": 0}
         record = once(settings(pulsar, tmp_path, guardrails=guardrails))
         unmoved(pulsar, record)
-        assert record.counts[Reason.EXCLUDED_NAMESPACE.label] == 10
+        assert record.plan.counts[Reason.EXCLUDED_NAMESPACE.label] == 10
 
     def test_a_namespace_alone_on_its_broker_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A forced destination would bypass the policy; the sentence names the pool."""
@@ -177,8 +177,8 @@ class TestMoving:
         """Broker 3 is the coldest, and not for this namespace: broker 2 takes the bundles."""
         pulsar.policies.isolation = {"p": {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}}
         record = once(settings(pulsar, tmp_path))
-        assert {(one.result, one.owner) for one in record.outcomes} == {(Result.LANDED, pulsar.ids[1])}
-        assert [pair.pool for pair in record.decision.comparison.pairs] == ["p"]
+        assert {(one.result, one.owner) for one in record.moves.outcomes} == {(Result.LANDED, pulsar.ids[1])}
+        assert [pair.pool for pair in record.plan.decision.comparison.pairs] == ["p"]
 
     def test_a_policy_that_comes_after_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It is read once more before each request, and nothing is sent against it."""
@@ -186,15 +186,15 @@ class TestMoving:
         with engine(settings(pulsar, tmp_path)) as balancer:
             record = balancer.once(on_plan=lambda _: pulsar.policies.isolation.update(forbidding))
         unmoved(pulsar, record, "Moved 0 of 3 bundles: 3 not asked for")
-        assert {skip.reason for skip in record.refused} == {Reason.ISOLATION_POLICY}
-        assert "primary of an isolation policy for others; not sent" in record.refused[0].detail
+        assert {skip.reason for skip in record.moves.skips} == {Reason.ISOLATION_POLICY}
+        assert "primary of an isolation policy for others; not sent" in record.moves.skips[0].detail
 
     def test_a_group_that_comes_after_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Where the rest of the group is was not looked at when the move was planned."""
         with engine(settings(pulsar, tmp_path)) as balancer:
             record = balancer.once(on_plan=lambda _: pulsar.policies.groups.update({"t/n": "rack-a"}))
         unmoved(pulsar, record, "Moved 0 of 3 bundles: 3 not asked for")
-        assert {skip.reason for skip in record.refused} == {Reason.ANTI_AFFINITY}
+        assert {skip.reason for skip in record.moves.skips} == {Reason.ANTI_AFFINITY}
 
     def test_an_anti_affinity_group_is_kept_apart(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The cold broker has another namespace of the group, the warm one has none."""
@@ -202,7 +202,7 @@ class TestMoving:
         pulsar.policies.groups = {"t/n": "rack-a", "u/other": "rack-a"}
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
-        assert record.counts[Reason.ANTI_AFFINITY.label] > 0
+        assert record.plan.counts[Reason.ANTI_AFFINITY.label] > 0
 
     def test_a_group_whose_members_cannot_be_read(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What is not known is not taken for absent."""
@@ -210,7 +210,7 @@ class TestMoving:
         pulsar.fault("antiAffinity/rack-a", refused(500, "no"))
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
-        assert record.counts[Reason.POLICY_UNKNOWN.label] == 10
+        assert record.plan.counts[Reason.POLICY_UNKNOWN.label] == 10
 
     def test_unknown_policies_bind_everything(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What cannot be read is not taken for absent."""
@@ -265,9 +265,9 @@ class TestNamespaceProperties:
         stay = self.with_another(pulsar, properties)
         record = once(self.chosen(pulsar, tmp_path))
         assert {pulsar.owners[bundle] for bundle in stay} == {pulsar.ids[0]}
-        assert {one.result for one in record.outcomes} == {Result.LANDED}
-        assert {one.unload.bundle for one in record.outcomes} <= set(HOT)
-        assert record.counts[reason.label] == len(stay)
+        assert {one.result for one in record.moves.outcomes} == {Result.LANDED}
+        assert {one.unload.bundle for one in record.moves.outcomes} <= set(HOT)
+        assert record.plan.counts[reason.label] == len(stay)
         [skip] = [one for one in record.skips if one.what == "s/n"]
         assert skip.reason is reason
         assert skip.detail.startswith(detail)
@@ -278,7 +278,7 @@ class TestNamespaceProperties:
         """Without the property the largest bundles would move."""
         largest = self.with_another(pulsar, {"lbd.balance": balance})
         record = once(self.chosen(pulsar, tmp_path))
-        moved = {one.unload.bundle for one in record.outcomes}
+        moved = {one.unload.bundle for one in record.moves.outcomes}
         assert moved
         assert (moved & largest == set()) is (balance == "low")
         assert (reasons(record).get("s/n") is Reason.BALANCE_LOW) is (balance == "low")
@@ -319,14 +319,14 @@ class TestNamespaceProperties:
         pulsar.own(pulsar.ids[0], {f"m/{number}/0x00000000_0xffffffff": 1500.0 for number in range(8)})
         record = once(self.chosen(pulsar, tmp_path))
         assert len(pulsar.asked("/properties", "GET")) == 2
-        assert len({one.unload.bundle for one in record.outcomes}) == 2
-        assert record.counts[Reason.POLICY_UNKNOWN.label] > 0
+        assert len({one.unload.bundle for one in record.moves.outcomes}) == 2
+        assert record.plan.counts[Reason.POLICY_UNKNOWN.label] > 0
 
     def test_a_dry_run_heeds_them(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It says what would keep the bundles."""
         pulsar.policies.properties = {"t/n": {"lbd.balance": "off"}}
         record = dry_run(self.chosen(pulsar, tmp_path))
-        assert record.unloads == ()
+        assert record.plan.unloads == ()
         assert reasons(record)["t/n"] is Reason.BALANCE_OFF
 
 
@@ -345,7 +345,7 @@ class TestHolds:
         pulsar.brokers[1].runtime = runtime
         record = once(settings(pulsar, tmp_path))
         assert (held_by(record) is Reason.IN_BROKER_SHEDDING) is held
-        assert bool(record.outcomes) is not held
+        assert bool(record.moves.outcomes) is not held
         if held:
             unmoved(pulsar, record)
             assert pulsar.ids[1] in record.sentence
@@ -385,7 +385,7 @@ class TestHolds:
         assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]].high == 1
         pulsar.leader = pulsar.ids[1]
         pulsar.sample(79.0, 44.0, 9.0)
-        assert once(chosen).outcomes != ()
+        assert once(chosen).moves.outcomes != ()
 
     def test_a_broker_that_joined(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Sit out until the membership has not changed for a while; half a minute where none left within the hour."""
@@ -414,7 +414,7 @@ class TestHolds:
         state_begun(chosen.state_dir).save(
             TurnMemory(written_at=time.time(), members=sorted(pulsar.ids), members_since=since)
         )
-        assert once(chosen).hold is None
+        assert once(chosen).plan.hold is None
 
 
 class TestData:
@@ -424,7 +424,7 @@ class TestData:
         record = once(settings(pulsar, tmp_path))
         assert reasons(record)[pulsar.ids[1]] is Reason.REPORT_MISSING
         assert "HTTP 500 (boom)" in next(skip.detail for skip in record.skips if skip.what == pulsar.ids[1])
-        assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
+        assert {outcome.result for outcome in record.moves.outcomes} == {Result.LANDED}
 
     @pytest.mark.parametrize(
         "reply", [fake_pulsar.HTML_PAGE, fake_pulsar.HALF_A_JSON, ok([1]), ok({"cpu": "high"}), Reply(200, b"")]
@@ -458,14 +458,14 @@ class TestData:
         pulsar.kill(third)
         record = once(settings(pulsar, tmp_path))
         assert reasons(record)[third] is Reason.REPORT_MISSING
-        assert all(outcome.unload.destination != third for outcome in record.outcomes)
+        assert all(outcome.unload.destination != third for outcome in record.moves.outcomes)
 
     def test_the_first_sample_after_a_start(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker that started a moment ago stays out of pairing; the others are compared."""
         pulsar.brokers[0].started_at = time.time() - 10
         record = once(settings(pulsar, tmp_path))
         assert reasons(record)[pulsar.ids[0]] is Reason.FIRST_SAMPLE
-        assert all(outcome.unload.source != pulsar.ids[0] for outcome in record.outcomes)
+        assert all(outcome.unload.source != pulsar.ids[0] for outcome in record.moves.outcomes)
 
     @pytest.mark.parametrize("usage", ["NaN", -5.0, 5000.0])
     def test_an_impossible_number(self, usage: object, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -473,7 +473,7 @@ class TestData:
         pulsar.brokers[0].report = {"cpu": {"usage": usage, "limit": 100.0}}
         record = once(settings(pulsar, tmp_path))
         assert reasons(record)[pulsar.ids[0]] is Reason.IMPOSSIBLE_NUMBER
-        assert all(outcome.unload.source != pulsar.ids[0] for outcome in record.outcomes)
+        assert all(outcome.unload.source != pulsar.ids[0] for outcome in record.moves.outcomes)
 
     def test_2_11_keeps_its_memory(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A report without a start time is readable in the next turn, too, and counts on."""
@@ -484,7 +484,7 @@ class TestData:
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(chosen)
         assert record.error is None
-        assert record.outcomes != ()
+        assert record.moves.outcomes != ()
 
 
 class TestMemory:
@@ -496,7 +496,7 @@ class TestMemory:
         assert set(reasons(first).values()) == {Reason.WAITING}
         assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]] == Hits(1, 1)
         pulsar.sample(81.0, 46.0, 11.0)
-        assert {outcome.result for outcome in once(chosen).outcomes} == {Result.LANDED}
+        assert {outcome.result for outcome in once(chosen).moves.outcomes} == {Result.LANDED}
         assert StateDir(chosen.state_dir).load().hits == {}
 
     def test_one_sample_counts_once(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -536,7 +536,7 @@ class TestMemory:
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(chosen)
         assert record.facts is not None
-        at = record.facts.averages.bundles.index(record.unloads[0].bundle)
+        at = record.facts.averages.bundles.index(record.plan.unloads[0].bundle)
         assert record.facts.averages.short[at, :2].sum() == (2000.0 + 6000.0) / 2
 
     def test_an_open_intent_of_a_killed_lbd_is_closed_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -548,7 +548,7 @@ class TestMemory:
         record = once(chosen)
         assert journal(tmp_path)[1]["result"] == "failed"
         assert read(chosen.state_dir / "lbd.db").open == ()
-        assert HOT[0] not in {unload.bundle for unload in record.unloads}
+        assert HOT[0] not in {unload.bundle for unload in record.plan.unloads}
 
     def test_a_second_lbd_is_refused(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """One works on a state directory; the cluster is not even asked."""
@@ -628,7 +628,7 @@ class TestErrors:
         (tmp_path / "token").write_text("right\n", encoding="utf-8")
         reach = {"admin_urls": pulsar.urls[:1], "token_file": tmp_path / "token"}
         record = once(settings(pulsar, tmp_path, pulsar=reach))
-        assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
+        assert {outcome.result for outcome in record.moves.outcomes} == {Result.LANDED}
         assert {one.authorization for one in pulsar.requests} == {"Bearer right"}
         assert "right" not in json.dumps(journal(tmp_path)).replace("right now", "")
 
@@ -638,7 +638,7 @@ class TestErrors:
         with issuing() as issuer:
             client = {"issuer_url": issuer.url, "private_key_file": key_file(tmp_path / "key.json")}
             record = once(settings(pulsar, tmp_path, pulsar={"admin_urls": pulsar.urls[:1], "oauth2": client}))
-        assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
+        assert {outcome.result for outcome in record.moves.outcomes} == {Result.LANDED}
         assert {one.authorization for one in pulsar.requests} == {"Bearer access-token-1"}
         assert issuer.issued == 1
         kept = b"".join(path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file())
@@ -673,7 +673,7 @@ class TestDryRun:
         assert record.sentence.startswith("Would move 3 bundles")
         pulsar.requests.clear()
         acted = once(settings(pulsar, tmp_path))
-        assert record.unloads == acted.unloads
+        assert record.plan.unloads == acted.plan.unloads
 
     def test_it_changes_nothing(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Only GETs, no lookup, and no state directory."""
@@ -688,7 +688,7 @@ class TestDryRun:
         """In-broker shedding would only hide the answer."""
         for broker in pulsar.brokers:
             broker.runtime = {"loadBalancerSheddingEnabled": "true"}
-        assert len(dry_run(settings(pulsar, tmp_path)).unloads) == 3
+        assert len(dry_run(settings(pulsar, tmp_path)).plan.unloads) == 3
 
     def test_it_reads_a_daemons_memory_and_leaves_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Hit counts so far and cool-downs are shown; the files stay as they were."""
@@ -756,7 +756,7 @@ class TestReports:
         record = once(settings(pulsar, tmp_path))
         assert reasons(record)[second] is Reason.REPORT_MISSING
         assert third in next(skip.detail for skip in record.skips if skip.what == second)
-        assert {(one.unload.source, one.unload.destination) for one in record.outcomes} == {(first, third)}
+        assert {(one.unload.source, one.unload.destination) for one in record.moves.outcomes} == {(first, third)}
 
     def test_a_report_of_another_broker_is_never_a_ground_to_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """An address before several brokers shows the hot one twice: nothing goes to or from who was not heard."""
@@ -764,7 +764,7 @@ class TestReports:
         pulsar.broker(third).report = {"webServiceUrl": f"http://{first}"}
         record = once(settings(pulsar, tmp_path))
         assert reasons(record)[third] is Reason.REPORT_MISSING
-        assert third not in {unload.destination for unload in record.unloads}
+        assert third not in {unload.destination for unload in record.plan.unloads}
 
 
 class TestAddresses:
@@ -774,15 +774,15 @@ class TestAddresses:
         reach = {"admin_urls": [f"http://localhost:{first.rpartition(':')[2]}"]}
         record = once(settings(pulsar, tmp_path, pulsar=reach))
         assert record.error is None
-        assert [(one.result, one.owner) for one in record.outcomes] == [(Result.LANDED, third)] * 3
-        assert {pulsar.owners[one.unload.bundle] for one in record.outcomes} == {third}
+        assert [(one.result, one.owner) for one in record.moves.outcomes] == [(Result.LANDED, third)] * 3
+        assert {pulsar.owners[one.unload.bundle] for one in record.moves.outcomes} == {third}
 
     def test_a_leader_that_tells_its_secure_address(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The leader's https address is of no use to an lbd that talks http: it is reached by its id."""
         leader = {"serviceUrl": "https://127.0.0.2:8443", "brokerId": pulsar.leader}
         pulsar.fault("leaderBroker", ok(leader))
         record = once(settings(pulsar, tmp_path))
-        assert {one.result for one in record.outcomes} == {Result.LANDED}
+        assert {one.result for one in record.moves.outcomes} == {Result.LANDED}
 
 
 class TestDeadLeader:
@@ -810,7 +810,7 @@ class TestDeadLeader:
             unmoved(pulsar, once(chosen))
         pulsar.leader = pulsar.ids[0]
         pulsar.brokers[0].cpu = 85.0
-        assert {one.result for one in once(chosen).outcomes} == {Result.LANDED}
+        assert {one.result for one in once(chosen).moves.outcomes} == {Result.LANDED}
 
 
 class TestWhatIsGone:
@@ -831,7 +831,7 @@ class TestWhatIsGone:
         assert record.error is None
         assert journal(tmp_path)[1]["result"] == "gone"
         assert read(chosen.state_dir / "lbd.db").open == ()
-        assert {one.result for one in record.outcomes} == {Result.GONE}
+        assert {one.result for one in record.moves.outcomes} == {Result.GONE}
         lines = len(journal(tmp_path))
         pulsar.sample(81.0, 46.0, 11.0)
         assert once(chosen).error is None
@@ -845,7 +845,7 @@ class TestFullDisk:
         with engine(settings(pulsar, tmp_path)) as balancer:
             balancer._real.journal._store = FullDisk(balancer._real.journal._store, entries=2)
             record = balancer.once()
-        assert [(one.result, one.owner) for one in record.outcomes] == [(Result.LANDED, pulsar.ids[2])]
+        assert [(one.result, one.owner) for one in record.moves.outcomes] == [(Result.LANDED, pulsar.ids[2])]
         assert isinstance(record.error, LbdError)
         assert "disk is full" in str(record.error)
         assert not record.sentence.startswith("No move")
@@ -871,9 +871,9 @@ class TestManyNamespaces:
         pulsar.own(None, dict.fromkeys(HOT, 0.0))
         pulsar.own(pulsar.ids[0], spread)
         record = once(settings(pulsar, tmp_path))
-        assert len(pulsar.asked("/antiAffinity", "GET")) == 2 + 2 * len(record.outcomes)
-        assert {one.result for one in record.outcomes} == {Result.LANDED}
-        assert record.counts[Reason.POLICY_UNKNOWN.label] > 0
+        assert len(pulsar.asked("/antiAffinity", "GET")) == 2 + 2 * len(record.moves.outcomes)
+        assert {one.result for one in record.moves.outcomes} == {Result.LANDED}
+        assert record.plan.counts[Reason.POLICY_UNKNOWN.label] > 0
 
 
 class TestBarredFirst:
@@ -886,19 +886,19 @@ class TestBarredFirst:
         pulsar.policies.groups = {"g/x": "rack-a", "g/y": "rack-a"}
         record = once(settings(pulsar, tmp_path))
         assert pulsar.owners[grouped] == first
-        assert record.counts[Reason.ANTI_AFFINITY.label] == 1
-        assert {(one.result, one.owner) for one in record.outcomes} == {(Result.LANDED, third)}
-        assert len(record.outcomes) == 7
-        assert {one.unload.bundle for one in record.outcomes} <= set(HOT)
+        assert record.plan.counts[Reason.ANTI_AFFINITY.label] == 1
+        assert {(one.result, one.owner) for one in record.moves.outcomes} == {(Result.LANDED, third)}
+        assert len(record.moves.outcomes) == 7
+        assert {one.unload.bundle for one in record.moves.outcomes} <= set(HOT)
 
     def test_a_bundle_of_the_first_version_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A name with a cluster in it is not asked about and not moved: its policies cannot be told."""
         pulsar.own(pulsar.ids[0], {TWO_NAMES: 1500.0})
         record = once(settings(pulsar, tmp_path))
         assert record.error is None
-        assert record.counts[Reason.NAME_WITH_CLUSTER.label] == 1
+        assert record.plan.counts[Reason.NAME_WITH_CLUSTER.label] == 1
         assert pulsar.owners[TWO_NAMES] == pulsar.ids[0]
-        assert {one.result for one in record.outcomes} == {Result.LANDED}
+        assert {one.result for one in record.moves.outcomes} == {Result.LANDED}
 
     @pytest.mark.parametrize("excluded", [True, False])
     def test_what_moved_lately_rests_for_others_that_can_go_only(
@@ -922,8 +922,8 @@ class TestBarredFirst:
             past.conclude(past.intend(unload, 1), Outcome(unload, Result.LANDED, first))
         past.close()
         record = once(chosen)
-        assert (Reason.PING_PONG.label in record.counts) != excluded, record.counts
-        assert any(one.unload.bundle in HOT for one in record.outcomes) == excluded
+        assert (Reason.PING_PONG.label in record.plan.counts) != excluded, record.plan.counts
+        assert any(one.unload.bundle in HOT for one in record.moves.outcomes) == excluded
 
 
 class TestDryRunMore:
@@ -948,7 +948,7 @@ class TestDryRunMore:
         """The plan is shown all the same, and beside it why lbd would not act on it."""
         pulsar.brokers[1].runtime = {"loadBalancerSheddingEnabled": "true"}
         record = dry_run(settings(pulsar, tmp_path))
-        assert len(record.unloads) == 3
+        assert len(record.plan.unloads) == 3
         assert Reason.IN_BROKER_SHEDDING in reasons(record).values()
 
     def test_an_unreadable_averages_row_never_moves(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -961,4 +961,4 @@ class TestDryRunMore:
         pulsar.brokers[0].report.clear()
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(chosen)
-        assert HOT[0] in {unload.bundle for unload in record.unloads}
+        assert HOT[0] in {unload.bundle for unload in record.plan.unloads}

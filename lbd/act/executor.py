@@ -103,6 +103,20 @@ class FinishedMoves:
     touched: frozenset[str] = frozenset()
     amended: tuple[Outcome, ...] = ()
 
+    def and_then(self, later: FinishedMoves) -> FinishedMoves:
+        """These and those that ended later."""
+        return replace(
+            later,
+            outcomes=(*self.outcomes, *later.outcomes),
+            skips=(*self.skips, *later.skips),
+            failure=self.failure or later.failure,
+            touched=self.touched | later.touched,
+            amended=(*self.amended, *later.amended),
+        )
+
+
+NOTHING_FINISHED = FinishedMoves()
+
 
 @dataclass(frozen=True)
 class Execution:

@@ -131,7 +131,9 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", values)
     held = {status.hold: 1.0} if status.hold is not None else {}
     yield _labelled("lbd_hold", "1 for what forbids moves in the last turn; none where nothing does.", "reason", held)
-    yield _labelled("lbd_skipped_bundles", "Bundles that stayed in the last turn, by reason.", "reason", record.counts)
+    yield _labelled(
+        "lbd_skipped_bundles", "Bundles that stayed in the last turn, by reason.", "reason", record.plan.counts
+    )
     remaining = {budget.name: budget.left for budget in status.budgets if budget.left is not None}
     limits = {budget.name: budget.limit for budget in status.budgets if budget.limit is not None}
     yield _labelled(
@@ -150,7 +152,7 @@ def _of_capacity(last: Published) -> Iterator[Metric]:
 
 def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     observation, facts = last.record.observation, last.record.facts
-    if observation is None or facts is None or last.record.decision is None:
+    if observation is None or facts is None or last.record.plan.decision is None:
         return
     rows = last.brokers
     scores = {row.id: row.score for row in rows}

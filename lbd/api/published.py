@@ -84,7 +84,7 @@ class Tally:
     def turn(self, record: TurnResult, verdict: str) -> None:
         """A turn has ended."""
         if not record.approval:  # each turn tells of the same proposal
-            self._planned.inc(len(record.unloads))
+            self._planned.inc(len(record.plan.unloads))
             self._needed.inc(fewest(record))
         self._turns.labels("error" if record.error is not None else verdict).inc()
         if record.observation is not None:

@@ -351,7 +351,7 @@ def snapshot(published: Published, broker: str | None, namespace: str | None, la
     Raises :class:`ProblemError` (404) for a broker that gave no report.
     """
     record = published.record
-    if record.observation is None or record.decision is None:
+    if record.observation is None or record.plan.decision is None:
         return SnapshotResponse(None, published.status.cluster, [], [], 0)
     observed = record.observation.snapshot
     chosen = _selected_rows(observed, broker, namespace)

@@ -75,14 +75,14 @@ def _clauses(reason: str) -> list[str]:
 def as_text(record: TurnResult, *, everything: bool) -> None:
     """Print the turn as text."""
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
-    hot = {pair.source for pair in record.decision.comparison.pairs} if record.decision is not None else set()
+    hot = {pair.source for pair in record.plan.pairs}
     console.print(broker_table(brokers(record), hot))
-    pairs = record.decision.comparison.pairs if record.decision is not None else ()
+    pairs = record.plan.pairs
     if any(pair.destination is not None for pair in pairs):
         console.print(pair_table(pair_statuses(record, before=True), "samples before this turn"))
     if any(pair.destination is None for pair in pairs):
         console.print(_relieved_table(pairs))
-    for (source, destination), unloads in _by_pair(record.unloads).items():
+    for (source, destination), unloads in _by_pair(record.plan.unloads).items():
         console.print(Text(f"{source} -> {destination or '(the broker chooses)'}", "bold"))
         console.print(_unload_table(record, unloads))
         for reason in _reasons(record, unloads) if everything else _reasons(record, unloads)[-1:]:
@@ -96,7 +96,7 @@ def as_text(record: TurnResult, *, everything: bool) -> None:
 
 def _reasons(record: TurnResult, unloads: Sequence[Unload]) -> list[str]:
     """The reason of each move of a strategy that plans by points; the last one has the scores of both ends."""
-    by_points = record.decision is not None and record.decision.comparison.summary
+    by_points = record.plan.decision is not None and record.plan.decision.comparison.summary
     return [unload.reason for unload in unloads] if by_points else []
 
 
@@ -190,7 +190,7 @@ def _hits_text(hits: HitStatus) -> str:
 
 
 def _unload_table(record: TurnResult, unloads: list[Unload]) -> Table:
-    results = {outcome.unload.bundle: outcome for outcome in record.outcomes}
+    results = {outcome.unload.bundle: outcome for outcome in record.moves.outcomes}
     rows = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
     for unload in unloads:
         rows.add_row(

@@ -102,7 +102,7 @@ def dry_run(
     record = dry_run_recording(settings, recording) if recording else plan_once(settings)
     _print_turn(record, form, everything=everything)
     code = _exit_code(record, refusals=False)
-    ctx.exit(PLANNED if detailed_exitcode and code == 0 and record.unloads else code)
+    ctx.exit(PLANNED if detailed_exitcode and code == 0 and record.plan.unloads else code)
 
 
 def _keep(settings: Settings, status: Status) -> None:
@@ -124,7 +124,7 @@ def _print_turn(record: TurnResult, form: str, *, everything: bool) -> None:
 
 
 def _exit_code(record: TurnResult, *, refusals: bool = True) -> int:
-    if any(outcome.result is not Result.LANDED for outcome in record.outcomes):
+    if any(outcome.result is not Result.LANDED for outcome in record.moves.outcomes):
         return MISSED
-    held = record.hold is not None and record.hold[0] in REFUSALS
-    return REFUSED if refusals and (held or record.refused) else 0
+    held = record.plan.hold is not None and record.plan.hold[0] in REFUSALS
+    return REFUSED if refusals and (held or record.moves.skips) else 0

@@ -258,5 +258,5 @@ class Dispatcher:
         record = turn(wanting(parts, request, picked))
         if (error := trouble(request, record)) is not None:
             self._requests.fail(request, error)
-        elif not record.unloads:
+        elif not record.plan.unloads:
             self._requests.refuse(request, request_reason(record, request.bundle))

@@ -147,8 +147,9 @@ class Engine:
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
         parts = replace(self._real.turn_parts(), health=self._real.health)  # a single turn ends before its checks
-        record = self._turn(replace(parts, on_plan=on_plan, in_waves=True, rest=self._rest))
-        self._rest = record.rest
+        planning = replace(parts.planning, in_waves=parts.acts)
+        record = self._turn(replace(parts, planning=planning, on_plan=on_plan, rest=self._rest))
+        self._rest = record.plan.rest
         return self._keeper.keep(record, self.timebase.now())
 
     def _turn(self, parts: Parts) -> TurnResult:

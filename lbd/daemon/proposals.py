@@ -48,19 +48,21 @@ class Proposals:
         waiting = self.at(now)
         moves = waiting.unloads if waiting is not None else []
         reasons = {(move.bundle, move.source, move.destination): move.reason for move in moves}
-        return replace(parts, approval=True, strategy=Standing(parts.strategy, reasons, parts.weights))
+        planning = parts.planning
+        standing = Standing(planning.strategy, reasons, planning.weights)
+        return replace(parts, planning=replace(planning, approval=True, strategy=standing))
 
     def after(self, record: TurnResult) -> None:
         """Take what such a turn proposes; where it plans nothing any more, nothing is left to be applied.
 
         Under a hold, and where it saw nothing, the one before stays until it expires, unless another lbd leads.
         """
-        if record.hold is not None and record.hold[0] is Reason.NOT_LEADER:
+        if record.plan.hold is not None and record.plan.hold[0] is Reason.NOT_LEADER:
             self.drop()
-        elif record.hold is None and record.decision is not None:
+        elif record.plan.hold is None and record.plan.decision is not None:
             renewed = proposal(record, self._made[-1] if self._made else None)
             before = [plan for plan in self._made if plan.id != renewed.id][1 - KEPT :]
-            self._made = (*before, renewed) if record.unloads else ()
+            self._made = (*before, renewed) if record.plan.unloads else ()
 
     def drop(self) -> None:
         """Forget all: one is being applied, another lbd leads, or the settings have changed."""

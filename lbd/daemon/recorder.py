@@ -51,7 +51,7 @@ def own_shedder(record: TurnResult) -> OwnShedder | None:
 
     Only AvgShedder's rule is computed. Another shedder is returned with its name alone.
     """
-    observation, decision, facts = record.observation, record.decision, record.facts
+    observation, decision, facts = record.observation, record.plan.decision, record.facts
     if observation is None or decision is None or facts is None or not observation.shedding_on:
         return None
     name = shedder_class(observation.shedder) or "a shedder that is not named"
@@ -258,8 +258,8 @@ class Keeper:
 
 def _record_is_current(record: TurnResult) -> bool:
     """Whether bundles have moved, or been judged, since: then what was kept of them is no longer so."""
-    fired = record.decision is not None and any(pair.fired for pair in record.decision.comparison.pairs)
-    return fired or bool(record.outcomes)
+    fired = any(pair.fired for pair in record.plan.pairs)
+    return fired or bool(record.moves.outcomes)
 
 
 class AlarmLog:

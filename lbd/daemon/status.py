@@ -50,10 +50,12 @@ def turn_line(record: TurnResult) -> dict[str, Any]:
     return {
         "verdict": (judged := verdict(record)).kind,
         "why": judged.reason,
-        "planned": len(record.unloads),
-        "outcomes": [f"{outcome.unload.bundle} {outcome.result.value} {outcome.owner}" for outcome in record.outcomes],
-        "unfinished": len(record.unfinished),
-        "hold": record.hold[0].label if record.hold is not None else None,
+        "planned": len(record.plan.unloads),
+        "outcomes": [
+            f"{outcome.unload.bundle} {outcome.result.value} {outcome.owner}" for outcome in record.moves.outcomes
+        ],
+        "unfinished": len(record.moves.unfinished),
+        "hold": record.plan.hold[0].label if record.plan.hold is not None else None,
         "brokers": len(observation.active) if observation is not None else None,
         "requests": observation.requests if observation is not None else None,
         "seconds": round(observation.seconds, 3) if observation is not None else None,
@@ -113,7 +115,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         turn=record.number,
         sentence=record.sentence,
         verdict=verdict(record),
-        hold=record.hold[0].label if record.hold is not None else None,
+        hold=record.plan.hold[0].label if record.plan.hold is not None else None,
         observe_only=engine.observe_only,
         mode="observe" if engine.observe_only else engine.settings.mode,
         leader=engine.leading.words or None,
@@ -128,7 +130,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         gap_after_points=gap_after,
         last_hour=engine.last_hour,
         canary=_canary(engine.settings.guardrails.canary, record),
-        budgets=[derived(BudgetStatus, budget, left=budget.left) for budget in record.usage],
+        budgets=[derived(BudgetStatus, budget, left=budget.left) for budget in record.plan.usage],
         requests=observation.requests if observation is not None else 0,
         seconds=round(observation.seconds, 3) if observation is not None else 0.0,
         warnings=[*engine.warnings, *_unreported(observation), *unread],
@@ -150,7 +152,7 @@ def _calibration(settings: Settings) -> tuple[str | None, tuple[str, ...]]:
 def _canary(canary: Canary | None, record: TurnResult) -> CanaryStatus | None:
     if canary is None:
         return None
-    held = record.canary
+    held = record.plan.canary
     return CanaryStatus(canary.namespaces, canary.max_moves_per_hour, held.planned, held.total)
 
 
@@ -169,9 +171,9 @@ def _unreported(observation: Observation | None) -> Iterator[str]:
 def turn_end(engine: Engine, record: TurnResult, status: Status) -> TurnEnd:
     """Facts of a turn for notifications."""
     state_dir, now = engine.settings.state_dir, status.at
-    plan = proposal(record) if engine.observe_only and record.unloads else status.proposal
-    ends = [derived(EndedMove, outcome_record(outcome)) for outcome in record.outcomes]
-    refused = [skip for skip in record.refused if skip.reason.label not in ORDERED]
+    plan = proposal(record) if engine.observe_only and record.plan.unloads else status.proposal
+    ends = [derived(EndedMove, outcome_record(outcome)) for outcome in record.moves.outcomes]
+    refused = [skip for skip in record.moves.skips if skip.reason.label not in ORDERED]
     ends += [EndedMove(skip.what, NOT_SENT, detail=skip.reason.message(skip.detail)) for skip in refused]
     try:
         works = tuple(work for _, work in drains_in_force(state_dir, now) if work is not None)

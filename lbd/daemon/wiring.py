@@ -110,8 +110,8 @@ class Observing(DryRun):
 
     def forget_calm(self, record: TurnResult) -> None:
         """Forget sources that no pair names any more: they may be announced again."""
-        if record.decision is not None:
-            self._announced &= {pair.source for pair in record.decision.comparison.pairs}
+        if record.plan.decision is not None:
+            self._announced &= {pair.source for pair in record.plan.pairs}
 
     def hold(self) -> Hold | None:
         """The strategy counts on below its limit while what it would do has been said."""
@@ -314,14 +314,15 @@ class Assembled:
         """Those of a turn that acts by itself."""
         settings = self.settings
         actuator = self.observing or Acting(self.executor, self._orders())
+        parts = parts_of(settings, self.observer, self.policies, self.journal, self.memory, actuator)
+        ignored = OBSERVED_BESIDE if self.observing else frozenset[Reason]()
         return replace(
-            parts_of(settings, self.observer, self.policies, self.journal, self.memory, actuator),
+            parts,
+            planning=replace(parts.planning, ignored_holds=ignored, leader_topic=settings.leader.kept_topic),
             learn=self.learned,
             watch=self._watch,
             ordered_hold=self.hold,
             unserved=self.proof.namespaces,
-            ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
-            leader_topic=settings.leader.kept_topic,
             drained=self.draining.drained,
             live=self.live_cpu if settings.asks_live_cpu else reports_alone,
             spread=SpreadReader(settings.spread_in_force, self.topics),

@@ -1,15 +1,15 @@
 """Replay of a window of history, closed loop: the real strategy, whose moves change what it sees afterwards. Pure.
 
-It decides with the strategy, the limits and the evidence rules of a live turn. The work of a live lbd between two
-rounds is left out: every unload lands at its destination before the next round. So under the settings that history was
+It decides with the planner of a live turn (``turn/plan.py``). The work of a live lbd between two rounds is left out:
+every unload lands at its destination before the next round. So under the settings that history was
 made with, without live CPU and with every sample stored (a ``HistoryWriter`` with step 0), it makes the moves of the
 live lbd, each in its round; rates stored in steps let it differ by bundles that only just fit. History has no live CPU:
 with ``load.live_cpu`` the samples are taken for it, and moves come within a minute of the live ones.
 
-Slopes are the model's from the first round on, whereas a live least-moves learns them. Bundles are barred by the rules
-of a turn (``permit/rules.py``), which go by facts without what history has not: policies and properties of namespaces,
-Pulsar's own topics, clients that are not back, moves by others. A canary limits what lbd does now, and move costs are
-left out. Nothing holds a replay: neither quiet hours, brokers that came or went, nor rounds in vain.
+Slopes are the model's from the first round on, whereas a live least-moves learns them. The planner's facts lack what
+history has not: policies and properties of namespaces, Pulsar's own topics, clients that are not back, moves by others,
+orders of people, rounds in vain. A canary limits what lbd does now, and is left out; a plan is made anew each time
+instead of going on in waves.
 
 Rates of bundles are as recorded, and bundles are where the replay put them. A broker's usage is as recorded, plus its
 slope times the traffic that it owns beyond that (:mod:`lbd.load.estimate`): noise, neighbours and bursts stay where
@@ -34,23 +34,21 @@ from lbd.learn.window import LONGEST_SILENCE_SECONDS
 from lbd.load.estimate import CPU, carried, driving, fixed_model, scores
 from lbd.load.samples import MOST_SAMPLES, MOST_SECONDS, NEVER, is_much, is_of_start_up, usual
 from lbd.load.scoring import scores as points_of
-from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, LiveCpu, Memory, Permission, Rows, Snapshot
+from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, LiveCpu, Memory, Rows, Snapshot
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import Sent
 from lbd.permit.evidence import JOINED_SECONDS, SAMPLE_INTERVAL_SECONDS, Evidence
 from lbd.permit.facts import Facts
-from lbd.permit.limits import Ledger, Permitted, permit
-from lbd.permit.membership import REMEMBERED_SECONDS
+from lbd.permit.membership import Membership
 from lbd.permit.policies import Groups, Policies
-from lbd.permit.rule import Case
-from lbd.permit.rules import RULES, barred, barred_by_name
+from lbd.permit.rules import barred_by_name, current_holds
 from lbd.reason import Reason
 from lbd.score.scorecard import gaps, thrashing
 from lbd.store.calibration import CalibrateSettings
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.learning import slopes
-from lbd.turn.strategy_config import configured_strategy, effective, gap_seconds
-from lbd.turn.turn import decide, memory_after
+from lbd.turn.plan import plan
+from lbd.turn.strategy_config import effective, gap_seconds, planning_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
     from lbd.learn.window import Window
     from lbd.load.estimate import LoadModel
     from lbd.load.scoring import Weights
-    from lbd.model import BoolArray, CodeArray, Decision, FloatArray, IntArray, Unload
+    from lbd.model import BoolArray, CodeArray, FloatArray, IntArray, Unload
 
 
 NOBODY = -1
@@ -334,7 +332,8 @@ class _Replay:
         self._window, self._settings = window, settings
         self._cluster, self._model = ReplayCluster(window, model), model
         self._latest = Latest(window) if effective(settings).wants_slopes else None
-        self._strategy, self._memory = configured_strategy(settings), Memory()
+        self._planning = replace(planning_of(settings), guardrails=settings.guardrails.without_canary)
+        self._memory = Memory()
         self._before: tuple[float, BoolArray] | None = None
         self._at: list[FloatArray] = []
         self._points: list[FloatArray] = []
@@ -348,11 +347,10 @@ class _Replay:
         self._live = settings.asks_live_cpu
         self._settled_after = 1 if self._live else SETTLED_AFTER
         self._since_touched: IntArray = np.full(len(window.brokers), SETTLED_AFTER, dtype=np.int32)
-        self._joined_at, self._left_at = np.full(len(window.brokers), -np.inf), -np.inf
+        self._joined_at, self._members = np.full(len(window.brokers), -np.inf), Membership()
         self._ending: list[int] = []
         self._sent: list[Sent] = []
         self._barred_by_name: CodeArray | None = None
-        self._guardrails = settings.guardrails.without_canary
         self._calm_below = _idle_gap(settings)
         self._groups = Groups(frozenset(name.rpartition("/")[0] for name in self._names))
 
@@ -409,76 +407,51 @@ class _Replay:
 
     def _see_who_came(self, number: int) -> None:
         """Brokers that joined settle, and take bundles without hits unless one left within the hour, as live."""
-        if self._before is None:
+        here, now = self._window.present[number], self._window.at[number]
+        was = self._before[1] if self._before is not None else np.zeros_like(here)
+        if np.array_equal(was, here):
             return
-        now, was, here = self._window.at[number], self._before[1], self._window.present[number]
-        came = here & ~was & (now - self._window.started_at[number] < JOINED_SECONDS)
-        self._joined_at[came], self._since_touched[came] = now, 0
-        if (was & ~here).any():
-            self._left_at = now
+        self._members = self._members.after(self._active(number), float(now))
+        if self._before is not None:
+            came = here & ~was & (now - self._window.started_at[number] < JOINED_SECONDS)
+            self._joined_at[came], self._since_touched[came] = now, 0
+
+    def _active(self, number: int) -> tuple[str, ...]:
+        return tuple(self._window.brokers[at] for at in np.flatnonzero(self._window.present[number]).tolist())
 
     def _decide(self, number: int, gap: float) -> None:
         """Ask the strategy, unless the gap is below all that it minds: then its counters begin anew, as they would."""
         if gap < self._calm_below:
             self._memory = Memory()
             return
-        case = self._case(number)
-        permission = self._permission(number, case)
-        decision, _ = decide(self._strategy, case, permission)
-        permitted = self._permitted(case, decision, permission)
-        self._memory = memory_after(self._memory, decision, permitted)
-        self._act(case.facts.now, permitted.unloads)
+        case = self._planning.case(self._facts(number))
+        if self._barred_by_name is None:
+            self._barred_by_name = barred_by_name(case)
+        planned = plan(self._planning, case, tuple(current_holds(case)), by_name=self._barred_by_name)
+        self._memory = planned.memory
+        self._act(case.facts.now, planned.unloads)
 
-    def _case(self, number: int) -> Case:
-        """The case that the rules of a live turn judge, as far as history has it."""
+    def _facts(self, number: int) -> Facts:
+        """The facts of a turn, as far as history has them. Scores show at once what has moved."""
         snapshot = self._cluster.snapshot(number, self._names, live=self._live)
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= self._settled_after
         joined = self._live & (snapshot.taken_at - self._joined_at[here] < JOINED_SECONDS)
         doubt = np.where(self._window.doubted[number, here] & ~joined, Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
         points = points_of(snapshot.brokers, self._settings.weights)
-        facts = Facts(
+        self._members = members = self._members.after(snapshot.brokers.ids, snapshot.taken_at)
+        return Facts(
             snapshot,
             Averages(self._names, self._short, self._long, self._samples),
             Evidence({}, fresh, fresh & settled, doubt, settled, points),
             Policies(groups=self._groups, active=snapshot.brokers.ids),
+            members=members,
             memory=self._memory,
             attempted_at={move.bundle: move.at for move in self._sent},
             sent=[move for move in self._sent if move.at > snapshot.taken_at - DAY_SECONDS],
             slopes=slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None,
+            joined=frozenset() if members.departures else frozenset(snapshot.brokers.ids_where(joined)),
         )
-        return Case(facts, self._guardrails)
-
-    def _permission(self, number: int, case: Case) -> Permission:
-        if self._barred_by_name is None:
-            self._barred_by_name = barred_by_name(case)
-        now, brokers = case.facts.now, case.facts.snapshot.brokers
-        joined = self._live & (now - self._joined_at[np.flatnonzero(self._window.present[number])] < JOINED_SECONDS)
-        calm = now - self._left_at >= REMEMBERED_SECONDS
-        return replace(
-            case.facts.evidence.permission(barred(case, by_name=self._barred_by_name)),
-            slopes=case.facts.slopes,
-            max_destination_score=case.guardrails.max_destination_score,
-            joined=frozenset(brokers.ids_where(joined)) if calm else frozenset(),
-        )
-
-    def _permitted(self, case: Case, decision: Decision, permission: Permission) -> Permitted:
-        facts, plan, points = case.facts, decision.unloads, decision.comparison.scores
-        if not plan:
-            return Permitted((), ())
-        ledger = Ledger(
-            facts.snapshot,
-            points,
-            facts.policies,
-            case.guardrails,
-            plan,
-            rules=RULES,
-            trips=case.trips,
-            sent=facts.sent,
-            permission=permission,
-            weights=self._settings.weights,
-        )
-        return permit(plan, ledger)
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
         position = {broker: index for index, broker in enumerate(self._window.brokers)}

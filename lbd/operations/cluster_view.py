@@ -34,20 +34,20 @@ class Situation:
         """The situation with the anti-affinity groups of these namespaces."""
         names, facts = tuple(namespaces), self.facts
         tenants = frozenset(name.partition("/")[0] for name in (*facts.snapshot.namespaces.names, *names))
-        policies = replace(facts.policies, groups=parts.groups(names, tenants))
+        policies = replace(facts.policies, groups=parts.policies.groups(names, tenants))
         return replace(self, facts=replace(facts, policies=policies))
 
     def loads(self, parts: Parts, to_place: int, bundles: tuple[str, ...]) -> BrokerLoads:
         """Loads for placements, with ``to_place`` of these bundles."""
         averages = self.facts.averages
-        loads = broker_loads(self.facts.snapshot, averages, parts.weights, to_place=to_place)
+        loads = broker_loads(self.facts.snapshot, averages, parts.planning.weights, to_place=to_place)
         chosen, long = set(bundles), averages.long
         rates = {name: float(long[row, :2].sum()) for row, name in enumerate(averages.bundles) if name in chosen}
         return without_doubted(replace(loads, bundle_rates=rates), self.facts.evidence.paired)
 
     def standing(self, parts: Parts) -> RunningLoads:
         """Present loads of the brokers, to which the answers are added."""
-        limit = parts.guardrails.max_topics_per_broker
+        limit = parts.planning.guardrails.max_topics_per_broker
         return RunningLoads(self.facts.snapshot, self.facts.policies, self.facts.evidence.paired, limit)
 
 
@@ -56,7 +56,7 @@ def observed(parts: Parts) -> Situation:
 
     Properties of namespaces bind no order.
     """
-    now = look(replace(parts, consents=None))
+    now = look(replace(parts, heeds_properties=False))
     return Situation(now.observation, now.facts)
 
 

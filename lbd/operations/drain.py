@@ -455,7 +455,7 @@ def within(
     """The next part of a plan, and what the hour has no room for. ``now`` is epoch seconds."""
     if job.override is not None:
         return plan[:PART], ()
-    room, beyond = within_hour(job.kind, job.broker, look, tools.parts.sent(), now, plan)
+    room, beyond = within_hour(job.kind, job.broker, look, tools.parts.past.sent, now, plan)
     return room[:PART], beyond
 
 
@@ -960,7 +960,7 @@ def show_fill(settings: Settings, broker: str, daemons: Observer | None = None) 
 def _hourly(kind: str, broker: str, look: DrainView, parts: Parts) -> DrainView:
     """The look with what the hour has no room for among what stays."""
     now = look.observation.snapshot.taken_at
-    room, beyond = within_hour(kind, broker, look, parts.sent(), now, look.plan.unloads)
+    room, beyond = within_hour(kind, broker, look, parts.past.sent, now, look.plan.unloads)
     return replace(look, plan=replace(look.plan, unloads=room, stay=(*look.plan.stay, *beyond)))
 
 

@@ -65,12 +65,12 @@ def resting(
     leader may have been killed in its midst, while this lbd stood by and had begun its pass already. Before a restart
     the rest after other moves protects nobody: a drain keeps it only where it was ordered to.
     """
-    alone = exempt_reason(bundle, parts.guardrails, parts.leader_topic)
+    alone = exempt_reason(bundle, parts.planning.guardrails, parts.planning.leader_topic)
     if alone is not None:
         return Skip(bundle, alone, WITH_CLUSTER if alone is Reason.NAME_WITH_CLUSTER else "")
     if bundle in drain_pass.attempted:
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
-    attempted_at = parts.attempted_at().get(bundle, 0.0)
+    attempted_at = parts.past.attempted_at.get(bundle, 0.0)
     ago = observation.snapshot.taken_at - attempted_at
     if attempted_at >= drain_pass.since:
         if bundle not in gone_at:
@@ -79,7 +79,7 @@ def resting(
         rest = AGAIN_SECONDS - ago
         text = f"it was moved off {ago / 60:.0f} min ago; again in {rest / 60:.0f} min"
         return Skip(bundle, Reason.COOL_DOWN, text) if rest > 0 else None
-    rest = parts.guardrails.cool_down_minutes * 60 - ago
+    rest = parts.planning.guardrails.cool_down_minutes * 60 - ago
     if rest <= 0 or not drain_pass.respect_rest:
         return None
     text = f"it rests {rest / 60:.0f} min more (guardrails.cool_down_minutes; without --respect-rest it would go)"
@@ -159,8 +159,9 @@ class Judge:
         owned: bool = False,
     ) -> None:
         self._now = now
-        self._parts = replace(parts, guardrails=parts.guardrails.without_canary, moved_rest=False)
-        self._case = self._parts.case(now.facts)
+        guardrails = parts.planning.guardrails.without_canary
+        self._planning = replace(parts.planning, guardrails=guardrails, moved_rest=False)
+        self._case = self._planning.case(now.facts)
         self._passes = NOT_ITS_HOLDS | passes | (OVERRIDDEN_HOLDS if override else frozenset())
         self.drained = drained
         self.snapshot = now.facts.snapshot
@@ -191,8 +192,8 @@ class Judge:
         if Reason.NOT_SERVED in self._passes:
             policies = replace(policies, unserved={})
         permission = self.evidence.permission(self.barred)
-        parts = replace(self._parts, ignored_bars=self._passed_limits | CAPS | frozenset(ignored))
-        return parts.ledger(self._case, snapshot, scores, policies, unloads, permission)
+        planning = replace(self._planning, ignored_bars=self._passed_limits | CAPS | frozenset(ignored))
+        return planning.ledger(self._case, snapshot, scores, policies, unloads, permission)
 
 
 # --- plan

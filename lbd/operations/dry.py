@@ -110,12 +110,12 @@ def parts_of_known(
 ) -> Parts:
     """Parts for a read-only turn from data in hand."""
     store = Scratch(unsampled(memory), averages)
+    parts = parts_of(settings, observer, policies, past, store, DryRun(), eager=True)
     return replace(
-        parts_of(settings, observer, policies, past, store, DryRun(), eager=True),
+        parts,
+        planning=replace(parts.planning, ignored_holds=IGNORED_HOLDS, leader_topic=settings.leader.kept_topic),
         ordered_hold=ordered_hold,
-        ignored_holds=IGNORED_HOLDS,
         learn=stored_learning(settings),
-        leader_topic=settings.leader.kept_topic,
         drained=partial(_drained, settings),
     )
 
@@ -133,7 +133,9 @@ def _drained(settings: Settings) -> frozenset[str]:
 def acting(parts: Parts, memory: TurnMemory, averages: Averages, hold: Callable[[], Hold | None]) -> Parts:
     """Parts of a look that judges like an order: with everything that turns remember, and with every hold."""
     store = Scratch(memory, averages)
-    return replace(parts, store=store, ordered_hold=hold, ignored_holds=frozenset(), eager=False)
+    chosen = replace(parts.planning.chosen, eager=False)
+    planning = replace(parts.planning, ignored_holds=frozenset(), chosen=chosen)
+    return replace(parts, store=store, ordered_hold=hold, planning=planning)
 
 
 def unsampled(memory: TurnMemory) -> TurnMemory:

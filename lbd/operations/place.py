@@ -42,7 +42,6 @@ from lbd.operations.parts import PolicyReader, observing, preview_observer
 from lbd.operations.requests import overriding, request_reason, wanting
 from lbd.operations.split import CLOCK
 from lbd.permit.eligibility import BROKER_BUNDLE
-from lbd.permit.predicted import unshown
 from lbd.place.picker import PlacementAdvice, answer_all
 from lbd.place.placements import PLACEMENTS, PlaceMemory, build
 from lbd.pulsar.admin import Admin
@@ -484,7 +483,7 @@ def _coolest(unload: Unload, parts: Parts, now: Situation) -> tuple[str, str]:
     never taken.
     """
     facts, ids = now.facts, now.facts.snapshot.brokers.ids
-    later = unshown(facts.scores, facts.sent, facts.snapshot, facts.evidence.settled, facts.sample_interval_seconds)
+    later = 0.0 if facts.unshown is None else facts.unshown
     score = dict(zip(ids, (facts.scores + later).tolist(), strict=True))
     ledger = _ledger(unload, parts, now)
     others = [broker for broker in now.observation.active if broker != unload.source]
@@ -511,15 +510,14 @@ def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Ob
         record = turn(wanting(parts, request, picked))
         if (error := trouble(request, record)) is not None:
             raise error
-        if not record.unloads or record.observation is None or record.decision is None:
+        if not record.plan.unloads or record.facts is None:
             raise RefusedError(request_reason(record, bundle))
-        (unload,) = record.unloads
+        (unload,) = record.plan.unloads
         checked = _checked_last(unload, observer.admin)
         if isinstance(checked, Skip):
             raise RefusedError(checked.reason.message(checked.detail))
-    before = dict(zip(record.observation.snapshot.brokers.ids, record.decision.comparison.scores.tolist(), strict=True))
     ends = (
-        f"{end} ({before[end]:.1f} points, then {record.expected[end]:.1f})"
+        f"{end} ({record.facts.points[end]:.1f} points, then {record.plan.expected[end]:.1f})"
         for end in (unload.source, unload.destination or "")
     )
     carried = f"{unload.msg_rate:,.0f} msg/s, {unload.throughput / 1e6:,.1f} MB/s"
@@ -557,8 +555,10 @@ def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
     facts, snapshot = now.facts, now.facts.snapshot
     nothing = np.zeros(len(snapshot.bundles), dtype=np.int8)
     permission = replace(facts.evidence.permission(nothing), slopes=parts.learn(snapshot))
-    later = unshown(facts.scores, facts.sent, snapshot, facts.evidence.settled, facts.sample_interval_seconds)
-    return parts.ledger(parts.case(facts), snapshot, facts.scores, facts.policies, (unload,), permission, later)
+    case = parts.planning.case(facts)
+    return parts.planning.ledger(
+        case, snapshot, facts.scores, facts.policies, (unload,), permission, unshown=facts.unshown
+    )
 
 
 def _first(refusals: Iterable[Skip]) -> str:

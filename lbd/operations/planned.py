@@ -27,12 +27,13 @@ def wanting_plan(request: PlanRequest, parts: Parts) -> Parts:
     """Parts of a turn that makes these moves and no others."""
     moves = tuple((move.bundle, move.source, move.destination) for move in request.moves)
     reason = f"plan {request.plan}, {ordered_by(request)}"
-    return replace(parts, strategy=ByPlan(moves, parts.weights, reason))
+    planning = parts.planning
+    return replace(parts, planning=replace(planning, strategy=ByPlan(moves, planning.weights, reason)))
 
 
 def unmade_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundle]:
     """Moves of the plan that a turn does not make, each with the reason."""
-    planned = {unload.bundle for unload in record.unloads}
+    planned = {unload.bundle for unload in record.plan.unloads}
     return [
         PlacedBundle(move.bundle, move.destination, None, None, request_reason(record, move.bundle))
         for move in request.moves
@@ -51,7 +52,7 @@ def judge_plan(request: PlanRequest, parts: Parts) -> list[PlacedBundle]:
     trial = turn(replace(fixed, actuator=DryRun(), store=store))
     if trial.error is not None:
         raise trial.error
-    if trial.hold is not None:
+    if trial.plan.hold is not None:
         raise RefusedError(request_reason(trial, ""))
     return unmade_moves(request, trial)
 

@@ -61,14 +61,13 @@ def ordered(control: Control, now: float) -> Hold | None:
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:
     """Parts without the holds that an order passes; with a reason it also passes limits and orders to wait."""
     passes = request.override is not None
-    return replace(
-        parts,
-        guardrails=parts.guardrails.without_canary,
-        consents=None,
-        unserved=dict if passes else parts.unserved,
+    planning = replace(
+        parts.planning,
+        guardrails=parts.planning.guardrails.without_canary,
         ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
         ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
     )
+    return replace(parts, planning=planning, heeds_properties=False, unserved=dict if passes else parts.unserved)
 
 
 def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
@@ -78,12 +77,13 @@ def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
     wish = ByHand(
         request.bundle,
         request.destination or "",
-        parts.weights,
+        parts.planning.weights,
         reason,
-        tried_at=parts.attempted_at().get(request.bundle),
-        rests_minutes=parts.guardrails.cool_down_minutes,
+        tried_at=parts.past.attempted_at.get(request.bundle),
+        rests_minutes=parts.planning.guardrails.cool_down_minutes,
     )
-    return replace(parts, strategy=wish, moved_rest=False)  # the person knows how urgent it is
+    planning = replace(parts.planning, strategy=wish, moved_rest=False)  # the person knows how urgent it is
+    return replace(parts, planning=planning)
 
 
 def split_hold(
@@ -100,8 +100,8 @@ def split_hold(
 
 def request_reason(record: TurnResult, bundle: str) -> str:
     """Reason why a request came to nothing, in words."""
-    if record.hold is not None:
-        return record.hold[0].message(record.hold[1])
+    if record.plan.hold is not None:
+        return record.plan.hold[0].message(record.plan.hold[1])
     refusal = next((skip for skip in record.skips if skip.what == bundle), None)
     if refusal is None:
         return record.sentence

@@ -505,7 +505,7 @@ def cluster_state(record: TurnResult, parts: Parts, now: float) -> RolloutInput:
         start_times(snapshot.brokers),
         snapshot.brokers.ids_where(usable),
         {ids[row]: float(points[row]) for row in np.flatnonzero(usable & settled & np.isfinite(points)).tolist()},
-        parts.guardrails.max_destination_score,
+        parts.planning.guardrails.max_destination_score,
         seen_at=snapshot.taken_at,
     )
 
@@ -580,7 +580,7 @@ def cannot_begin(drained: Collection[str], fixed: Fixed, parts: Parts) -> str:
     there = sorted(set(drained) & set(fixed.observation.active))
     if there:
         return f"{there[0]} is drained; lbd drain {there[0]} --release ends that"
-    hot = too_hot(cluster_scores(fixed, parts), parts.guardrails.max_destination_score)
+    hot = too_hot(cluster_scores(fixed, parts), parts.planning.guardrails.max_destination_score)
     return f"{hot}; let lbd balance first (lbd plan)" if hot else ""
 
 
@@ -603,7 +603,7 @@ def chosen(names: Iterable[str], active: Sequence[str]) -> tuple[str, ...]:
 def cluster_scores(fixed: Fixed, parts: Parts) -> dict[str, float]:
     """The score of each broker of a round, in points."""
     brokers = fixed.observation.snapshot.brokers
-    points = scoring.scores(brokers, parts.weights).tolist()
+    points = scoring.scores(brokers, parts.planning.weights).tolist()
     return {broker: score for broker, score in zip(brokers.ids, points, strict=True) if np.isfinite(score)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lbd.model import Memory
@@ -33,7 +34,9 @@ class Facts:
     ``unfinished`` the moves under way. ``memory`` is the strategy's, ``progress`` what came of earlier rounds of moves.
     ``ordered_hold`` is a hold that a person ordered. ``leaderless`` says why no broker leads, ``shedding`` which
     brokers shed by themselves; both are empty where nothing is wrong. ``slopes`` are what was learned of the brokers'
-    load.
+    load. ``joined`` are brokers that joined lately and whose CPU of now is known; none after one left within the hour,
+    as in a restart. ``unshown`` float64 (B,) are points of moves of late that the scores do not show yet; None: they
+    show all.
     """
 
     snapshot: Snapshot
@@ -54,6 +57,8 @@ class Facts:
     system_topics: SystemTopics = field(default_factory=SystemTopics)
     sample_interval_seconds: float = 60.0
     slopes: Slopes | None = None
+    joined: frozenset[str] = frozenset()
+    unshown: FloatArray | None = None
 
     @property
     def now(self) -> float:
@@ -64,3 +69,8 @@ class Facts:
     def scores(self) -> FloatArray:
         """The score of each broker in points, float64 (B,)."""
         return self.evidence.scores
+
+    @cached_property
+    def points(self) -> Mapping[str, float]:
+        """The same by broker."""
+        return dict(zip(self.snapshot.brokers.ids, self.scores.tolist(), strict=True))

@@ -87,7 +87,8 @@ def simulated_parts(
     No namespace is in an anti-affinity group.
     """
     parts = parts_of(settings, observer, FreePolicies(isolation), moving, Scratch(), moving)
-    return replace(parts, learn=slope_learner(settings), live=live, in_waves=True)
+    in_waves = replace(parts.planning, in_waves=True)
+    return replace(parts, planning=in_waves, learn=slope_learner(settings), live=live)
 
 
 # --- moves: plans executed at the pace and with the journal's rules of the real executor
@@ -364,7 +365,7 @@ class Simulation:
         while seconds <= self.scenario.hours * 3600:
             self._forward(seconds)
             record = turn(parts)
-            parts = replace(parts, rest=record.rest)
+            parts = replace(parts, rest=record.plan.rest)
             if record.error is not None:
                 raise record.error
             self._truths.append(self._look())

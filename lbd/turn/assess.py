@@ -13,11 +13,11 @@ from lbd.observe import averages as running
 from lbd.permit import progress
 from lbd.permit.consent import Consents
 from lbd.permit.eligibility import marked, slow_brokers, without_slow
-from lbd.permit.evidence import judge, watched, without
+from lbd.permit.evidence import JOINED_SECONDS, judge, watched, without
 from lbd.permit.facts import Facts
 from lbd.permit.membership import Membership
 from lbd.permit.policies import Policies
-from lbd.permit.predicted import hidden_since, last_ended_at, shown_since, with_moved_traffic
+from lbd.permit.predicted import hidden_since, last_ended_at, shown_since, unshown, with_moved_traffic
 from lbd.permit.slow import UNCHECKED, judged_round
 
 if TYPE_CHECKING:
@@ -48,19 +48,21 @@ def look(parts: Parts, touched: Collection[str] = ()) -> Assessment:
     ``touched`` are the brokers of moves since the last round. Raises :class:`~lbd.errors.LbdError` as observing and
     reading do.
     """
-    turn_memory, drained, sent = parts.store.load(), parts.drained(), parts.sent()
+    turn_memory, drained, sent = parts.store.load(), parts.drained(), parts.past.sent
     observation = _with_live_cpu(parts, parts.observer.observe(), turn_memory, sent)
     snapshot, interval = observation.snapshot, observation.sample_interval_seconds
-    judged = judge(turn_memory.samples, snapshot, parts.weights, interval)
+    judged = judge(turn_memory.samples, snapshot, parts.planning.weights, interval)
     health = _health(parts, turn_memory, snapshot, judged.scores)
     evidence = without_slow(marked(without(judged, snapshot, touched), snapshot, drained), snapshot, health)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     since = hidden_since(snapshot, interval)
     snapshot = with_moved_traffic(snapshot, [request for request in sent if request.at > since])
     closed = drained | slow_brokers(evidence, snapshot)
-    policies = Policies(parts.isolation(), active=observation.active, drained=closed, unserved=parts.unserved())
-    if parts.consents is not None:
-        policies = replace(policies, consents=Consents(parts.consents(()), snapshot.taken_at))
+    policies = Policies(
+        parts.policies.isolation(), active=observation.active, drained=closed, unserved=parts.unserved()
+    )
+    if parts.heeds_properties:
+        policies = replace(policies, consents=Consents(parts.policies.consents(()), snapshot.taken_at))
     before = turn_memory.at(snapshot.taken_at, parts.gap_seconds)
     facts = Facts(
         snapshot=snapshot,
@@ -71,15 +73,24 @@ def look(parts: Parts, touched: Collection[str] = ()) -> Assessment:
         memory=before.memory,
         progress=before.progress,
         changed_at=before.changed_at,
-        attempted_at=parts.attempted_at(),
+        attempted_at=parts.past.attempted_at,
         sent=sent,
         ordered_hold=parts.ordered_hold(),
         leaderless=_leaderless(observation),
         shedding=_shedding(observation),
         system_topics=observation.system_topics,
         sample_interval_seconds=interval,
+        unshown=unshown(evidence.scores, sent, snapshot, evidence.settled, interval),
     )
+    facts = replace(facts, joined=_joined(facts))
     return Assessment(replace(observation, snapshot=snapshot), facts, before)
+
+
+def _joined(facts: Facts) -> frozenset[str]:
+    since, brokers = facts.now - JOINED_SECONDS, facts.snapshot.brokers
+    live, samples = brokers.ids_where(brokers.shows_live), facts.evidence.samples
+    joined = frozenset(broker for broker in live if samples[broker].joined_at > since)
+    return frozenset() if facts.members.departures else joined
 
 
 def _members(turn_memory: TurnMemory) -> Membership:
@@ -123,7 +134,7 @@ def _leaderless(observation: Observation) -> str:
 
 def _health(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot, scores: FloatArray) -> Health:
     """Which brokers are slow; none where slow brokers are not avoided."""
-    if not parts.guardrails.avoid_slow_brokers:
+    if not parts.planning.guardrails.avoid_slow_brokers:
         return UNCHECKED
     return judged_round(turn_memory.health, parts.health(snapshot), snapshot, scores)
 
@@ -133,7 +144,9 @@ def _with_live_cpu(
 ) -> Observation:
     """The round with the present CPU of the brokers that a recent move or a plan under way depends on."""
     snapshot = observation.snapshot
-    points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
+    points = dict(
+        zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.planning.weights).tolist(), strict=True)
+    )
     watched_since = watched(turn_memory.samples, turn_memory.memory, points, snapshot.taken_at)
     if parts.rest is not None:
         began_at, brokers = parts.rest.began_at, parts.rest.expected.keys() & points.keys()
@@ -170,7 +183,7 @@ UNREPORTED_SECONDS = 300.0
 
 def _changes(parts: Parts, facts: Facts) -> tuple[dict[str, float], dict[str, tuple[str, str]]]:
     """When owners of bundles changed without lbd, and the changes of this round that no restart explains."""
-    since = facts.now - parts.guardrails.cool_down_minutes * 60
+    since = facts.now - parts.planning.guardrails.cool_down_minutes * 60
     resting = {bundle: min(at, facts.now) for bundle, at in facts.changed_at.items() if at > since}
     own_since = min(parts.watch.seen_at, facts.now) - UNREPORTED_SECONDS
     changes = parts.watch.changes(facts.snapshot)
@@ -187,7 +200,7 @@ def _progress(parts: Parts, facts: Facts) -> progress.Progress:
     before = progress.without(facts.progress, jumped)
     sent = before.planned_at > 0 and any(request.at >= before.planned_at for request in facts.sent)
     apart = _settled_gap(snapshot, facts.evidence)
-    return progress.judged(before, apart, sent=sent, now=facts.now, guardrails=parts.guardrails)
+    return progress.judged(before, apart, sent=sent, now=facts.now, guardrails=parts.planning.guardrails)
 
 
 def _settled_gap(snapshot: Snapshot, evidence: Evidence) -> Callable[[str, str], float | None]:
@@ -210,12 +223,11 @@ def remembered(
     ``memory`` is the strategy's after the turn, ``samples`` are those with the brokers that the plan touches.
     """
     facts = now.facts
-    score = dict(zip(facts.snapshot.brokers.ids, facts.scores.tolist(), strict=True))
     return msgspec.structs.replace(
         with_members(now.before, facts.members).with_memory(memory),
         written_at=facts.now,
         samples=samples,
         changed_at=dict(facts.changed_at),
-        progress=progress.planned(facts.progress, plan, score, expected, facts.now),
+        progress=progress.planned(facts.progress, plan, facts.points, expected, facts.now),
         health=dict(facts.evidence.health.records),
     )

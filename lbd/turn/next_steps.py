@@ -55,12 +55,12 @@ def next_steps(
 def _first(
     record: TurnResult, guardrails: Guardrails, waiting: Proposal | None, holds_end_at: Mapping[Reason, float]
 ) -> NextStep:
-    if record.observation is None or record.decision is None:
+    if record.observation is None or record.plan.decision is None:
         do, end = "Find why the cluster cannot be observed", "lbd tries again in the next turn"
         return NextStep(reason=FAILED_TURN, do=do, command="lbd doctor", by_itself=end)
     if waiting is not None:
         return next_step(Reason.APPROVAL_REQUIRED, waiting.id, waiting.expires_at, plan=waiting.id)
-    judged, hold = verdict(record), record.hold
+    judged, hold = verdict(record), record.plan.hold
     calm = judged.kind in {"balanced", "partial"}
     if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED and not (calm and hold[0] in FOR_OTHERS):
         ends_at = holds_end_at.get(hold[0]) or _hold_ends_at(record, guardrails, hold[0])
@@ -89,8 +89,8 @@ def _of_verdict(record: TurnResult, judged: Verdict) -> NextStep:
 
 def _pair_of(record: TurnResult, reason: Reason) -> Pair | None:
     """The widest pair for which this reason is given; the widest of all where none says so itself."""
-    assert record.decision is not None
-    pairs = sorted(record.decision.comparison.pairs, key=lambda pair: -pair.difference)
+    assert record.plan.decision is not None
+    pairs = sorted(record.plan.pairs, key=lambda pair: -pair.difference)
     return next((pair for pair in pairs if pair_skip(record, pair).reason is reason), pairs[0] if pairs else None)
 
 
@@ -100,11 +100,11 @@ def _bundle_names(record: TurnResult, pair: Pair, reason: Reason) -> dict[str, s
     Empty where the turn names none: a remedy that can cut or move a bundle must not name another one.
     """
     assert record.observation is not None
-    assert record.decision is not None
+    assert record.plan.decision is not None
     snapshot = record.observation.snapshot
     rows = snapshot.rows.of(snapshot.brokers.index()[pair.source])
     own = snapshot.rows.bundle[rows]
-    codes = record.decision.verdicts[own]
+    codes = record.plan.decision.verdicts[own]
     size = np.nan_to_num(snapshot.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
     refused = snapshot.positions_of({skip.what for skip in record.skips if skip.reason is reason})
     matching = (codes == reason.code) | np.isin(own, list(refused.values()))
@@ -143,15 +143,15 @@ def _of_brokers(record: TurnResult) -> Iterator[NextStep]:
         if reason not in named and reason is not Reason.DRAINED:
             named.add(reason)
             yield next_step(reason, broker, broker=broker)
-    if record.facts is not None and record.decision is not None:
+    if record.facts is not None and record.plan.decision is not None:
         yield from _empty_brokers(record, record.facts.snapshot, uncompared)
 
 
 def _empty_brokers(record: TurnResult, snapshot: Snapshot, uncompared: dict[str, Reason]) -> Iterator[NextStep]:
     """The first broker without a bundle to which no pair will move any: as after a failed restart."""
-    assert record.decision is not None
-    taking = {pair.destination for pair in record.decision.comparison.pairs}
-    taking |= {unload.destination for unload in (*record.unloads, *record.unfinished)}
+    assert record.plan.decision is not None
+    taking = {pair.destination for pair in record.plan.pairs}
+    taking |= {unload.destination for unload in (*record.plan.unloads, *record.moves.unfinished)}
     numbers = snapshot.rows.count(broker_bundles(snapshot)[snapshot.rows.bundle] == 0)
     listed = zip(snapshot.brokers.ids, numbers.tolist(), strict=True)
     empty = [broker for broker, number in listed if not number and broker not in taking and broker not in uncompared]

@@ -6,36 +6,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from lbd.model import Hits
+from lbd.act.executor import NOTHING_FINISHED
 from lbd.permit import evidence
 from lbd.permit.consent import Consent
-from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups
-from lbd.permit.rule import Case
-from lbd.permit.rules import RULES
-from lbd.turn.canary import NOTHING_HELD
+from lbd.turn.plan import NOTHING_PLANNED, Chosen, no_spread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from lbd.act.executor import FinishedMoves, Limits
-    from lbd.decide.strategies import Strategy
     from lbd.errors import LbdError
     from lbd.load.capacity import Capacity
-    from lbd.load.scoring import Weights
-    from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Pool, Skip, Slopes, Snapshot, Unload
+    from lbd.model import Averages, Skip, Slopes, Snapshot, Unload
     from lbd.observe.observer import Observation
-    from lbd.permit.budget import Sent, Used
+    from lbd.permit.budget import Sent
     from lbd.permit.evidence import ReportedOwners
     from lbd.permit.facts import Facts, Hold
-    from lbd.permit.policies import Isolation, Policies
+    from lbd.permit.policies import Isolation
     from lbd.permit.served import Landing, ServiceResult
-    from lbd.permit.settings import Guardrails
-    from lbd.permit.topic_costs import DearKind, TopicKind
     from lbd.reason import Reason
-    from lbd.spread import Crowded, Spread
     from lbd.store.state import TurnMemory
-    from lbd.turn.canary import CanaryHold
+    from lbd.turn.plan import Plan, Planning, SpreadSource
     from lbd.turn.waves import Rest
 
 
@@ -66,16 +58,6 @@ def no_checks(snapshot: Snapshot) -> Mapping[str, float]:
     return {}
 
 
-SpreadSource = Callable[["Snapshot", "Sequence[Pool]"], "Spread | None"]
-"""Where partitions of topics, or bundles of namespaces, are in a round, within the pools of its brokers."""
-
-
-def no_spread(snapshot: Snapshot, pools: Sequence[Pool]) -> Spread | None:
-    """Nothing belongs apart."""
-    del snapshot, pools
-    return None
-
-
 class Actuator(Protocol):
     """Executes plans, beside the turns."""
 
@@ -87,12 +69,11 @@ class Actuator(Protocol):
     def halt(self, reason: Reason, detail: str) -> None: ...
 
 
-ConsentSource = Callable[["tuple[str, ...]"], "Mapping[str, Consent]"]
-"""Reads what properties of these namespaces allow, and returns it with all that was read lately."""
-
-
 class PolicySource(Protocol):
-    """The source of isolation policies, anti-affinity groups and properties of namespaces."""
+    """The source of isolation policies, anti-affinity groups and properties of namespaces.
+
+    ``consents`` reads what properties of these namespaces allow, and returns it with all that was read lately.
+    """
 
     def isolation(self) -> Isolation: ...
     def groups(self, names: tuple[str, ...], tenants: frozenset[str]) -> Groups: ...
@@ -172,143 +153,69 @@ class OwnershipWatch:
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything that a turn needs, chosen in one place (``daemon/``).
+    """Everything that a turn needs, chosen in one place (``daemon/``): where its facts come from, and where they go.
 
-    ``consents`` is None where properties of namespaces do not bind the turn: by the settings, or in a person's order.
-    ``sent`` is what was sent within the last day, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
+    Properties of namespaces bind the turn where it ``heeds_properties``: not in a person's order, and as the settings
+    say. ``past`` is what was sent lately, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
     hold that a person ordered. ``unserved`` are the namespaces that stay while clients of their bundles are not back.
-    ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name`` is the strategy's name in the
-    settings. Turns that cannot act list in ``ignored_holds`` the holds that would only hide their answer. With
-    ``eager`` their strategy assumes what it would otherwise wait for, named in ``assumed``; ``wanted_hits`` are the
-    real hit counts. With ``approval`` a plan is a proposal, and nothing is handed over. ``learn`` gets every round, and
-    returns what traffic costs each broker. With ``moved_rest`` a bundle that lbd moved lately rests while others can go
-    instead. The bundle that carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing may go
-    to, and that no broker is compared with. ``live`` asks the brokers of recent moves for their present CPU. With
-    ``in_waves`` the result has what the limits of a turn cut off its plan: the ``rest`` for the next turn. ``spread``
-    says what belongs apart and where it is; None: it is not known, or off. ``topic_costs`` are those that the settings
-    give; None: Pulsar's own topics make no bundle dearer. ``health`` is how long brokers take to check themselves.
+    ``gap_seconds`` is the silence after which hit counters start anew. ``learn`` gets every round, and returns what
+    traffic costs each broker. ``drained`` are the brokers that nothing may go to, and that no broker is compared with.
+    ``live`` asks the brokers of recent moves for their present CPU. ``rest`` is what the turn before left of its plan.
+    ``spread`` says what belongs apart and where it is; None: it is not known, or off. ``health`` is how long brokers
+    take to check themselves.
     """
 
     observer: RoundSource
-    strategy: Strategy
-    weights: Weights
-    guardrails: Guardrails
-    isolation: Callable[[], Isolation]
-    groups: Callable[[tuple[str, ...], frozenset[str]], Groups]
-    attempted_at: Callable[[], Mapping[str, float]]
+    planning: Planning
+    policies: PolicySource
+    past: SentUnloads
     store: Store
     actuator: Actuator
     gap_seconds: float
-    consents: ConsentSource | None = None
-    sent: Callable[[], Collection[Sent]] = tuple
+    heeds_properties: bool = True
     watch: OwnershipWatch = field(default_factory=OwnershipWatch)
     ordered_hold: Callable[[], Hold | None] = lambda: None
     unserved: Callable[[], Mapping[str, str]] = dict
-    ignored_holds: frozenset[Reason] = frozenset()
-    ignored_bars: frozenset[Reason] = frozenset()
-    approval: bool = False
-    moved_rest: bool = True
-    strategy_name: str = "avg-shedder"
-    eager: bool = False
-    assumed: str = ""
-    wanted_hits: Hits = field(default_factory=Hits)
     learn: Callable[[Snapshot], Slopes | None] = lambda _: None
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
-    leader_topic: str = ""
     drained: Callable[[], frozenset[str]] = frozenset
     live: LiveCpuSource = reports_alone
-    in_waves: bool = False
     rest: Rest | None = None
     spread: SpreadSource = no_spread
-    topic_costs: Mapping[TopicKind, float | str] | None = None
     health: HealthSource = no_checks
 
     @property
     def acts(self) -> bool:
         """Whether the turn's own plan is executed."""
-        return self.actuator.acts and not self.approval
-
-    def case(self, facts: Facts) -> Case:
-        """The case for the rules: these facts, under the settings of these parts."""
-        return Case(facts, self.guardrails, self.leader_topic, self.topic_costs, self.moved_rest)
-
-    def ledger(
-        self,
-        case: Case,
-        snapshot: Snapshot,
-        scores: FloatArray,
-        policies: Policies,
-        plan: Sequence[Unload],
-        permission: Permission,
-        unshown: FloatArray | None = None,
-    ) -> Ledger:
-        """The judge of each move of a plan under these guardrails, to be advanced by those that are let through.
-
-        ``unshown``: points of moves that the case knows and that ``scores`` do not show yet, float64 (B,).
-        """
-        return Ledger(
-            snapshot,
-            scores,
-            policies,
-            self.guardrails,
-            plan,
-            rules=RULES,
-            trips=case.trips,
-            sent=case.facts.sent,
-            unshown=unshown,
-            permission=permission,
-            ignored=self.ignored_bars,
-            weights=self.weights,
-        )
+        return self.actuator.acts and not self.planning.approval
 
 
 @dataclass(frozen=True, eq=False)
 class TurnResult:
     """Everything one turn observed, decided and did.
 
-    ``unloads`` is what this turn planned. ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` belong to
-    plans handed over before it, or to its own where somebody waited for that. ``acts`` is False where plans are only
-    shown; with ``approval`` they wait for a person's. ``turn_memory`` is the memory before the turn. ``error`` is set
-    when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each broker that the plan
-    touches, once all of it has landed. ``number`` names a turn that is recorded; 0: it is not. ``amended`` are
-    corrected outcomes of moves that earlier turns reported, ``served`` is whether clients are back, for moves that
-    landed before. ``blocked`` is why a pair, by its ends, can move nothing at present, and until when, ``canary`` what
-    a canary holds of the plan. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is why the rest
-    of an earlier one is not moved. ``capacity`` is how many brokers are wanted, where that is followed. ``crowded`` are
-    brokers with more than their share of a topic's partitions, or a namespace's bundles. ``dear_kinds`` are Pulsar's
-    own topics that make a move of a bundle dearer, ``costs`` the points of each bundle, float64 (N,), None where none
-    has any.
+    ``moves`` are those that have ended, or were planned and not sent, of plans handed over before it, or of its own
+    where somebody waited for that. ``acts`` is False where plans are only shown; with ``approval`` they wait for a
+    person's. ``turn_memory`` is the memory before the turn. ``error`` is set when the turn, or acting, could not be
+    finished. ``number`` names a turn that is recorded; 0: it is not. ``served`` is whether clients are back, for moves
+    that landed before. ``capacity`` is how many brokers are wanted, where that is followed.
     """
 
     sentence: str = ""
+    number: int = 0
     observation: Observation | None = None
     facts: Facts | None = None
-    decision: Decision | None = None
-    unloads: tuple[Unload, ...] = ()
-    skips: tuple[Skip, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
-    refused: tuple[Skip, ...] = ()
-    unfinished: tuple[Unload, ...] = ()
-    hold: Hold | None = None
-    turn_memory: TurnMemory | None = None
-    error: LbdError | None = None
+    plan: Plan = NOTHING_PLANNED
+    moves: FinishedMoves = NOTHING_FINISHED
+    chosen: Chosen = field(default_factory=Chosen)
     acts: bool = True
     approval: bool = False
-    strategy_name: str = "avg-shedder"
-    eager: bool = False
-    assumed: str = ""
-    wanted_hits: Hits = field(default_factory=Hits)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    usage: tuple[Used, ...] = ()
-    expected: Mapping[str, float] = field(default_factory=dict)
-    number: int = 0
-    amended: tuple[Outcome, ...] = ()
+    turn_memory: TurnMemory | None = None
     served: tuple[tuple[Landing, ServiceResult], ...] = ()
-    blocked: Mapping[str, Skip] = field(default_factory=dict)
-    canary: CanaryHold = NOTHING_HELD
-    rest: Rest | None = None
-    gave_up: str = ""
     capacity: Capacity | None = None
-    crowded: tuple[Crowded, ...] = ()
-    dear_kinds: tuple[DearKind, ...] = ()
-    costs: FloatArray | None = None
+    error: LbdError | None = None
+
+    @property
+    def skips(self) -> tuple[Skip, ...]:
+        """Why things stay: of the plan, and of what was planned and not sent."""
+        return (*self.plan.skips, *self.moves.skips)

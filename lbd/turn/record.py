@@ -124,38 +124,38 @@ class TurnDocument(msgspec.Struct, frozen=True, kw_only=True):
 def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
     """The JSON shape of a turn."""
     assert record.observation is not None
-    assert record.decision is not None
-    snapshot, pairs = record.observation.snapshot, record.decision.comparison.pairs
+    assert record.plan.decision is not None
+    snapshot, pairs = record.observation.snapshot, record.plan.pairs
     slopes = record.facts.slopes if record.facts is not None else None
     fitted = loads(snapshot.brokers.ids, slopes, {}) if slopes is not None else None
     shape = TurnDocument(
         taken_at=snapshot.taken_at,
         cluster=record.observation.cluster,
-        strategy=record.strategy_name,
+        strategy=record.chosen.name,
         brokers=[derived(BrokerRow, broker) for broker in brokers(record)],
         pairs=[
             derived(PlanPair, status, pair)
             for status, pair in zip(pair_statuses(record, before=True), pairs, strict=True)
             if pair.destination is not None
         ],
-        unloads=[derived(PlannedUnload, _planned(unload)) for unload in record.unloads],
+        unloads=[derived(PlannedUnload, _planned(unload)) for unload in record.plan.unloads],
         skips=[left_out(skip) for skip in skips(record, everything=everything)],
-        skipped=dict(record.counts),
+        skipped=dict(record.plan.counts),
         verdict=verdict(record),
         summary=record.sentence,
         load=msgspec.UNSET if fitted is None else [derived(BrokerBackground, load, id=load.broker) for load in fitted],
     )
     fields: dict[str, Any] = msgspec.to_builtins(shape)
-    if record.outcomes:
-        fields["outcomes"] = [_outcome_document(outcome) for outcome in record.outcomes]
+    if record.moves.outcomes:
+        fields["outcomes"] = [_outcome_document(outcome) for outcome in record.moves.outcomes]
     return fields
 
 
 def brokers(record: TurnResult) -> list[BrokerFacts]:
     """The facts about each broker; empty for a turn that observed nothing."""
-    if record.facts is None or record.decision is None:
+    if record.facts is None or record.plan.decision is None:
         return []
-    snapshot, comparison, evidence = record.facts.snapshot, record.decision.comparison, record.facts.evidence
+    snapshot, comparison, evidence = record.facts.snapshot, record.plan.decision.comparison, record.facts.evidence
     used, table = percent(snapshot.brokers), snapshot.brokers
     listed = snapshot.rows.count(snapshot.rows.listed)
     return [
@@ -222,16 +222,15 @@ def pair_statuses(record: TurnResult, *, before: bool = False) -> list[PairStatu
 
     Empty for a turn that observed nothing.
     """
-    if record.decision is None:
+    if record.plan.decision is None:
         return []
     return [
-        _pair_status(record, pair, _hits_before(record, pair) if before else pair.hits)
-        for pair in record.decision.comparison.pairs
+        _pair_status(record, pair, _hits_before(record, pair) if before else pair.hits) for pair in record.plan.pairs
     ]
 
 
 def _pair_status(record: TurnResult, pair: Pair, hits: Hits) -> PairStatus:
-    required = record.wanted_hits
+    required = record.chosen.wanted_hits
     counted = HitStatus(hits.low, required.low, hits.high, required.high)
     return PairStatus(pair.source, pair.destination, number(pair.difference), counted)
 
@@ -264,9 +263,9 @@ def skips(record: TurnResult, *, everything: bool) -> Iterator[Skip]:
     """The skips with a text, then the bundles of fired sources (or of all brokers) by their code."""
     yield from record.skips
     assert record.observation is not None
-    assert record.decision is not None
-    snapshot, verdicts = record.observation.snapshot, record.decision.verdicts
-    sources = {pair.source for pair in record.decision.comparison.pairs if pair.fired}
+    assert record.plan.decision is not None
+    snapshot, verdicts = record.observation.snapshot, record.plan.decision.verdicts
+    sources = {pair.source for pair in record.plan.pairs if pair.fired}
     for row, broker in enumerate(snapshot.brokers.ids):
         if everything or broker in sources:
             for bundle in snapshot.rows.bundle[snapshot.rows.of(row)].tolist():
@@ -308,18 +307,18 @@ def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
     It lasts longer by each turn in which one of its pairs fires.
     """
     assert record.observation is not None
-    assert record.decision is not None
-    snapshot, name = record.observation.snapshot, plan_id(record.unloads)
-    fired = {pair.source for pair in record.decision.comparison.pairs if pair.fired}
-    renewed = before is None or any(unload.source in fired for unload in record.unloads)
-    named = [unload for unload in record.unloads if unload.destination is not None]
+    assert record.plan.decision is not None
+    snapshot, name = record.observation.snapshot, plan_id(record.plan.unloads)
+    fired = {pair.source for pair in record.plan.pairs if pair.fired}
+    renewed = before is None or any(unload.source in fired for unload in record.plan.unloads)
+    named = [unload for unload in record.plan.unloads if unload.destination is not None]
     position = snapshot.positions_of({unload.bundle for unload in named})
     moves = [
         derived(
             ProposedMove,
             _planned(unload),
             clients=clients,
-            cost=0.0 if record.costs is None else float(record.costs[position[unload.bundle]]),
+            cost=0.0 if record.plan.costs is None else float(record.plan.costs[position[unload.bundle]]),
         )
         for unload, clients in zip(named, reconnecting(named, snapshot), strict=True)
     ]
@@ -369,42 +368,42 @@ SKIPS = 200
 
 def turn_record(record: TurnResult, at: float) -> TurnRecord:
     """The record of a turn for ``lbd explain``. ``at`` is when it ended, for a turn that observed nothing."""
-    observation = record.observation
+    observation, hold = record.observation, record.plan.hold
     candidates, rest = _candidates(record)
-    alone = {pair.ends for pair in record.decision.comparison.pairs} if record.decision is not None else set()
+    alone = {pair.ends for pair in record.plan.pairs}
     return TurnRecord(
         at=observation.snapshot.taken_at if observation is not None else at,
         sentence=record.sentence,
         verdict=verdict(record),
         acts=record.acts,
-        hold=SkipLine("cluster", record.hold[0].label, record.hold[1]) if record.hold is not None else None,
+        hold=SkipLine("cluster", hold[0].label, hold[1]) if hold is not None else None,
         brokers=[derived(BrokerRecord, broker) for broker in brokers(record)],
         pairs=_pairs(record),
-        unloads=[_planned(unload) for unload in record.unloads],
+        unloads=[_planned(unload) for unload in record.plan.unloads],
         expected=_expected(record),
         candidates=candidates,
         rest=rest,
         skips=[_skip_line(skip) for skip in record.skips if " -> " not in skip.what and skip.what not in alone][:SKIPS],
-        counts=dict(record.counts),
-        outcomes=[outcome_record(outcome) for outcome in record.outcomes],
-        refused=[_skip_line(skip) for skip in record.refused],
-        unfinished=len(record.unfinished),
-        crowded=list(record.crowded),
-        dear_kinds=list(record.dear_kinds),
+        counts=dict(record.plan.counts),
+        outcomes=[outcome_record(outcome) for outcome in record.moves.outcomes],
+        refused=[_skip_line(skip) for skip in record.moves.skips],
+        unfinished=len(record.moves.unfinished),
+        crowded=list(record.plan.crowded),
+        dear_kinds=list(record.plan.dear_kinds),
         error=str(record.error) if record.error is not None else None,
     )
 
 
 def _expected(record: TurnResult) -> dict[str, float]:
     """Score of each broker that the plan touches, once all its moves have landed."""
-    return {broker: round(score, 3) for broker, score in record.expected.items() if np.isfinite(score)}
+    return {broker: round(score, 3) for broker, score in record.plan.expected.items() if np.isfinite(score)}
 
 
 def _pairs(record: TurnResult) -> list[PairRecord]:
-    if record.decision is None:
+    if record.plan.decision is None:
         return []
-    skipped = {skip.what for skip in record.decision.skips}
-    pairs = record.decision.comparison.pairs
+    skipped = {skip.what for skip in record.plan.decision.skips}
+    pairs = record.plan.pairs
     return [_pair_seen(pair, pair_skip(record, pair) if pair.ends in skipped else None) for pair in pairs]
 
 
@@ -425,17 +424,17 @@ def _pair_seen(pair: Pair, skip: Skip | None) -> PairRecord:
 
 def _candidates(record: TurnResult) -> tuple[list[CandidateLine], dict[str, dict[str, int]]]:
     """The largest bundles of each source that fired, and how many others there are of each reason."""
-    if record.decision is None or record.observation is None or record.facts is None:
+    if record.plan.decision is None or record.observation is None or record.facts is None:
         return [], {}
     refused = {skip.what: skip for skip in record.skips}
-    sources = dict.fromkeys(pair.source for pair in record.decision.comparison.pairs if pair.fired)
+    sources = dict.fromkeys(pair.source for pair in record.plan.pairs if pair.fired)
     named: list[CandidateLine] = []
     rest: dict[str, dict[str, int]] = {}
     position = record.observation.snapshot.brokers.index()
     for source in sources:
         largest, others = _ordered(record, position[source], record.facts.averages)
         named += [_candidate(record, source, bundle, refused, record.facts.averages) for bundle in largest]
-        codes = Counter(record.decision.verdicts[others].tolist())
+        codes = Counter(record.plan.decision.verdicts[others].tolist())
         rest[source] = {Reason.of(code).label: count for code, count in codes.items() if code}
     return named, {source: counts for source, counts in rest.items() if counts}
 
@@ -443,7 +442,7 @@ def _candidates(record: TurnResult) -> tuple[list[CandidateLine], dict[str, dict
 def _ordered(record: TurnResult, broker: int, averages: Averages) -> tuple[list[int], list[int]]:
     """A broker's bundles: what moves and the largest by messages or bytes, and all others."""
     assert record.observation is not None
-    assert record.decision is not None
+    assert record.plan.decision is not None
     rows = record.observation.snapshot.rows
     own = rows.bundle[rows.of(broker)]
     short = averages.short[own]
@@ -451,11 +450,11 @@ def _ordered(record: TurnResult, broker: int, averages: Averages) -> tuple[list[
         messages, volume = short[:, MSG_IN] + short[:, MSG_OUT], short[:, BYTES_IN] + short[:, BYTES_OUT]
         share = np.fmax(messages / max(np.nansum(messages), 1.0), volume / max(np.nansum(volume), 1.0))
     order = own[np.argsort(-share, kind="stable")]
-    moves = record.decision.verdicts[order] == Reason.MOVES.code
+    moves = record.plan.decision.verdicts[order] == Reason.MOVES.code
     first = np.zeros(order.size, dtype=np.bool_)
     first[:CANDIDATES] = True
     first[np.flatnonzero(moves)[:CANDIDATES]] = True
-    considered = record.decision.verdicts[order] != Reason.NOT_ASKED.code
+    considered = record.plan.decision.verdicts[order] != Reason.NOT_ASKED.code
     return order[first & considered].tolist(), order[~first].tolist()
 
 
@@ -463,11 +462,11 @@ def _candidate(
     record: TurnResult, source: str, bundle: int, refused: dict[str, Skip], averages: Averages
 ) -> CandidateLine:
     assert record.observation is not None
-    assert record.decision is not None
+    assert record.plan.decision is not None
     name = record.observation.snapshot.bundles[bundle]
     short = averages.short[bundle]
     skip = refused.get(name)
-    reason = skip.reason if skip is not None else Reason.of(int(record.decision.verdicts[bundle]))
+    reason = skip.reason if skip is not None else Reason.of(int(record.plan.decision.verdicts[bundle]))
     rates = (number(short[MSG_IN] + short[MSG_OUT]), number(short[BYTES_IN] + short[BYTES_OUT]))
     return CandidateLine(name, source, *rates, reason.label, skip.detail if skip is not None else "")
 
@@ -482,14 +481,14 @@ def _skip_line(skip: Skip) -> SkipLine:
 
 def reported_bundles(record: TurnResult) -> ReportedBundles | None:
     """The reporter of each bundle, and why it stayed; None if nothing was observed. The later of two reports counts."""
-    if record.observation is None or record.decision is None or record.facts is None:
+    if record.observation is None or record.plan.decision is None or record.facts is None:
         return None
     snapshot, short = record.observation.snapshot, record.facts.averages.short
     owner = np.zeros(len(snapshot.bundles), dtype=np.int32)
     owner[snapshot.rows.bundle] = snapshot.rows.owner()
     with np.errstate(all="ignore"):
         rates = np.stack([short[:, MSG_IN] + short[:, MSG_OUT], short[:, BYTES_IN] + short[:, BYTES_OUT]], axis=1)
-    columns = owner, record.decision.verdicts, rates
+    columns = owner, record.plan.decision.verdicts, rates
     return ReportedBundles(snapshot.taken_at, snapshot.brokers.ids, snapshot.bundles, *columns)
 
 
@@ -498,7 +497,7 @@ def reported_bundles(record: TurnResult) -> ReportedBundles | None:
 
 def history_round(record: TurnResult, settings: Settings) -> HistoryRound | None:
     """The round for history of a turn that was made under these settings; None if it observed nothing."""
-    if record.observation is None or record.decision is None or record.facts is None:
+    if record.observation is None or record.plan.decision is None or record.facts is None:
         return None
     snapshot, evidence = record.observation.snapshot.as_reported(), record.facts.evidence
     used = percent(snapshot.brokers)
@@ -506,12 +505,12 @@ def history_round(record: TurnResult, settings: Settings) -> HistoryRound | None
         snapshot,
         evidence.fresh,
         np.where(snapshot.brokers.limit > 0, used, np.nan),
-        record.decision.comparison.scores,
-        record.decision.comparison.binding,
+        record.plan.decision.comparison.scores,
+        record.plan.decision.comparison.binding,
         tuple(Reason.of(code).label if code else None for code in evidence.paired.tolist()),
         _decision(record, settings),
         (
-            *(_move_row(record, outcome) for outcome in (*record.outcomes, *record.amended)),
+            *(_move_row(record, outcome) for outcome in (*record.moves.outcomes, *record.moves.amended)),
             *(_move_row(record, replace(landing.outcome, amended=True), service) for landing, service in record.served),
         ),
     )
@@ -540,10 +539,10 @@ def _decision(record: TurnResult, settings: Settings) -> dict[str, object]:
         "all_settings": msgspec.json.encode(deciding(settings)).decode(),
         "sentence": record.sentence,
         "verdict": verdict(record).kind,
-        "hold": record.hold[0].label if record.hold is not None else None,
+        "hold": record.plan.hold[0].label if record.plan.hold is not None else None,
         "acts": record.acts,
-        "planned": len(record.unloads),
-        "skipped": msgspec.json.encode(dict(record.counts)).decode(),
+        "planned": len(record.plan.unloads),
+        "skipped": msgspec.json.encode(dict(record.plan.counts)).decode(),
     }
 
 
@@ -556,11 +555,13 @@ def fewest(record: TurnResult) -> int:
     Each bundle weighs its share of its broker's bytes times the broker's score. Only brokers that stand above that peak
     are looked at, so this costs nothing where nothing is planned, and little where something is.
     """
-    if not record.unloads or record.observation is None or record.decision is None:
+    if not record.plan.unloads or record.observation is None or record.plan.decision is None:
         return 0
-    snapshot, scores = record.observation.snapshot, np.nan_to_num(record.decision.comparison.scores)
-    moved = {unload.bundle for unload in record.unloads}
-    sources, destinations = ({getattr(unload, end) for unload in record.unloads} for end in ("source", "destination"))
+    snapshot, scores = record.observation.snapshot, np.nan_to_num(record.plan.decision.comparison.scores)
+    moved = {unload.bundle for unload in record.plan.unloads}
+    sources, destinations = (
+        {getattr(unload, end) for unload in record.plan.unloads} for end in ("source", "destination")
+    )
     peak, weights = 0.0, list[tuple[FloatArray, float]]()
     for row, broker in enumerate(snapshot.brokers.ids):
         score = after = float(scores[row])
@@ -569,7 +570,7 @@ def fewest(record: TurnResult) -> int:
             weights.append((points, score - float(points.sum()) if snapshot.partial else 0.0))
             after -= gone
         if broker in destinations:
-            after = max(after, float(np.nan_to_num(record.expected.get(broker, after))))
+            after = max(after, float(np.nan_to_num(record.plan.expected.get(broker, after))))
         peak = max(peak, after)
     return sum(_least(points, peak - rest) for points, rest in weights)
 

@@ -1,4 +1,4 @@
-"""Skips of a turn for data that it does not trust, and for holds that it ignores."""
+"""Skips of a turn for data that it does not trust, and for bundles that are in no report."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lbd.reason import Reason
 from lbd.turn.assess import UNREPORTED_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from lbd.permit.facts import Facts, Hold
+    from lbd.permit.facts import Facts
 
 
 _DATA_DETAIL = {
@@ -43,13 +43,3 @@ def unreported(facts: Facts) -> Iterator[Skip]:
     for bundle in sorted(lately.keys() - set(facts.snapshot.bundles)) if lately else ():
         ago = facts.now - lately[bundle]
         yield Skip(bundle, Reason.ON_NO_REPORT, f"asked to move {ago:.0f} s ago, no broker reports it yet")
-
-
-PASSED_OVER = "lbd run would move nothing"
-
-
-def ignored(holds: Iterable[Hold], passed_over: Collection[Reason]) -> Iterator[Skip]:
-    """Holds that this turn ignores because it cannot act; a live turn would obey them."""
-    for reason, detail in holds:
-        if reason in passed_over:
-            yield Skip("cluster", reason, f"{PASSED_OVER}: {detail}")

@@ -78,8 +78,8 @@ class SplitView(Protocol):
 
 def split_round(record: TurnResult, attempted_at: Mapping[str, float], hour: int) -> SplitRound | None:
     """The facts of a turn with new numbers; None where it observed none, was held, or planned moves."""
-    facts = record.facts
-    quiet = record.hold is None and record.error is None and not record.unloads and not record.unfinished
+    facts, plan = record.facts, record.plan
+    quiet = plan.hold is None and record.error is None and not plan.unloads and not record.moves.unfinished
     if facts is None or not quiet or not facts.evidence.fresh.any():
         return None
     usable = facts.evidence.fresh & (facts.evidence.paired == 0)

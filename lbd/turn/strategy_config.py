@@ -8,6 +8,7 @@ from lbd.config import strategy_section
 from lbd.decide.strategies import build
 from lbd.turn.learning import Learning
 from lbd.turn.parts import Parts
+from lbd.turn.plan import Chosen, Planning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,18 @@ def configured_strategy(settings: Settings, *, eager: bool = False) -> Strategy:
     return build(chosen.eager() if eager else chosen, settings.weights, settings.placement or chosen.placed_by)
 
 
+def planning_of(settings: Settings, *, eager: bool = False) -> Planning:
+    """How a turn plans under these settings; ``eager`` as in :func:`configured_strategy`."""
+    chosen = settings.strategy_settings
+    return Planning(
+        strategy=configured_strategy(settings, eager=eager),
+        weights=settings.weights,
+        guardrails=settings.guardrails,
+        chosen=Chosen(settings.strategy, chosen.wanted_hits, eager, chosen.assumed if eager else ""),
+        topic_costs=settings.topic_costs_in_force,
+    )
+
+
 def parts_of(
     settings: Settings,
     observer: RoundSource,
@@ -77,23 +90,13 @@ def parts_of(
     eager: bool = False,
 ) -> Parts:
     """The parts of a turn under these settings; ``eager`` as in :func:`configured_strategy`, with endless memory."""
-    chosen = settings.strategy_settings
     return Parts(
         observer=observer,
-        strategy=configured_strategy(settings, eager=eager),
-        strategy_name=settings.strategy,
-        weights=settings.weights,
-        guardrails=settings.guardrails,
-        isolation=policies.isolation,
-        groups=policies.groups,
-        consents=policies.consents if settings.guardrails.namespace_properties else None,
-        attempted_at=lambda: past.attempted_at,
-        sent=lambda: past.sent,
+        planning=planning_of(settings, eager=eager),
+        policies=policies,
+        past=past,
         store=store,
         actuator=actuator,
         gap_seconds=float("inf") if eager else gap_seconds(settings),
-        eager=eager,
-        assumed=chosen.assumed if eager else "",
-        wanted_hits=chosen.wanted_hits,
-        topic_costs=settings.topic_costs_in_force,
+        heeds_properties=settings.guardrails.namespace_properties,
     )

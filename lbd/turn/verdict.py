@@ -13,7 +13,7 @@ from lbd.reason import Group, Reason, cause
 from lbd.store.proposal import plan_id
 from lbd.store.turn_record import Verdict
 from lbd.text import counted, first_clauses
-from lbd.turn.skips import PASSED_OVER
+from lbd.turn.plan import PASSED_OVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def sentence(record: TurnResult) -> str:
     """The turn in one sentence, with what a canary holds, the brokers that do not answer, and those that are slow."""
     text = _sentence(record)
-    more = [*filter(None, (record.canary.words, _unheard_text(record), _slow_text(record)))]
+    more = [*filter(None, (record.plan.canary.words, _unheard_text(record), _slow_text(record)))]
     return f"{'; '.join((text.removesuffix('.'), *more))}." if more else text
 
 
@@ -51,15 +51,15 @@ def _avoided(record: TurnResult) -> frozenset[str]:
 
 
 def _sentence(record: TurnResult) -> str:
-    if (text := _finished_text(record)) or record.gave_up:
+    if (text := _finished_text(record)) or record.plan.gave_up:
         return _after_earlier_moves(record, text)
-    if record.unloads:
+    if record.plan.unloads:
         plan = _waves(record) or _plan(record)
-        moves = f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{plan}"
+        moves = f"{_verb(record)} {counted(len(record.plan.unloads), 'bundle')}{_lasting(record)}{plan}"
         return f"{'; '.join((moves, *_blocked_beside(record)))}."
     pairs = _widest_first(record)
-    if record.hold is not None:
-        reason, detail = record.hold
+    if record.plan.hold is not None:
+        reason, detail = record.plan.hold
         return _no(f"{'; '.join((reason.message(detail), *map(_are, pairs[:1])))}.")
     general = [skip for skip in record.skips if skip.what == CLUSTER or skip.what.startswith("pool ")]
     if pairs and not any(skip.what == CLUSTER for skip in general):
@@ -77,11 +77,11 @@ def _after_earlier_moves(record: TurnResult, finished: str) -> str:
     A turn has one verdict: "No move" is said of a turn in which none ended and none begins.
     """
     under_way = moves_under_way(record)
-    if not under_way and not (finished and record.gave_up):
-        return finished or _no(f"{record.gave_up}.")
+    if not under_way and not (finished and record.plan.gave_up):
+        return finished or _no(f"{record.plan.gave_up}.")
     begins = f"begins to move {counted(under_way, 'bundle')}{_waves(record)}" if under_way else ""
-    parts = [finished.removesuffix("."), begins, record.gave_up]
-    text = "; ".join(filter(None, parts if record.outcomes or not under_way else (begins, parts[0], parts[2])))
+    parts = [finished.removesuffix("."), begins, record.plan.gave_up]
+    text = "; ".join(filter(None, parts if record.moves.outcomes or not under_way else (begins, parts[0], parts[2])))
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -97,7 +97,7 @@ def not_compared(record: TurnResult) -> dict[str, tuple[Reason, str]]:
 
     A verdict about some brokers says how many, and which were not compared; such a cluster is not called balanced.
     """
-    observation, facts, decision = record.observation, record.facts, record.decision
+    observation, facts, decision = record.observation, record.facts, record.plan.decision
     if observation is None or facts is None or decision is None:
         return {}
     uncompared = {broker: (Reason.REPORT_MISSING, why) for broker, why in observation.missing.items()}
@@ -120,22 +120,22 @@ def _compared_text(record: TurnResult, detail: str) -> str:
 
 def _widest_first(record: TurnResult) -> list[Pair]:
     """The strategy's pairs of all pools, the largest difference first."""
-    pairs = record.decision.comparison.pairs if record.decision is not None else ()
+    pairs = record.plan.pairs
     return sorted(pairs, key=lambda pair: -pair.difference)
 
 
 def pair_skip(record: TurnResult, pair: Pair) -> Skip:
     """Why no bundle of a pair moves: a limit at present, something it waits for, or why its bundles were refused."""
-    assert record.decision is not None
-    skip = next((skip for skip in record.decision.skips if skip.what == pair.ends), None)
-    block = record.blocked.get(pair.ends)
+    assert record.plan.decision is not None
+    skip = next((skip for skip in record.plan.decision.skips if skip.what == pair.ends), None)
+    block = record.plan.blocked.get(pair.ends)
     reason = _misfit_reason(record, pair) if skip is not None and skip.reason is Reason.NOTHING_FITS else None
-    held = pair.source in record.canary.held
+    held = pair.source in record.plan.canary.held
     if block is not None and (skip is None or skip.reason in WAITS or reason is block.reason or held):
         return block
     if skip is not None:
         return skip
-    chosen = {unload.bundle for unload in record.decision.unloads if unload.source == pair.source}
+    chosen = {unload.bundle for unload in record.plan.decision.unloads if unload.source == pair.source}
     refused = [skip for skip in record.skips if skip.what in chosen]
     if not refused:
         return Skip(pair.ends, Reason.NOTHING_FITS)
@@ -153,26 +153,26 @@ def _pair_text(record: TurnResult, pair: Pair) -> str:
 
 def _blocked_beside(record: TurnResult) -> list[str]:
     """The widest of the pairs that are blocked while others move."""
-    moving = {unload.source for unload in (*record.unloads, *record.unfinished)}
-    pairs = [pair for pair in _widest_first(record) if pair.ends in record.blocked and pair.source not in moving]
+    moving = {unload.source for unload in (*record.plan.unloads, *record.moves.unfinished)}
+    pairs = [pair for pair in _widest_first(record) if pair.ends in record.plan.blocked and pair.source not in moving]
     return [_pair_text(record, pair) for pair in pairs[:1]]
 
 
 def _finished_text(record: TurnResult) -> str:
     """Finished moves and errors, as text; empty when there are none."""
-    number = len(record.outcomes) + len(record.refused)
-    if record.error is not None and not record.outcomes:
+    number = len(record.moves.outcomes) + len(record.moves.skips)
+    if record.error is not None and not record.moves.outcomes:
         return str(record.error) if moves_under_way(record) else _no(record.error)
     if record.error is not None:
-        total = number + len(record.unfinished)
-        return f"Stopped after {len(record.outcomes)} of {counted(total, 'bundle')}: {record.error}"
+        total = number + len(record.moves.unfinished)
+        return f"Stopped after {len(record.moves.outcomes)} of {counted(total, 'bundle')}: {record.error}"
     return _moved(record) if number else ""
 
 
 def moves_under_way(record: TurnResult) -> int:
     """Moves of the turn's own plan that are under way at its end; none if the turn waited for them."""
-    finished = {outcome.unload.bundle for outcome in record.outcomes} | {skip.what for skip in record.refused}
-    return sum(unload.bundle not in finished for unload in record.unloads) if record.acts else 0
+    finished = {outcome.unload.bundle for outcome in record.moves.outcomes} | {skip.what for skip in record.moves.skips}
+    return sum(unload.bundle not in finished for unload in record.plan.unloads) if record.acts else 0
 
 
 def _no(why: object) -> str:
@@ -184,36 +184,35 @@ def _verb(record: TurnResult) -> str:
 
 
 def _lasting(record: TurnResult) -> str:
-    if not record.eager:
+    if not record.chosen.eager:
         return ""
     held = next((skip for skip in record.skips if skip.detail.startswith(PASSED_OVER)), None)
     now = f", but not now: {held.reason.label}" if held is not None else ""
-    return f" if the imbalance lasts{record.assumed and f' ({record.assumed})'}{now}"
+    return f" if the imbalance lasts{record.chosen.assumed and f' ({record.chosen.assumed})'}{now}"
 
 
 def _waves(record: TurnResult) -> str:
     """Which wave of a plan begins, and how much is left for further ones."""
-    if record.rest is None:
-        return ""
-    return f" (wave {record.rest.waves} of plan {record.rest.plan}, {len(record.rest.unloads)} to follow)"
+    rest = record.plan.rest
+    return f" (wave {rest.waves} of plan {rest.plan}, {len(rest.unloads)} to follow)" if rest is not None else ""
 
 
 def _plan(record: TurnResult) -> str:
     """The strategy's note on its plan as a whole, before limits; and the command that approves the plan."""
-    note = record.decision.comparison.summary if record.decision is not None else ""
+    note = record.plan.decision.comparison.summary if record.plan.decision is not None else ""
     if not record.approval:
         return note and f" ({note})"
-    name = plan_id(record.unloads)
+    name = plan_id(record.plan.unloads)
     return f" (plan {name}{note and f'; {note}'}): lbd apply {name}"
 
 
 def _moved(record: TurnResult) -> str:
     """The finished moves by result, and the number under way."""
-    results = Counter(outcome.result.value for outcome in record.outcomes)
-    results.update({"not asked for": len(record.refused)} if record.refused else {})
-    total = sum(results.values()) + len(record.unfinished)
+    results = Counter(outcome.result.value for outcome in record.moves.outcomes)
+    results.update({"not asked for": len(record.moves.skips)} if record.moves.skips else {})
+    total = sum(results.values()) + len(record.moves.unfinished)
     counts = ", ".join(f"{number} {result}" for result, number in results.items())
-    more = f"; {len(record.unfinished)} under way" if record.unfinished else ""
+    more = f"; {len(record.moves.unfinished)} under way" if record.moves.unfinished else ""
     return f"Moved {results[Result.LANDED.value]} of {counted(total, 'bundle')}: {counts}{more}."
 
 
@@ -237,20 +236,20 @@ ORDER = ("blocked", "waiting", "not-fixable")
 
 def verdict(record: TurnResult) -> Verdict:
     """Balanced, waiting, moving, blocked, held, not fixable by moving, or unknown: see the functions below."""
-    if record.observation is None or record.decision is None:
+    if record.observation is None or record.plan.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
-    calm = _calm_verdict(record, record.decision)
+    calm = _calm_verdict(record, record.plan.decision)
     first = _held(record) or _moving(record) or calm or _waits_for_moves(record) or _of_pairs(record)
-    detail = "; ".join(filter(None, (first.detail, record.canary.words)))
+    detail = "; ".join(filter(None, (first.detail, record.plan.canary.words)))
     return msgspec.structs.replace(first, detail=detail)
 
 
 def _held(record: TurnResult) -> Verdict | None:
     """A hold blocks a pair that is too far apart, unless another one is to move it; or nothing can be judged."""
-    assert record.decision is not None
-    if record.hold is None or record.hold[0] is Reason.MOVES_UNFINISHED:
+    assert record.plan.decision is not None
+    if record.plan.hold is None or record.plan.hold[0] is Reason.MOVES_UNFINISHED:
         return None
-    reason, detail = record.hold
+    reason, detail = record.plan.hold
     pairs = _widest_first(record)
     if not pairs and reason not in BLIND:
         return None
@@ -260,37 +259,37 @@ def _held(record: TurnResult) -> Verdict | None:
 
 def _moving(record: TurnResult) -> Verdict | None:
     """Moves are begun or under way, or would be if plans were not only shown."""
-    planned, under_way = len(record.unloads), len(record.unfinished)
+    planned, under_way = len(record.plan.unloads), len(record.moves.unfinished)
     if not (planned or under_way):
         return None
     if record.acts or under_way:
         return Verdict("moving", detail="; ".join((", ".join(_numbers(record)), *_blocked_beside(record))))
     would = f"{counted(planned, 'bundle')} would move"
-    if record.eager:
+    if record.chosen.eager:
         return Verdict("moving", detail=f"{would} if the imbalance lasts")
     if record.approval:
-        return Verdict("held", Reason.APPROVAL_REQUIRED.label, f"{would}: lbd apply {plan_id(record.unloads)}")
+        return Verdict("held", Reason.APPROVAL_REQUIRED.label, f"{would}: lbd apply {plan_id(record.plan.unloads)}")
     return Verdict("held", Reason.OBSERVE_ONLY.label, would)
 
 
 def _waits_for_moves(record: TurnResult) -> Verdict | None:
     """A drain, a fill or a rollout is at work: a pair that is too far apart is judged when it has ended."""
-    if record.hold is None or record.hold[0] is not Reason.MOVES_UNFINISHED:
+    if record.plan.hold is None or record.plan.hold[0] is not Reason.MOVES_UNFINISHED:
         return None
-    reason, detail = record.hold
+    reason, detail = record.plan.hold
     return Verdict("waiting", reason.label, "; ".join((detail, *map(_are, _widest_first(record)[:1]))))
 
 
 def _numbers(record: TurnResult) -> Iterator[str]:
     """How many of its own moves are under way, how the others ended, and how many earlier moves are under way."""
-    own = {unload.bundle for unload in record.unloads}
-    results = Counter(outcome.result.value for outcome in record.outcomes if outcome.unload.bundle in own)
-    results.update("not sent" for skip in record.refused if skip.what in own)
+    own = {unload.bundle for unload in record.plan.unloads}
+    results = Counter(outcome.result.value for outcome in record.moves.outcomes if outcome.unload.bundle in own)
+    results.update("not sent" for skip in record.moves.skips if skip.what in own)
     if under_way := moves_under_way(record):
         yield f"{under_way} begun"
     yield from (f"{number} {word}" for word, number in results.items())
-    if record.unfinished:
-        yield f"{len(record.unfinished)} under way"
+    if record.moves.unfinished:
+        yield f"{len(record.moves.unfinished)} under way"
 
 
 def _calm_verdict(record: TurnResult, decision: Decision) -> Verdict | None:
@@ -356,10 +355,10 @@ def samples_left(record: TurnResult, pair: Pair) -> int:
 def _misfit_reason(record: TurnResult, pair: Pair) -> Reason:
     """``TOO_LARGE`` if a bundle is; otherwise the reason that bars most bundles from moving."""
     assert record.observation is not None
-    assert record.decision is not None
+    assert record.plan.decision is not None
     snapshot = record.observation.snapshot
     own = snapshot.rows.bundle[snapshot.rows.of(snapshot.brokers.index()[pair.source])]
-    codes, numbers = np.unique(record.decision.verdicts[own], return_counts=True)
+    codes, numbers = np.unique(record.plan.decision.verdicts[own], return_counts=True)
     counts = {Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)}
     if Reason.TOO_LARGE in counts:
         return Reason.TOO_LARGE

@@ -106,7 +106,7 @@ def watch(
 
     ``unmatched`` has a text for each setting with a name that matches nothing in the cluster.
     """
-    if record.observation is None or record.decision is None or record.facts is None:
+    if record.observation is None or record.plan.decision is None or record.facts is None:
         return state, state.alarms
     snapshot = record.observation.snapshot
     now = snapshot.taken_at
@@ -127,7 +127,7 @@ def watch(
 
 def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder | None) -> dict[str, float]:
     """How long each kind must have lasted."""
-    acting = PATIENCE * record.wanted_hits.low * interval_seconds
+    acting = PATIENCE * record.chosen.wanted_hits.low * interval_seconds
     odd = ODD_SAMPLES * interval_seconds
     frozen = evidence.FROZEN_SAMPLES * interval_seconds
     leader = shedder.patience_seconds if shedder is not None and shedder.patience_seconds is not None else float("inf")
@@ -144,8 +144,8 @@ def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder |
 
 def _wrong(record: TurnResult, observation: Observation) -> Iterator[tuple[Key, str]]:
     """Conditions that are wrong if they last, with their texts."""
-    assert record.decision is not None
-    for pair in reversed(record.decision.comparison.pairs):
+    assert record.plan.decision is not None
+    for pair in reversed(record.plan.pairs):
         above = f"is {pair.difference:.1f} points above {pair.destination}"
         yield ("gap", pair.source), f"{pair.source} {above if pair.destination is not None else f'has {pair.why}'}"
     yield from _odd_reports(observation.snapshot)
@@ -218,8 +218,8 @@ def _begin(state: WatchdogMemory, record: TurnResult, key: Key, bundles: Mapping
 
 def _moved(record: TurnResult, broker: str) -> bool:
     """Whether lbd moves something off the broker, or has just done so; a plan that is only shown does not count."""
-    own = record.unloads if record.acts else ()
-    unloads = (*own, *record.unfinished, *(outcome.unload for outcome in record.outcomes))
+    own = record.plan.unloads if record.acts else ()
+    unloads = (*own, *record.moves.unfinished, *(outcome.unload for outcome in record.moves.outcomes))
     return any(unload.source == broker for unload in unloads)
 
 

@@ -23,8 +23,8 @@ class TestPause:
         assert (found["paused"]["by"], found["paused"]["reason"], found["replaced"]) == ("ann", "broker upgrade", None)
         assert found["paused"]["until"] - found["paused"]["since"] == 600
         record = api.turn()
-        assert record.hold is not None
-        assert record.hold[0].label == "paused"
+        assert record.plan.hold is not None
+        assert record.plan.hold[0].label == "paused"
         assert api.get("/v1/status").json()["paused"] == found["paused"]
         assert 'lbd_paused{cluster="c"} 1.0' in api.get("/metrics").text
 
@@ -33,7 +33,7 @@ class TestPause:
         paused = api.post("/v1/pause", {"owner": "ann"}).json()["paused"]
         assert api.post("/v1/resume", {"owner": "bob"}).json() == {"ended": paused, "running": os.getpid()}
         assert api.post("/v1/resume", {"owner": "bob"}).json() == {"ended": None, "running": os.getpid()}
-        assert api.turn().hold is None
+        assert api.turn().plan.hold is None
 
     @pytest.mark.parametrize(
         "body",

@@ -52,10 +52,10 @@ def test_pause_and_resume_an_lbd_elsewhere(api: Api, tmp_path: Path):
     """It holds there, for as long as was asked, and nothing is left here."""
     assert lbd(api, tmp_path, "pause", "--for", "2h", "--reason", "upgrade").exit_code == 0
     record = api.turn()
-    assert record.hold is not None
-    assert "upgrade" in record.hold[1]
+    assert record.plan.hold is not None
+    assert "upgrade" in record.plan.hold[1]
     assert "Ended the pause" in lbd(api, tmp_path, "resume").stdout
-    assert api.turn().hold is None
+    assert api.turn().plan.hold is None
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -435,7 +435,7 @@ def test_a_state_that_blocks_is_named_in_words(browser: Chrome, pulsar: FakePuls
 def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
     """lbd does not act, and why; what a person can do."""
     with serving(pulsar, tmp_path, mode="approve") as api:
-        name = plan_id(api.turn().unloads)
+        name = plan_id(api.turn().plan.unloads)
         opened(browser, api)
         assert text(browser, "acting") == "No: a plan waits for approval"
         assert text(browser, "next") == "Wait for a person's approval"
@@ -469,7 +469,7 @@ def approved(browser: Chrome, **words: str) -> None:
 def test_a_plan_is_approved_on_the_page(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
     """With a name and the token; what came of it is told where the plan stood, and aloud."""
     with serving(pulsar, tmp_path, mode="approve") as api, working(api):
-        moves = api.turn().unloads
+        moves = api.turn().plan.unloads
         opened(browser, api)
         approved(browser, steer_token="wrong-one")
         assert "wrong token" in reads(browser, "steer-trouble", "Not done")
@@ -499,7 +499,7 @@ def test_the_first_of_two_people_begins_nothing(browser: Chrome, pulsar: FakePul
 def test_a_plan_that_has_become_another_one_is_refused_on_the_page(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
     """Nothing is begun, and the form says what is different."""
     with serving(pulsar, tmp_path, mode="approve") as api, working(api):
-        moved, *others = api.turn().unloads
+        moved, *others = api.turn().plan.unloads
         opened(browser, api)
         pulsar.owners[moved.bundle] = pulsar.ids[1] if moved.destination == pulsar.ids[2] else pulsar.ids[2]
         approved(browser, steer_token=TOKEN)

@@ -45,7 +45,7 @@ class TestMetrics:
         """Every outcome is there from the start, so that an increase from none is seen."""
         with serving(pulsar, tmp_path) as api:
             before = _values(api.get("/metrics").text)
-            planned = api.turn().unloads
+            planned = api.turn().plan.unloads
             assert api.engine.wait(PATIENCE_SECONDS)
             after = _values(api.get("/metrics").text)
         assert {f'lbd_unloads_total{{outcome="{one.value}"}}' for one in Result} <= before.keys()

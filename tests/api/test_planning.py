@@ -169,7 +169,7 @@ class TestProposal:
 
     def test_turns_that_tell_of_it_plan_no_move(self, asking: Api):
         """It is the same one in each of them."""
-        assert asking.turn().unloads
+        assert asking.turn().plan.unloads
         assert '\nlbd_planned_moves_total{cluster="c"} 0.0\n' in asking.get("/metrics").text
 
     def test_the_one_before_can_still_be_applied(self, asking: Api, pulsar: FakePulsar):

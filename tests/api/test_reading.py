@@ -130,7 +130,7 @@ class TestHistory:
     def test_moves_are_marks(self, pulsar: FakePulsar, tmp_path: Path):
         """Those from a broker and to it; of another one none."""
         with serving(pulsar, tmp_path) as api:
-            planned = api.turn().unloads
+            planned = api.turn().plan.unloads
             assert api.engine.wait(PATIENCE_SECONDS)
             every = api.get("/v1/history").json()["moves"]
             by_broker = [api.get("/v1/history", params={"broker": one}).json()["moves"] for one in pulsar.ids]
@@ -145,7 +145,7 @@ class TestKept:
     def test_moves_tell_how_each_ended(self, pulsar: FakePulsar, tmp_path: Path):
         """The newest first; of one bundle where it is named."""
         with serving(pulsar, tmp_path) as api:
-            planned = api.turn().unloads
+            planned = api.turn().plan.unloads
             assert api.engine.wait(PATIENCE_SECONDS)
             moves = api.get("/v1/moves").json()
             one = api.get("/v1/moves", params={"bundle": planned[0].bundle}).json()
@@ -171,7 +171,7 @@ class TestEvents:
         with serving(pulsar, tmp_path) as api, api.get("/v1/events", stream=True) as stream:
             lines = stream.iter_lines(chunk_size=1, decode_unicode=True)
             assert next(lines) == "retry: 3000"
-            planned = api.turn().unloads
+            planned = api.turn().plan.unloads
             found: list[tuple[str, dict[str, object]]] = []
             while len(found) < 1 + len(planned):
                 line = next(lines)

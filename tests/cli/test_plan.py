@@ -19,7 +19,7 @@ from lbd.turn.record import PlanDocument, plan_document, proposal
 from tests import fake_pulsar
 from tests.builders import case
 from tests.cli.conftest import lbd
-from tests.turn.records import HOT, record, two
+from tests.turn.records import HOT, altered, record, two
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +40,8 @@ def test_a_note_on_several_bundles_is_printed_once(
 ):
     """Below the moves, with their number; a note on one bundle stays in its line."""
     turn = record(two(80, 20), hits={HOT: Hits(8, 1)})
-    moves = [replace(unload, reason=f"r{at}{notes[at]}") for at, unload in enumerate(turn.unloads[:3])]
-    turn = replace(turn, unloads=tuple(moves))
+    moves = [replace(unload, reason=f"r{at}{notes[at]}") for at, unload in enumerate(turn.plan.unloads[:3])]
+    turn = altered(turn, unloads=tuple(moves))
     print_plan(msgspec.convert(plan_document(turn, proposal(turn), "", Predictions(), proposed=False), PlanDocument))
 
     printed = capsys.readouterr().out

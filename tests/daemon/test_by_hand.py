@@ -120,7 +120,7 @@ class TestBesideTheTurns:
         balancer.turn()
         self.served(balancer, 2)
         assert {name: answer.exit_code for name, answer in told.items()} == {"r0": 0, "r1": 0}
-        assert len(balancer.turn().outcomes) == 2
+        assert len(balancer.turn().moves.outcomes) == 2
         assert set(to_settle(tmp_path).values()) == {0, 2}
 
     def test_what_no_turn_has_heard_of_yet_counts_at_its_destination(
@@ -194,15 +194,15 @@ def test_a_turn_that_fails_gives_up_what_was_planned(pulsar: FakePulsar, tmp_pat
     values = settings(pulsar, tmp_path, unload_spacing_seconds=60).model_dump()
     chosen = Settings.model_validate({**values, "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1}})
     with engine(chosen) as found:
-        assert len(found.turn().unloads) == 3
+        assert len(found.turn().plan.unloads) == 3
         while len(pulsar.asked("/unload", "PUT")) < 2:
             time.sleep(0.01)
         pulsar.fault("load-report", refused(500, "boom"))
         assert found.turn().error is not None
         assert found.wait(60)
         record = found.turn()
-    assert len(record.refused) == 2
-    assert "boom" in record.refused[0].detail
+    assert len(record.moves.skips) == 2
+    assert "boom" in record.moves.skips[0].detail
 
 
 def reloaded(found: Engine, _: Path) -> None:
@@ -234,7 +234,7 @@ def test_what_was_planned_is_given_up(
         found.turn()
         go_on.set()
         assert found.wait(60)
-        told = [skip.detail for _ in range(2) for skip in found.turn().refused]
+        told = [skip.detail for _ in range(2) for skip in found.turn().moves.skips]
     assert told == [why] * 2
 
 

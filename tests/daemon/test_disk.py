@@ -63,7 +63,7 @@ def test_a_full_disk_moves_nothing_until_there_is_room(pulsar: FakePulsar, tmp_p
         assert nothing_was_moved(pulsar)
         (state / "ballast").unlink()
         pulsar.sample(84.0, 49.0, 14.0)
-        assert len(found.turn().unloads) == 3
+        assert len(found.turn().plan.unloads) == 3
         found.wait()
         assert found.turn().sentence == "Moved 3 of 3 bundles: 3 landed."
 

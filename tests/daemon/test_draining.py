@@ -119,8 +119,8 @@ class TestDrain:
         target = cluster.brokers[0]
         ended(lbd, asked(target))
         record = lbd.turn()
-        assert record.decision is not None
-        assert not [pair for pair in record.decision.comparison.pairs if target in {pair.source, pair.destination}]
+        assert record.plan.decision is not None
+        assert not [pair for pair in record.plan.decision.comparison.pairs if target in {pair.source, pair.destination}]
         cluster.forward(120)
         lbd.turn()
         bundle = owned(cluster, cluster.brokers[1])[0]
@@ -267,8 +267,8 @@ class TestDrain:
         lbd.engine.go_on()
         record = lbd.engine.turn()
         self.go_on(lbd)
-        assert record.hold is not None
-        assert record.hold[0].label == "moves-unfinished"
+        assert record.plan.hold is not None
+        assert record.plan.hold[0].label == "moves-unfinished"
 
     def test_status_explain_and_doctor_tell_of_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
         """Who, since when, why, and what came of it; after four hours doctor warns."""
@@ -356,7 +356,7 @@ class TestOneAfterTheOther:
                 assert (answer.exit_code, work and (work.exit_code, work.owned)) == (0, (0, 0)), (answer, work)
                 assert Drains(tmp_path).release(broker) is not None
                 lbd.turns(turns)
-            assert [used.used for used in lbd.turn().usage if used.name == "unloads-per-hour"] == [
+            assert [used.used for used in lbd.turn().plan.usage if used.name == "unloads-per-hour"] == [
                 len([move for move in lbd.moves() if not move.reason.startswith("drain of ")])
             ]
 

@@ -23,7 +23,7 @@ from lbd.store.turns import KeptTurns
 from lbd.turn.watchdog import Alarm
 from tests.builders import bundle, state_begun
 from tests.daemon.test_service import Daemon, eventually, running, settings_for
-from tests.turn.records import COLD, HOT, record, two
+from tests.turn.records import COLD, HOT, altered, record, two
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def test_what_a_line_of_the_log_tells_of_a_turn():
     assert turn_line(waiting) == decided | {"brokers": 2, "requests": 0, "seconds": 0.0, "skips": [held]}
     move = Unload(bundle(1), HOT, COLD, 1.0, 1.0)
     seen = record(two(), outcomes=(Outcome(move, Result.LANDED, COLD),), unfinished=(move,), unloads=(move, move))
-    found = turn_line(replace(seen, skips=(Skip(bundle(2), Reason.COOL_DOWN), Skip("a", Reason.NO_TRAFFIC, "none"))))
+    found = turn_line(altered(seen, skips=(Skip(bundle(2), Reason.COOL_DOWN), Skip("a", Reason.NO_TRAFFIC, "none"))))
     assert (found["planned"], found["unfinished"], found["skips"]) == (2, 1, ["a: no-traffic: none"])
     assert found["outcomes"] == [f"{move.bundle} landed {COLD}"]
     blind = turn_line(replace(seen, observation=None))

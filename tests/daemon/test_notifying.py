@@ -18,6 +18,7 @@ from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains, Work, Works
 from tests import test_turn
 from tests.daemon.test_service import eventually, journal, running, settings_for
+from tests.turn.records import altered
 from tests.webhook import SECRET, receiving
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def test_what_events_are_made_from(pulsar: FakePulsar, tmp_path: Path):
         Control(chosen.state_dir).pause(pause)
         skips = Skip("t/n/a", Reason.OWNER_CHANGED, "b has it"), Skip("t/n/b", Reason.PAUSED, "by bob")
         balancer.wait()
-        record = record.__class__(**{**record.__dict__, "refused": skips})
+        record = altered(record, refused=skips)
         found = turn_end(balancer, record, build_status(balancer, record, 1, None))
     assert (found.leads, found.plan, found.works, found.pause) == (True, None, (work,), pause)
     assert [(one.bundle, one.result, one.detail) for one in found.ended] == [

@@ -68,7 +68,7 @@ def test_a_pause_holds_and_ends_by_a_word(pulsar: FakePulsar, tmp_path: Path) ->
         assert paused == f"No move: paused: by ann until lbd resume: upgrade of the cluster; {apart}."
         assert lbd(tmp_path, settings, "resume").exit_code == 0
         pulsar.sample(81.0, 46.0, 11.0)
-        assert len(found.turn().unloads) == 3
+        assert len(found.turn().plan.unloads) == 3
 
 
 class TestByHand:
@@ -138,11 +138,11 @@ class TestBeside:
         """A broker that closes topics for seconds holds no observing; meanwhile nothing new is planned."""
         go_on = pulsar.hold("/unload", pulsar.ids[0])
         with engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
-            assert len(found.turn().unloads) == 3
+            assert len(found.turn().plan.unloads) == 3
             for extra in range(3):
                 pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
                 record = found.turn()
-                assert (record.unloads, "moves-unfinished: 3 under way" in record.sentence) == ((), True)
+                assert (record.plan.unloads, "moves-unfinished: 3 under way" in record.sentence) == ((), True)
             go_on.set()
             assert found.wait(60)
             assert found.turn().sentence == "Moved 3 of 3 bundles: 3 landed."
@@ -203,6 +203,6 @@ def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: 
         unload = Unload(HOT[0], "a", "b", 1.0, 1.0)
         ahead.conclude(ahead.intend(unload, 1), Outcome(unload, Result.LANDED, "b"))
     with engine(Settings.model_validate(settings_for(pulsar, tmp_path))) as found:
-        assert len(found.turn().unloads) == 3
+        assert len(found.turn().plan.unloads) == 3
         found.wait()
     assert StateDir(state).load().written_at < future

@@ -28,7 +28,7 @@ from lbd.turn.verdict import sentence, verdict
 from tests import test_turn
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 from tests.fake_pulsar import HOT as BUNDLES
-from tests.turn.records import COLD, HOT, record, two
+from tests.turn.records import COLD, HOT, altered, record, two
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,16 +74,20 @@ def test_what_is_told_of_it():
     seen = asked(expected={HOT: 60.0, COLD: 40.0})
     found = proposal(seen)
     first = found.unloads[0]
-    assert (found.id, found.made_at, found.expires_at) == (plan_id(seen.unloads), TAKEN_AT, TAKEN_AT + PLAN_SECONDS)
+    assert (found.id, found.made_at, found.expires_at) == (
+        plan_id(seen.plan.unloads),
+        TAKEN_AT,
+        TAKEN_AT + PLAN_SECONDS,
+    )
     assert found.expected == {HOT: 60.0, COLD: 40.0}
     assert (first.bundle, first.reason, found.clients) == (
-        seen.unloads[0].bundle,
-        seen.unloads[0].reason,
-        2 * len(seen.unloads),
+        seen.plan.unloads[0].bundle,
+        seen.plan.unloads[0].reason,
+        2 * len(seen.plan.unloads),
     )
     told = plan_document(seen, found, "", Predictions(), proposed=True)
-    assert (told["proposed"], told["id"], len(told["unloads"])) == (True, found.id, len(seen.unloads))
-    number = len(seen.unloads)
+    assert (told["proposed"], told["id"], len(told["unloads"])) == (True, found.id, len(seen.plan.unloads))
+    number = len(seen.plan.unloads)
     assert sentence(seen) == f"Proposes to move {number} bundles (plan {found.id}): lbd apply {found.id}."
     assert (
         verdict(seen).words
@@ -107,19 +111,19 @@ def test_a_proposal_that_another_one_replaced_can_be_applied_until_it_expires():
     """Noise makes plans of equal worth follow one another; they end together where a turn plans nothing."""
     found, last = after(FIRST, FEWER)
     assert last is not None
-    first = plan_id(FIRST.unloads)
+    first = plan_id(FIRST.plan.unloads)
     for name in (first, last.id):
         kept = found.find(name, TAKEN_AT + PLAN_SECONDS - 0.1)
         assert kept is not None
         assert kept.id == name
     over = TAKEN_AT + PLAN_SECONDS
     assert (found.find(first, over), found.find(last.id, over)) == (None, last)
-    assert after(FIRST, FEWER, replace(FEWER, unloads=()))[0].find(last.id, TAKEN_AT + 60) is None
+    assert after(FIRST, FEWER, altered(FEWER, unloads=()))[0].find(last.id, TAKEN_AT + 60) is None
 
 
 FIRST = asked()
-FEWER = replace(asked(60.0), unloads=FIRST.unloads[1:])
-CARRIED = replace(asked(60.0, settings={"hit_count_low": 9, "hit_count_high": 9}), unloads=FIRST.unloads)
+FEWER = altered(asked(60.0), unloads=FIRST.plan.unloads[1:])
+CARRIED = altered(asked(60.0, settings={"hit_count_low": 9, "hit_count_high": 9}), unloads=FIRST.plan.unloads)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +132,11 @@ CARRIED = replace(asked(60.0, settings={"hit_count_low": 9, "hit_count_high": 9}
         (asked(60.0), True, 60.0 + PLAN_SECONDS),
         (CARRIED, True, PLAN_SECONDS),
         (FEWER, False, 60.0 + PLAN_SECONDS),
-        (replace(asked(60.0), unloads=()), None, 0.0),
+        (altered(asked(60.0), unloads=()), None, 0.0),
         (record(two(30, 20), after_seconds=60.0), None, 0.0),
         (asked(60.0, hold=(Reason.PAUSED, "by ann")), True, PLAN_SECONDS),
         (asked(60.0, hold=(Reason.NOT_LEADER, "b leads")), None, 0.0),
-        (replace(FIRST, observation=None, decision=None, unloads=()), True, PLAN_SECONDS),
+        (altered(FIRST, observation=None, decision=None, unloads=()), True, PLAN_SECONDS),
         (asked(PLAN_SECONDS, hold=(Reason.PAUSED, "by ann")), None, 0.0),
     ],
     ids=["again", "no evidence", "others", "none", "balanced", "held", "not leader", "blind", "expired"],
@@ -144,7 +148,7 @@ def test_a_proposal_stands(then: TurnResult, stays: bool | None, expires_after: 
         assert found is None
     else:
         assert found is not None
-        assert (found.id == plan_id(FIRST.unloads)) is stays
+        assert (found.id == plan_id(FIRST.plan.unloads)) is stays
         assert found.made_at == (TAKEN_AT if stays else TAKEN_AT + 60)
         assert found.expires_at == TAKEN_AT + expires_after
 
@@ -232,7 +236,7 @@ def test_turns_propose_and_hand_nothing_over(balancer: Engine, pulsar: FakePulsa
     assert waiting is not None
     assert first.sentence == f"Proposes to move 3 bundles (plan {waiting.id}): lbd apply {waiting.id}."
     assert (first.acts, len(waiting.unloads), hits(balancer)) == (False, 3, {(2, 1)})
-    assert {one.used for one in first.usage} == {0}
+    assert {one.used for one in first.plan.usage} == {0}
     unchanged = balancer.turn()
     assert (unchanged.sentence, balancer.proposal) == (first.sentence, waiting)
     again = sampled(balancer, pulsar, by=2)

@@ -274,7 +274,7 @@ class TestLive:
         mean = sum(scores) / len(scores)
         # 11 points in ten runs; 15 in one beside a busy machine, whose drains took other bundles
         assert max(abs(points - mean) for points in scores) < 18, latest(lbd)
-        assert lbd.turn().hold is None or "rollout" not in lbd.turn().sentence
+        assert lbd.turn().plan.hold is None or "rollout" not in lbd.turn().sentence
 
     def test_a_broker_that_does_not_come_back_ends_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
         """Its drain is released, and the others are balanced."""

@@ -111,8 +111,8 @@ class TestTurns:
         hang(cluster, cluster.leader)
         lbd.turns(2)
         record = lbd.turn()
-        assert record.hold is not None
-        assert record.hold[0] is Reason.LEADER_UNREACHABLE
+        assert record.plan.hold is not None
+        assert record.plan.hold[0] is Reason.LEADER_UNREACHABLE
         assert f"{cluster.leader} does not answer since" in record.sentence
         assert f"one that hangs, as {cluster.leader} may, leads until it is restarted" in record.sentence
 

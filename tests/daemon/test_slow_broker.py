@@ -171,7 +171,7 @@ def test_a_dry_run_knows_it_too(lbd: Run, cluster: FakePulsar, chosen: Settings,
     sent = len([one for one in cluster.requests if one.path.endswith("/health")])
     monkeypatch.setattr("time.time", cluster.now)
     planned = dry_run(chosen)
-    assert {unload.destination for unload in planned.unloads} == {warm}
+    assert {unload.destination for unload in planned.plan.unloads} == {warm}
     assert sent == len([one for one in cluster.requests if one.path.endswith("/health")])
 
 

@@ -367,8 +367,8 @@ class TestAfterAKill:
         """A broker may be at it still."""
         with engine(self.opened(pulsar, tmp_path, 0.0)) as found:
             record = found.turn()
-        assert record.hold is not None
-        assert (record.hold[0].label, LOW in record.hold[1]) == ("moves-unfinished", True)
+        assert record.plan.hold is not None
+        assert (record.plan.hold[0].label, LOW in record.plan.hold[1]) == ("moves-unfinished", True)
 
     def test_a_whole_range_was_not_split(self, pulsar: SplittingPulsar, tmp_path: Path):
         """After the time that an answer is waited for; it does not hold any more."""
@@ -376,7 +376,7 @@ class TestAfterAKill:
             told = watched(found)
             record = found.turn()
         assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.NOT_SPLIT]
-        assert record.hold is None
+        assert record.plan.hold is None
 
 
 class TestPlans:

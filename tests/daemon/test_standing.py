@@ -80,19 +80,19 @@ def test_only_the_leader_moves(pulsar: FakePulsar, tmp_path: Path):
         asked = len(pulsar.asked("/unload", "PUT"))
         leader = one.once()
 
-    assert standby.hold is not None
-    assert standby.hold[0] is Reason.NOT_LEADER
+    assert standby.plan.hold is not None
+    assert standby.plan.hold[0] is Reason.NOT_LEADER
     assert standby.sentence.startswith("No move: not-leader: this lbd stands by, lbd-")
-    assert standby.unloads == ()
+    assert standby.plan.unloads == ()
     assert asked == 0
-    assert leader.outcomes
+    assert leader.moves.outcomes
 
 
 @pytest.mark.usefixtures("topic")
 def test_the_next_leader_lets_moved_bundles_rest(pulsar: FakePulsar, tmp_path: Path):
     """What the one before moved is in its journal, and the brokers that were touched have to settle."""
     with lbd(pulsar, tmp_path / "one") as one:
-        moved = {outcome.unload.bundle for outcome in one.once().outcomes}
+        moved = {outcome.unload.bundle for outcome in one.once().moves.outcomes}
     with lbd(pulsar, tmp_path / "two") as two:
         record = two.turn()
 
@@ -116,7 +116,7 @@ def test_the_next_leader_holds_what_was_ordered_before_it(pulsar: FakePulsar, tm
         record = two.turn()
         drained = two.draining.drained()
 
-    assert record.hold == (Reason.PAUSED, "by ann until lbd resume: upgrade")
+    assert record.plan.hold == (Reason.PAUSED, "by ann until lbd resume: upgrade")
     assert drained == {pulsar.ids[2]}
     assert not pulsar.asked("/unload", "PUT")
 

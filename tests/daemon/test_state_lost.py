@@ -71,8 +71,8 @@ def test_nothing_is_moved_from_then_on(how: str, pulsar: FakePulsar, tmp_path: P
         LOSSES[how](state)
         before = sorted(path.relative_to(tmp_path) for path in state.rglob("*")) if state.exists() else None
         record = found.turn()
-        assert record.hold is not None
-        assert record.hold[0] is Reason.STATE_LOST
+        assert record.plan.hold is not None
+        assert record.plan.hold[0] is Reason.STATE_LOST
         assert record.sentence.startswith("No move: state-lost: ")
         assert "was removed or replaced while lbd runs on it" in record.sentence
         request = UnloadRequest("r", fake_pulsar.HOT[0], pulsar.ids[2], "I know better", "ann", now, now + 60)
@@ -90,10 +90,10 @@ def test_when_it_is_put_back_moves_go_on(pulsar: FakePulsar, tmp_path: Path):
     """It is the same directory and the same journal: nothing was lost."""
     with engine(settings(pulsar, tmp_path)) as found:
         (tmp_path / "state").rename(tmp_path / "away")
-        assert found.turn().hold is not None
+        assert found.turn().plan.hold is not None
         (tmp_path / "away").rename(tmp_path / "state")
         pulsar.sample(80.1, 45.1, 10.1)
-        assert found.turn().hold is None
+        assert found.turn().plan.hold is None
         found.wait()
     assert intents(tmp_path) == 3
 

@@ -65,6 +65,6 @@ def test_everything_that_is_kept_is_told_by_it(pulsar: FakePulsar, tmp_path: Pat
         attempts = balancer.last_hour.attempts
     assert record.observation is not None
     assert record.observation.snapshot.taken_at == then
-    assert [one.result for one in record.outcomes][:1] == [Result.LANDED]
+    assert [one.result for one in record.moves.outcomes][:1] == [Result.LANDED]
     assert status.at == then
-    assert attempts == len(record.outcomes)
+    assert attempts == len(record.moves.outcomes)

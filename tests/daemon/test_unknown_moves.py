@@ -79,14 +79,14 @@ def test_a_restored_backup_is_noticed_and_everything_rests(site: Site, name: str
     with site.run() as lbd:
         record = lbd.turn()
 
-        assert record.hold is not None
-        assert record.hold[0] is Reason.CHANGED_HANDS
-        assert f"{len(moved)} bundle" in record.hold[1]
-        assert "an older backup was restored, or others moved them; all rests until " in record.hold[1]
+        assert record.plan.hold is not None
+        assert record.plan.hold[0] is Reason.CHANGED_HANDS
+        assert f"{len(moved)} bundle" in record.plan.hold[1]
+        assert "an older backup was restored, or others moved them; all rests until " in record.plan.hold[1]
         assert any("an older backup was restored" in warning for warning in lbd.engine.warnings)
         lbd.turns(int(COOL_DOWN_SECONDS / fakes.TURN_SECONDS) - 1)
         assert site.cluster.owners() == owners
-        assert lbd.turn().hold is None
+        assert lbd.turn().plan.hold is None
 
 
 def test_it_rests_on_after_another_restart(site: Site):
@@ -94,7 +94,7 @@ def test_it_rests_on_after_another_restart(site: Site):
     site.restore()
     for _ in range(2):
         with site.run() as lbd:
-            assert lbd.turn().hold is not None
+            assert lbd.turn().plan.hold is not None
         site.cluster.forward(AWAY_SECONDS)
 
 
@@ -102,7 +102,7 @@ def test_what_its_own_journal_has_is_no_news(site: Site):
     """lbd was off for a while and nothing was restored: its moves are known."""
     site.cluster.forward(AWAY_SECONDS)
     with site.run() as lbd:
-        assert lbd.turn().hold is None
+        assert lbd.turn().plan.hold is None
 
 
 def test_what_the_journal_learns_later_is_no_news_either(site: Site, monkeypatch: pytest.MonkeyPatch):
@@ -110,10 +110,10 @@ def test_what_the_journal_learns_later_is_no_news_either(site: Site, monkeypatch
     site.restore()
     with site.run() as lbd:
         moves = lbd.engine._real.unknown_moves
-        assert lbd.turn().hold is not None
+        assert lbd.turn().plan.hold is not None
         learned = dict.fromkeys(site.cluster.owners(), site.cluster.now() - AWAY_SECONDS)
         monkeypatch.setattr(moves, "_attempted_at", lambda: learned)
-        assert lbd.turn().hold is None
+        assert lbd.turn().plan.hold is None
 
 
 def test_a_broker_that_restarted_meanwhile_explains_its_bundles(site: Site):
@@ -168,7 +168,7 @@ def test_a_person_may_move_on(site: Site, override: str | None):
         lbd.engine.wait(60)
         assert [result.exit_code for result in results] == [0 if override else 4]
         Control(site.state, lbd.engine.orders).go_on(site.cluster.now())
-        assert lbd.turn().hold is None
+        assert lbd.turn().plan.hold is None
 
 
 def test_owners_that_cannot_be_read_are_a_warning(site: Site):
@@ -177,5 +177,5 @@ def test_owners_that_cannot_be_read_are_a_warning(site: Site):
         store.put({OWNERS: b"junk"})
     with site.run() as lbd:
         assert any("the owners of bundles cannot be read" in warning for warning in lbd.engine.warnings)
-        assert lbd.turn().hold is None
+        assert lbd.turn().plan.hold is None
     assert database.damage(site.state / STORE_NAME) == ""

@@ -30,7 +30,7 @@ def frames(name: str = "demo", until: float = 10.0) -> dict[float, Frame]:
     seen, found = DemoProgress(), {}
     for turned in Simulation(scenario, settings, 1).turns():
         at = BEGUN_AT + turned.seconds
-        for outcome in turned.record.outcomes:
+        for outcome in turned.record.moves.outcomes:
             seen = seen.ended(outcome, at)
         seen = seen.turned(turn_record(turned.record, at))
         found[turned.seconds / 60] = Frame(seen, at, BEGUN_AT, 12.0, 30.0, scenario.about, settings)

@@ -140,7 +140,7 @@ def test_lbd_goes_on_moving_after_the_story_has_ended(tmp_path: Path):
             for seconds in (600, DAY_SECONDS):
                 moves.append(0)
                 for _ in range(int(seconds / settings.interval_seconds)):
-                    moves[-1] += len(balancer.turn().unloads)
+                    moves[-1] += len(balancer.turn().plan.unloads)
                     assert balancer.wait(PATIENCE_SECONDS)
                     brokers.forward(settings.interval_seconds)
                 if len(moves) == 1:

@@ -51,8 +51,8 @@ def run(name: str, seed: int, *overrides: tuple[str, object], hours: float | Non
     for turned in simulation.turns():
         brokers = turned.record.observation.snapshot.brokers.ids
         reasons |= {skip.reason for skip in turned.record.skips}
-        if turned.record.hold is not None:
-            reasons.add(turned.record.hold[0])
+        if turned.record.plan.hold is not None:
+            reasons.add(turned.record.plan.hold[0])
     trace = simulation.trace()
     last = dict(zip(brokers, trace.truths[-1].points.tolist(), strict=True))
     card = scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)

@@ -113,7 +113,7 @@ def run(scenario: Scenario, seed: int, sick: float = 0.0) -> Named:
             waited += bool(checks.broker)
             avoided = bool(checks.broker) and checks.broker in evidence.health.avoided
             until = waited if avoided and until is None else until
-            sent = sum(unload.destination == checks.broker for unload in turned.record.unloads)
+            sent = sum(unload.destination == checks.broker for unload in turned.record.plan.unloads)
             before, after = before + sent * (not avoided), after + sent * avoided
     return Named(turns, wrong, until, before, after)
 

@@ -58,8 +58,8 @@ def turns(scene: dict[str, Any], seed: int) -> tuple[list[tuple[Unload, ...]], l
     simulation = Simulation(scenario, settled(scenario, Settings(), {"strategy": "least-moves"}), seed)
     plans, named = [], []
     for turned in simulation.turns():
-        if turned.record.unloads:
-            plans.append(tuple(turned.record.unloads))
+        if turned.record.plan.unloads:
+            plans.append(tuple(turned.record.plan.unloads))
         named += [len(plans) for skip in turned.record.skips if skip.reason is Reason.BACKGROUND_LOAD]
     return plans, named
 

@@ -256,7 +256,7 @@ def test_a_hundred_new_brokers():
     """Published: one round of a hundred pairs. Here as many bundles a turn as the guardrails let go, of a few pairs."""
     scenario = load("hundred-new").model_copy(update={"hours": 0.25})
     simulation = Simulation(scenario, settled(scenario, Settings(), {}), 1)
-    begun = [turned.record.unloads for turned in simulation.turns() if turned.record.unloads]
+    begun = [turned.record.plan.unloads for turned in simulation.turns() if turned.record.plan.unloads]
     assert len(begun[0]) == 20
     assert len({(unload.source, unload.destination) for unload in begun[0]}) >= 2
     assert all(unload.source.startswith("hot-") for unload in begun[0])

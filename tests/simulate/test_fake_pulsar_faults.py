@@ -200,10 +200,10 @@ def test_a_dead_leader_holds_everything_until_its_session_ends(
         pulsar.kill(leader)
         held = running.turn()
         assert pulsar.leader == leader
-        assert held.hold is not None
-        assert held.hold[0] is Reason.LEADER_UNREACHABLE
+        assert held.plan.hold is not None
+        assert held.plan.hold[0] is Reason.LEADER_UNREACHABLE
         settling = running.turns(6)
-        assert {record.hold[0] for record in settling if record.hold} == {Reason.MEMBERSHIP_CHANGED}
+        assert {record.plan.hold[0] for record in settling if record.plan.hold} == {Reason.MEMBERSHIP_CHANGED}
         assert running.moves() == []
         moves = running.until_tried()
     assert pulsar.leader == hot_one

@@ -62,7 +62,7 @@ def test_a_pause_between_two_waves_ends_the_plan(cluster: FakePulsar, tmp_path: 
         lbd.until(lambda: bool(lbd.moves()))
         Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
         record = lbd.turn()
-        assert not record.unloads
+        assert not record.plan.unloads
         assert re.search(r"; plan \w{8} ends, \d+ bundles? not moved: paused", record.sentence), record.sentence
 
 
@@ -75,7 +75,7 @@ def test_a_new_lbd_knows_nothing_of_a_plan_under_way(
     with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
         lbd.until(lambda: bool(lbd.moves()))
     with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
-        assert not any(later.unloads for later in lbd.turns(3))
+        assert not any(later.plan.unloads for later in lbd.turns(3))
 
 
 def test_by_reports_it_waits_for_samples(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

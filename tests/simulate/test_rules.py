@@ -129,14 +129,14 @@ class Watcher:
         self._check_state(record, record.observation)
         self._members(turned.seconds, record.observation.active)
         self._sampled(record.observation.snapshot)
-        if record.unfinished:
-            assert not record.unloads
+        if record.moves.unfinished:
+            assert not record.plan.unloads
         self._check_plan(turned.seconds, record)
-        for unload in record.unloads:
+        for unload in record.plan.unloads:
             self.moved_at.setdefault(unload.bundle, []).append(turned.seconds)
             self.came_from[unload.bundle] = unload.source
             self.seen_since_move.update({unload.source: 0, unload.destination or "": 0})
-        rest = record.rest.unloads if record.rest is not None else ()
+        rest = record.plan.rest.unloads if record.plan.rest is not None else ()
         self.planned = frozenset(unload.bundle for unload in rest)
 
     def _members(self, seconds: float, active: tuple[str, ...]) -> None:
@@ -159,40 +159,40 @@ class Watcher:
 
     def _check_state(self, record: TurnResult, observation: Observation) -> None:
         """Rules 2, 3 and 8: nothing begins without a leader or beside moves under way; what landed is where it says."""
-        if record.unfinished or observation.leader is None:
-            assert not record.unloads
-        for outcome in record.outcomes:
+        if record.moves.unfinished or observation.leader is None:
+            assert not record.plan.unloads
+        for outcome in record.moves.outcomes:
             assert outcome.result is Result.LANDED
             assert outcome.owner == outcome.unload.destination
-        begun = [unload.bundle for unload in (*record.unloads, *record.unfinished)]
+        begun = [unload.bundle for unload in (*record.plan.unloads, *record.moves.unfinished)]
         assert len(begun) == len(set(begun))
 
     def _check_plan(self, seconds: float, record: TurnResult) -> None:
         """Rules 1, 5, 8 and the guardrails, for everything that one turn begins."""
-        if not record.unloads:
+        if not record.plan.unloads:
             return
         assert record.observation is not None
-        assert record.decision is not None
+        assert record.plan.decision is not None
         snapshot, rails = record.observation.snapshot, self.settings.guardrails
         usable = len(snapshot.brokers.ids)
         assert usable >= max(2, (len(record.observation.active) + 1) // 2)
         reported = {snapshot.bundles[at]: 0 for at in snapshot.rows.bundle.tolist()}
         for at in snapshot.rows.bundle.tolist():
             reported[snapshot.bundles[at]] += 1
-        score = dict(zip(snapshot.brokers.ids, record.decision.comparison.scores.tolist(), strict=True))
+        score = dict(zip(snapshot.brokers.ids, record.plan.decision.comparison.scores.tolist(), strict=True))
         went_lately = seconds - self.went_at < membership.REMEMBERED_SECONDS
         assert seconds - self.changed_at >= min(
             rails.membership_settle_seconds, inf if went_lately else membership.JOIN_SETTLE_SECONDS
         )
-        assert len(record.unloads) <= max(10, len(snapshot.bundles) // 100)
-        assert sum(one.throughput for one in record.unloads[1:]) <= 0.1 * snapshot.brokers.rates[:, 2:].sum() + 1
-        for unload in record.unloads:
+        assert len(record.plan.unloads) <= max(10, len(snapshot.bundles) // 100)
+        assert sum(one.throughput for one in record.plan.unloads[1:]) <= 0.1 * snapshot.brokers.rates[:, 2:].sum() + 1
+        for unload in record.plan.unloads:
             assert unload.destination in score
             assert unload.destination != unload.source
             assert reported[unload.bundle] == 1
             self._check_pool(unload)
-            assert record.expected[unload.destination] <= rails.max_destination_score
-            assert record.expected[unload.destination] < score[unload.source]
+            assert record.plan.expected[unload.destination] <= rails.max_destination_score
+            assert record.plan.expected[unload.destination] < score[unload.source]
             self._check_rest(seconds, unload)
 
     def _check_pool(self, unload: Unload) -> None:
@@ -224,7 +224,7 @@ def watched(
     begun = 0
     for turned in Simulation(chosen, chosen_settings, seed).turns():
         see(turned)
-        begun += len(turned.record.unloads)
+        begun += len(turned.record.plan.unloads)
     return begun
 
 
@@ -241,7 +241,7 @@ def canary_watcher(namespaces: list[str], most: int) -> Callable[[Turned], None]
     begun: list[float] = []
 
     def see(turned: Turned) -> None:
-        for unload in turned.record.unloads:
+        for unload in turned.record.plan.unloads:
             namespace = bundle_namespace(unload.bundle)
             assert {namespace, f"{namespace.partition('/')[0]}/*"} & set(namespaces)
             begun.append(turned.seconds)

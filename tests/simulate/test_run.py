@@ -32,9 +32,9 @@ def simulated(
 def test_half_of_the_difference_moves_after_two_samples():
     """Three of six bundles go, land, rest, and that is all."""
     simulation, turns = simulated()
-    begun = [turned for turned in turns if turned.record.unloads]
-    assert [(turned.seconds, len(turned.record.unloads)) for turned in begun] == [(60, 3)]
-    ended = [outcome for turned in turns for outcome in turned.record.outcomes]
+    begun = [turned for turned in turns if turned.record.plan.unloads]
+    assert [(turned.seconds, len(turned.record.plan.unloads)) for turned in begun] == [(60, 3)]
+    ended = [outcome for turned in turns for outcome in turned.record.moves.outcomes]
     assert [outcome.owner for outcome in ended] == ["b:8080"] * 3
     trace = simulation.trace()
     assert [move.destination for move in trace.moves] == ["b:8080"] * 3
@@ -52,7 +52,7 @@ def test_a_turn_without_a_fresh_sample_only_observes():
     """With a turn each five seconds as many samples are counted as with one a minute."""
     for interval in (5, 60):
         _, turns = simulated({"interval_seconds": interval})
-        assert next(turned.seconds for turned in turns if turned.record.unloads) <= 60
+        assert next(turned.seconds for turned in turns if turned.record.plan.unloads) <= 60
 
 
 def test_what_moved_settles_first():
@@ -65,14 +65,14 @@ def test_what_moved_settles_first():
 def test_cool_downs_hold_in_simulated_time():
     """All that may move has moved within the half hour, and rests."""
     _, turns = simulated({"avg_shedder.hit_count_high": 1, "guardrails.max_unloads_per_turn": 1})
-    moved = [unload.bundle for turned in turns for unload in turned.record.unloads]
+    moved = [unload.bundle for turned in turns for unload in turned.record.plan.unloads]
     assert len(moved) == len(set(moved)) == 3
 
 
 def test_budgets_hold_in_simulated_time():
     """Two an hour: two in the first hour, and the third when the first is an hour old."""
     _, turns = simulated({"guardrails.max_unloads_per_hour": 2}, hours=2)
-    at = [turned.seconds for turned in turns for _ in turned.record.unloads]
+    at = [turned.seconds for turned in turns for _ in turned.record.plan.unloads]
     assert at[:2] == [60, 60]
     assert at[2] >= 3660
     assert len(at) == 3
@@ -82,9 +82,9 @@ def test_a_broker_that_joins_is_waited_for():
     """Nothing moves to it before the membership has settled and its samples can be trusted."""
     parts = [{"id": "a"}, {"id": "b", "joins_at_minutes": 5}]
     _, turns = simulated(brokers=parts)
-    first = next(turned for turned in turns if turned.record.unloads)
+    first = next(turned for turned in turns if turned.record.plan.unloads)
     assert 420 <= first.seconds <= 600
-    held = {turned.record.hold[0] for turned in turns if turned.record.hold}
+    held = {turned.record.plan.hold[0] for turned in turns if turned.record.plan.hold}
     assert Reason.MEMBERSHIP_CHANGED in held
 
 
@@ -100,7 +100,7 @@ def test_a_plan_for_a_broker_that_left_is_not_sent():
     parts = [{"id": "a"}, {"id": "b", "leaves_at_minutes": 1.1}, {"id": "c", "background": 5}]
     rails = {"guardrails.unload_spacing_seconds": 10}
     _, turns = simulated(rails, brokers=parts)
-    refused = [skip for turned in turns for skip in turned.record.refused]
+    refused = [skip for turned in turns for skip in turned.record.moves.skips]
     assert refused
     assert {skip.reason for skip in refused} <= {Reason.DESTINATION_FORBIDDEN, Reason.MEMBERSHIP_CHANGED}
 
@@ -127,7 +127,7 @@ def test_a_run_starts_no_thread_and_reads_no_clock(monkeypatch: pytest.MonkeyPat
     simulation, turns = simulated({"spread.by": "topic"}, hours=0.1)
 
     assert simulation.settings.asks_live_cpu
-    assert any(turned.record.unloads for turned in turns)
+    assert any(turned.record.plan.unloads for turned in turns)
 
 
 def test_a_turn_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch):
@@ -152,7 +152,7 @@ def test_what_nobody_owns_is_not_asked_for():
     """A plan for bundles of a broker that crashed meanwhile is not sent."""
     parts = [{"id": "a", "crashes_at_minutes": 1.2}, {"id": "b"}, {"id": "c", "background": 5}]
     _, turns = simulated({"guardrails.unload_spacing_seconds": 20}, brokers=parts)
-    refused = [skip for turned in turns for skip in turned.record.refused]
+    refused = [skip for turned in turns for skip in turned.record.moves.skips]
     assert any(skip.reason is Reason.OWNER_CHANGED and skip.detail == "nobody owns it; not sent" for skip in refused)
 
 
@@ -161,10 +161,10 @@ def test_a_rolling_restart_is_waited_out():
     restarts = {"first_at_minutes": 10, "every_minutes": 5, "away_seconds": 30}
     load = [{"name": "n", "mib_per_second": 150, "bundles": 60}]
     _, turns = simulated(brokers=[{"id": "r", "number": 5, "restarts": restarts}], load=load, hours=1.5)
-    at = [turned.seconds / 60 for turned in turns if turned.record.unloads]
+    at = [turned.seconds / 60 for turned in turns if turned.record.plan.unloads]
     assert not [minute for minute in at if 15 < minute < 30.5]
     assert [minute for minute in at if minute > 30.5]
-    held = [turned.record.hold[1] for turned in turns if turned.record.hold]
+    held = [turned.record.plan.hold[1] for turned in turns if turned.record.plan.hold]
     assert any("(some went 5 times within the hour)" in detail for detail in held)
 
 
@@ -174,6 +174,6 @@ def test_pairs_that_a_cap_left_out_are_served_in_the_next_turns():
     parts = [*({"id": one} for one in hot), {"id": "new", "number": 4}]
     load = [{"name": one, "brokers": [one], "mib_per_second": 60, "bundles": 6} for one in hot]
     _, turns = simulated({"guardrails.max_unloads_per_turn": 1}, brokers=parts, load=load, hours=0.1)
-    begun = [(turned.seconds, unload.source) for turned in turns for unload in turned.record.unloads][:4]
+    begun = [(turned.seconds, unload.source) for turned in turns for unload in turned.record.plan.unloads][:4]
     assert [seconds for seconds, _ in begun] == [60, 120, 180, 240]
     assert len({source for _, source in begun}) == 4

@@ -78,7 +78,7 @@ def test_a_bundle_that_is_not_served_stops_its_namespace(tmp_path: Path, monkeyp
         record = running.turn()
         namespace = bundle_namespace(first.bundle)
         assert Skip(namespace, Reason.NOT_SERVED, hold(running.engine)) in record.skips
-        assert record.hold is None
+        assert record.plan.hold is None
         assert len(running.moves()) == len(moves)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from lbd.decide.avg_shedder import AvgShedderSettings
@@ -16,6 +16,7 @@ from lbd.permit.membership import Membership
 from lbd.pulsar.admin import Leader
 from lbd.store.state import TurnMemory
 from lbd.turn.parts import TurnResult
+from lbd.turn.plan import Chosen, Plan
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -55,12 +56,24 @@ def record(
     decision = build(chosen, Weights())(seen, means, allowed, Memory(hits or {}))
     found = TurnResult(
         observation=Observation(seen, "c", seen.brokers.ids, Leader(None, "http://leader:8080")),
-        decision=decision,
-        unloads=decision.unloads,
-        skips=decision.skips,
-        hold=hold,
+        plan=Plan(decision, decision.unloads, decision.skips, hold),
         turn_memory=TurnMemory(samples=dict(samples or {}), hits=dict(hits or {})),
-        wanted_hits=Hits(chosen.hit_count_low, chosen.hit_count_high),
+        chosen=Chosen(wanted_hits=Hits(chosen.hit_count_low, chosen.hit_count_high)),
         facts=Facts(seen, means, evidence, members=Membership(seen.brokers.ids), memory=Memory(hits or {})),
     )
-    return replace(found, **changes)
+    return altered(found, **changes)
+
+
+def altered(record: TurnResult, **changes: Any) -> TurnResult:
+    """The record with other fields: its own, those of its plan, its ended moves and its strategy."""
+    ended = {name: changes.pop(name) for name in ("outcomes", "unfinished", "amended") if name in changes}
+    planned = {name: changes.pop(name) for name in {own.name for own in fields(Plan)} & changes.keys()}
+    chosen = {name: changes.pop(name) for name in {own.name for own in fields(Chosen)} & changes.keys()}
+    if "refused" in changes:
+        ended["skips"] = changes.pop("refused")
+    parts = {
+        "plan": replace(record.plan, **planned),
+        "moves": replace(record.moves, **ended),
+        "chosen": replace(record.chosen, **chosen),
+    }
+    return replace(record, **parts, **changes)

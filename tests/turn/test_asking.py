@@ -18,7 +18,8 @@ from lbd.permit.facts import Facts
 from lbd.permit.policies import Groups, Isolation, Policies
 from lbd.permit.rule import Case
 from lbd.permit.settings import Guardrails
-from lbd.turn.turn import decide, read_policies
+from lbd.turn.plan import decide
+from lbd.turn.turn import read_policies
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def decided(seen: Snapshot, isolation: Isolation | None = None, groups: Any = No
         asked.append(rule(*known))
         return asked[-1]
 
-    parts = SimpleNamespace(groups=groups or (lambda names, _: Groups(frozenset(names))), consents=None)
+    reader = SimpleNamespace(groups=groups or (lambda names, _: Groups(frozenset(names))))
+    parts = SimpleNamespace(policies=reader)
     policies = Policies(isolation or Isolation(), active=seen.brokers.ids)
     memory, evidence = Memory({"a:80": Hits(3, 1)}), judge({}, seen, Weights())
     facts = Facts(seen, first_averages(seen), evidence, policies, memory=memory, sent=sent)

@@ -60,7 +60,7 @@ class TestMoves:
     def test_only_bundles_of_its_namespaces_at_its_pace(self, shop: FakePulsar, tmp_path: Path) -> None:
         """The sentence says how much more would have moved; the next turn waits for the hour, and says that."""
         everything = dry_run(settings(shop, tmp_path))
-        planned = [one.bundle for one in everything.unloads]
+        planned = [one.bundle for one in everything.plan.unloads]
         outside = sum(not one.startswith("shop/") for one in planned)
         assert (len(planned) > 1, outside > 0) == (True, True)
         first = test_turn.once(settings(shop, tmp_path, "shop/*"))
@@ -69,11 +69,11 @@ class TestMoves:
         words = f"the canary holds {outside} of {len(planned)} bundles of the plan (guardrails.canary)"
         assert first.sentence == f"Moved 1 of 1 bundle: 1 landed; {words}."
         assert verdict(first).words == f"moving: 1 landed; {words}"
-        assert first.counts["canary"] == 8 + 2  # t/n, on all three brokers
+        assert first.plan.counts["canary"] == 8 + 2  # t/n, on all three brokers
         settle(shop, settings(shop, tmp_path, "shop/*"), 80.0, 45.0, 10.0)
         shop.sample(80.5, 45.5, 10.5)
         second = test_turn.once(settings(shop, tmp_path, "shop/*"))
-        assert second.unloads == ()
+        assert second.plan.unloads == ()
         assert (verdict(second).kind, verdict(second).reason) == ("blocked", "canary-per-hour")
         assert "1 of 1 used, the next one in 60 min (guardrails.canary.max_moves_per_hour)" in second.sentence
 
@@ -151,7 +151,7 @@ class TestPeople:
             assert "Would move" in show_unload(held, bundle, shop.ids[2]).sentence
             request = UnloadRequest("r", bundle, shop.ids[2], None, "ann", now, now + 60)
             assert done(held, request).exit_code == 0
-        usage = {one.name: one.used for one in dry_run(held).usage}
+        usage = {one.name: one.used for one in dry_run(held).plan.usage}
         assert usage["canary-per-hour"] == 2
 
     def test_status_says_that_it_is_in_force(

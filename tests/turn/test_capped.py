@@ -12,8 +12,9 @@ from lbd.decide.transfer_shedder import TransferShedderSettings
 from lbd.load.scoring import Weights
 from lbd.model import CLUSTER, Decision, Hits, Memory, Skip, Unload
 from lbd.permit.limits import Permitted
+from lbd.permit.rules import CAPS
 from lbd.reason import Group, Reason
-from lbd.turn.turn import CAPS, memory_after
+from lbd.turn.plan import memory_after
 from lbd.turn.waves import Rest
 from tests.builders import TAKEN_AT, first_averages, permission, snapshot
 from tests.turn.records import COLD, HOT, record, two
@@ -29,7 +30,7 @@ BEFORE = {HOT: Hits(7, 0), COLD: Hits(3, 0), "other:8080": Hits(5, 1)}
 
 def fired() -> Decision:
     """The hot broker gives some of its bundles to the cold one, after eight samples."""
-    found = record(two(), hits=BEFORE, settings={"high_threshold": 90}).decision
+    found = record(two(), hits=BEFORE, settings={"high_threshold": 90}).plan.decision
     assert found is not None
     assert found.comparison.pairs[0].fired
     assert len(found.unloads) > 1

@@ -145,8 +145,8 @@ class Turns:
             return f"{sorted(others - compared)} are not compared: {record.sentence}"
         skips = (f"{skip.what} {skip.detail}" for skip in record.skips)
         notes = "; ".join((record.sentence, *skips, *self.balancer.warnings))
-        if record.hold is not None and (broker != self.pulsar.leader or broker not in record.hold[1]):
-            return f"everything is held: {record.hold[0].label}: {record.hold[1]}"
+        if record.plan.hold is not None and (broker != self.pulsar.leader or broker not in record.plan.hold[1]):
+            return f"everything is held: {record.plan.hold[0].label}: {record.plan.hold[1]}"
         return "" if broker in notes or not asked or harmless else f"{broker} is not named: {notes}"
 
     def usual(self, path: str, broker: str) -> Any:

@@ -16,7 +16,7 @@ from lbd.store.proposal import Proposal
 from lbd.turn.next_steps import next_steps
 from lbd.turn.parts import TurnResult
 from tests.builders import TAKEN_AT, bundle, report, stats
-from tests.turn.records import COLD, HOT, record, two
+from tests.turn.records import COLD, HOT, altered, record, two
 
 if TYPE_CHECKING:
     from lbd.observe.parse import LoadReport
@@ -106,11 +106,11 @@ def test_a_hold_that_the_state_knows_ends_at_a_time(reason: Reason):
 def test_a_remedy_names_only_the_bundle_that_its_reason_is_about():
     """Where the turn refused a bundle, that one; the largest of the broker would be cut in vain."""
     found = record(two(rates=(5000.0, 3000.0, 1000.0)), settings=AT_ONCE)
-    assert found.decision is not None
+    assert found.plan.decision is not None
     refused = Skip(bundle(1), Reason.DESTINATION_ABOVE_SOURCE, "")
     for skips, named in (((refused,), bundle(1)), ((), "BUNDLE")):
         stopped = Skip(ENDS, Reason.DESTINATION_ABOVE_SOURCE, "")
-        (step,) = next_steps(replace(found, unloads=(), skips=skips, blocked={ENDS: stopped}), RAILS)
+        (step,) = next_steps(altered(found, unloads=(), skips=skips, blocked={ENDS: stopped}), RAILS)
         assert step.command == f"lbd split {named}"
 
 

@@ -55,7 +55,7 @@ def left(unloads: tuple[Unload, ...]) -> int:
 
 def planned(cluster: SplittingPulsar, folder: Path, **spread: Any) -> tuple[Unload, ...]:
     """The plan of a dry-run."""
-    return dry_run(settings(cluster, folder, spread=spread)).unloads
+    return dry_run(settings(cluster, folder, spread=spread)).plan.unloads
 
 
 class TestPlan:
@@ -73,7 +73,7 @@ class TestPlan:
         usual = {"spread": {"by": "topic"}} if "profile" in changes else {}
         found = dry_run(settings(cluster, tmp_path, **usual, **changes))
 
-        assert found.unloads
+        assert found.plan.unloads
         assert cluster.asked("/namespaces/t/n/topics") == []
 
     def test_names_that_cannot_be_read_change_nothing(self, cluster: SplittingPulsar, tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ class TestLive:
                     if thread.name == "lbd-topics":
                         thread.join()
         assert len(cluster.asked("/namespaces/t/n/topics")) == 1
-        assert (len(record.unloads), left(record.unloads)) == (3, 14)
+        assert (len(record.plan.unloads), left(record.plan.unloads)) == (3, 14)
 
-        gone = {unload.bundle for unload in record.unloads}
+        gone = {unload.bundle for unload in record.plan.unloads}
         stays = next(one for one in HOT if one not in gone and members_in(one, TOPIC, PARTITIONS))
         has = members_in(stays, TOPIC, PARTITIONS)
         crowd = f"it has 20 of the 36 partitions of {TOPIC}, its share is 12"

@@ -64,10 +64,10 @@ def test_a_hot_broker_is_relieved(name: str, pulsar: FakePulsar, tmp_path: Path)
     record = test_turn.once(chosen(pulsar, tmp_path, name))
 
     assert record.error is None
-    assert record.outcomes
-    assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
-    assert {outcome.unload.source for outcome in record.outcomes} == {first}
-    for outcome in record.outcomes:
+    assert record.moves.outcomes
+    assert {outcome.result for outcome in record.moves.outcomes} == {Result.LANDED}
+    assert {outcome.unload.source for outcome in record.moves.outcomes} == {first}
+    for outcome in record.moves.outcomes:
         assert pulsar.owners[outcome.unload.bundle] == outcome.unload.destination != first
     turn = turn_record(record, 0.0)
     assert [pair.source for pair in turn.pairs if pair.fired] == [first]
@@ -85,7 +85,7 @@ def test_what_was_touched_settles_first(name: str, pulsar: FakePulsar, tmp_path:
     record = test_turn.once(settings)
 
     assert pulsar.owners == owners
-    assert record.unloads == ()
+    assert record.plan.unloads == ()
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))

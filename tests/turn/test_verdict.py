@@ -16,7 +16,7 @@ from lbd.store.turn_record import Verdict
 from lbd.turn.parts import TurnResult
 from lbd.turn.verdict import sentence, verdict
 from tests.builders import bundle, report
-from tests.turn.records import COLD, HOT, record, two
+from tests.turn.records import COLD, HOT, altered, record, two
 
 if TYPE_CHECKING:
     from lbd.observe.parse import LoadReport
@@ -106,9 +106,9 @@ def test_a_pair_that_settles_waits_for_that_first():
 def test_a_plan_that_was_refused_as_a_whole(reason: Reason, kind: str):
     """By a limit, which lets go with time; or by what moving cannot mend."""
     found = record(two(), settings=AT_ONCE)
-    refused = tuple(Skip(unload.bundle, reason, "why") for unload in found.unloads)
+    refused = tuple(Skip(unload.bundle, reason, "why") for unload in found.plan.unloads)
     assert len(refused) > 1
-    judged = verdict(replace(found, unloads=(), skips=refused))
+    judged = verdict(altered(found, unloads=(), skips=refused))
     assert (judged.kind, judged.reason) == (kind, reason.label)
     assert f"{len(refused)} bundles chosen, the first: why" in judged.words
 
@@ -170,9 +170,9 @@ def test_the_headline_names_the_widest_pair_and_the_blocked_one():
 def test_the_widest_pair_is_named_though_all_its_bundles_were_refused():
     """Not the next one, that only waits."""
     found = record(two(), settings=AT_ONCE, unloads=())
-    refused = Skip(found.decision.unloads[0].bundle, Reason.DESTINATION_OVERLOADED, "cold would reach 90")
+    refused = Skip(found.plan.decision.unloads[0].bundle, Reason.DESTINATION_OVERLOADED, "cold would reach 90")
     narrow = Skip("a:1 -> b:1", Reason.WAITING, "low samples 1/8")
-    assert sentence(replace(found, skips=(narrow, refused))).startswith(f"No move: {ENDS}: destination-overloaded (")
+    assert sentence(altered(found, skips=(narrow, refused))).startswith(f"No move: {ENDS}: destination-overloaded (")
 
 
 def test_a_hold_is_told_with_the_widest_pair():
@@ -215,8 +215,8 @@ def test_a_thing_blocks_and_a_state_is_a_clause(kind: Kind, reason: Reason, want
 def test_a_turn_that_was_waited_for_says_how_its_moves_ended():
     """Two of three were asked for, one landed; nothing is under way any more."""
     found = record(two(80, 20), hits={HOT: Hits(8, 1)})
-    moves = found.unloads
-    ended = replace(
+    moves = found.plan.unloads
+    ended = altered(
         found,
         outcomes=(Outcome(moves[0], Result.LANDED, COLD), Outcome(moves[1], Result.ELSEWHERE, "third:8080")),
         refused=tuple(Skip(move.bundle, Reason.ROUND_STOPPED) for move in moves[2:]),
@@ -269,8 +269,8 @@ def test_pools_of_one_broker_are_the_policies_doing():
     """Each namespace may be on one broker alone: no move can mend that."""
     seen = two()
     found = record(seen)
-    assert found.decision is not None
+    assert found.plan.decision is not None
     few = Skip("pool gold", Reason.TOO_FEW_BROKERS, "1 of 2 reports can be compared")
-    alone = replace(found.decision, skips=(few,), comparison=replace(found.decision.comparison, pairs=()))
-    judged = verdict(replace(found, decision=alone))
+    alone = replace(found.plan.decision, skips=(few,), comparison=replace(found.plan.decision.comparison, pairs=()))
+    judged = verdict(altered(found, decision=alone))
     assert judged.words == "not fixable by moving, isolation-policy: pool gold: 1 of 2 reports can be compared"

@@ -17,7 +17,7 @@ from lbd.reason import Reason
 from lbd.turn.verdict import sentence
 from lbd.turn.waves import NextWave, Rest, scores_to_settle
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
-from tests.turn.records import COLD, HOT, record, two
+from tests.turn.records import COLD, HOT, altered, record, two
 
 if TYPE_CHECKING:
     from lbd.model import Snapshot
@@ -468,11 +468,11 @@ def test_people_read_which_wave_begins_and_why_a_plan_ends():
     """In the one sentence of the turn."""
     begins = record(two(), unloads=(move(0),), rest=REST)
     assert sentence(begins) == "Begins to move 1 bundle (wave 1 of plan ebee567d, 2 to follow)."
-    goes_on = replace(begins, outcomes=(Outcome(move(7), Result.LANDED, COLD),))
+    goes_on = altered(begins, outcomes=(Outcome(move(7), Result.LANDED, COLD),))
     assert sentence(goes_on) == (
         "Moved 1 of 1 bundle: 1 landed; begins to move 1 bundle (wave 1 of plan ebee567d, 2 to follow)."
     )
-    anew = replace(begins, gave_up=REST.ended_text("wave 2 could not begin within 90 s"))
+    anew = altered(begins, gave_up=REST.ended_text("wave 2 could not begin within 90 s"))
     assert sentence(anew) == (
         "Begins to move 1 bundle (wave 1 of plan ebee567d, 2 to follow); plan ebee567d ends, 2 bundles not moved: "
         "wave 2 could not begin within 90 s."

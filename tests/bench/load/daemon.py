@@ -77,7 +77,7 @@ class _Watch:
             seconds = (observe, self._turned - begun - observe, cpu, process, self._collected)
             self._collected = 0.0
             with self._path.open("ab") as file:
-                found = Turned(begun, ended, *seconds, len(self._record.unfinished))
+                found = Turned(begun, ended, *seconds, len(self._record.moves.unfinished))
                 file.write(msgspec.json.encode(found) + b"\n")
 
 
