@@ -64,7 +64,7 @@ def test_a_plan_shows_what_the_settings_let_a_move_cost(
     turn = record(two(80, 20), hits={HOT: Hits(8, 1)})
     assert turn.observation is not None
     rails = Guardrails.model_validate({"move_costs": costs})
-    turn = replace(turn, costs=case(turn.observation.snapshot, rails).named_costs)
+    turn = altered(turn, costs=case(turn.observation.snapshot, rails).named_costs)
     plan = msgspec.convert(plan_document(turn, proposal(turn), "", Predictions(), proposed=False), PlanDocument)
     assert {move.cost for move in plan.unloads} == (numbers or {0.0})
     print_plan(plan)

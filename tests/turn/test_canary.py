@@ -27,6 +27,7 @@ from tests.daemon.test_proposals import applied
 from tests.fake_pulsar import HOT
 from tests.test_guardrails import landed, settle
 from tests.turn.test_strategies import chosen as with_strategy
+from tests.turn.test_strategies import firing  # noqa: F401 - a fixture: numbers by which each strategy moves
 
 if TYPE_CHECKING:
     from pathlib import Path
