@@ -129,7 +129,7 @@ class Planning:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What one turn moves, and why all else stays.
+    """The moves of one turn, and why all else stays.
 
     ``unloads`` go now, ``rest`` is what remains for later waves, and ``gave_up`` is why the rest of an earlier plan is
     not moved. ``expected`` is the score, in points, of each broker that the moves touch, once all have landed.
@@ -363,7 +363,7 @@ def _rest(
     if not in_waves:
         return None
     above_points = LESS_ABOVE_POINTS.get(planning.chosen.name, judging.ABOVE_EXPECTED_POINTS)
-    begun = rest or Rest(
+    whole = rest or Rest(
         plan=plan_id(decision.unloads),
         unloads=decision.unloads,
         expected={},
@@ -375,7 +375,7 @@ def _rest(
     )
     at_most = ledger.expected_at_most(permitted.unloads, above_points)
     gave = {unload.source: facts.points[unload.source] for unload in permitted.unloads}
-    return begun.after_wave(skips, at_most, facts.now, gave)
+    return whole.after_wave(skips, at_most, facts.now, gave)
 
 
 # --- memory
