@@ -277,7 +277,7 @@ function showPlan(status) {
     write(cells[2], amount(move.throughput));
     write(cells[3], grouped.format(move.clients));
     cells[3].dataset.label = "clients";
-    write(cells[4], move.reason);
+    write(cells[4], move.cost ? `${move.reason}; costs ${grouped.format(move.cost)} points by guardrails.move_costs and topic_costs` : move.reason);
   });
   // In the colours of the brokers below: red gives, green takes.
   const [gives, takes] = ["source", "destination"].map((end) => new Set(plan.unloads.map((move) => move[end])));
