@@ -40,11 +40,12 @@ ROWS = 10
 def show_report(report: Report, *, everything: bool) -> None:
     """Print where each bundle without an owner goes, the reasons, what stays where, and what the choice rests on.
 
-    An owned bundle stays where it is, so the broker of its advice is shown only if nothing else was requested.
+    An owned bundle stays where it is, so the broker of its advice is shown only if nothing else was requested, and it
+    is listed only where it was named by its topic: that says which bundle the topic is in.
     """
     owned = [advice for advice in report.answers if advice.owner is not None]
     everything = everything or len(report.answers) == 1
-    listed = [*report.unowned, *(owned if everything else ())]
+    listed = [*report.unowned, *(advice for advice in owned if everything or report.topics.get(advice.bundle))]
     shown = listed if everything else listed[:ROWS]
     _print_rows([(_bundle_text(advice, report), *_destination(advice, report)) for advice in shown])
     if len(shown) < len(listed):

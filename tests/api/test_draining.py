@@ -118,7 +118,7 @@ class TestDrain:
         """Told as a problem; no order is left."""
         found = api.post(path, body)
         assert (found.status_code, found.headers["content-type"]) == (status, "application/problem+json"), found.text
-        assert api.get("/v1/drains").json() == {"drains": [], "fill": None}
+        assert api.get("/v1/drains").json() == {"drains": [], "fill": None, "fill_tried": 0}
 
     def test_those_who_wait_for_a_look_keep_nobody_else_from_an_answer(self, api: Api, monkeypatch: pytest.MonkeyPatch):
         """More of them than the API has threads, while a broker does not answer the first one."""

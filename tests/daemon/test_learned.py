@@ -169,5 +169,5 @@ def test_without_a_state_directory_the_doctor_says_so(history: list[Snapshot], t
     ((level, told),) = findings(Settings(state_dir=tmp_path / "gone"), history[0])
 
     assert level == "warning"
-    assert told.startswith("load-model: not checked: known of 0 of 3 brokers, of ")
+    assert told.startswith("load-model: not checked: known of 0 of 3 brokers, not yet of ")
     assert not (tmp_path / "gone").exists()
