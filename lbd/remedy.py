@@ -185,7 +185,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.SETTLING: Remedy(by_itself="lbd compares a broker again after two samples that follow a move or restart"),
     Reason.MEMBERSHIP_CHANGED: Remedy(by_itself="lbd goes on when no broker has come or gone for a while"),
     Reason.LEADER_UNREACHABLE: Remedy(
-        "If it lasts, check the metadata store, then restart the broker that the sentence names",
+        "If it lasts, check the metadata store; restart the broker that hangs, if the turn names one",
         "lbd doctor",
         "it ends when a broker leads again, usually within one session timeout (30 s)",
     ),

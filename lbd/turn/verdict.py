@@ -240,7 +240,8 @@ def verdict(record: TurnResult) -> Verdict:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
     calm = _calm_verdict(record, record.plan.decision)
     first = _held(record) or _moving(record) or calm or _waits_for_moves(record) or _of_pairs(record)
-    detail = "; ".join(filter(None, (first.detail, record.plan.canary.words)))
+    held_back = "" if first.reason == Reason.CANARY.label else record.plan.canary.words  # said once
+    detail = "; ".join(filter(None, (first.detail, held_back)))
     return msgspec.structs.replace(first, detail=detail)
 
 

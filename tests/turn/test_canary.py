@@ -86,7 +86,7 @@ class TestMoves:
             first, second = balancer.once(), balancer.once()
         test_turn.unmoved(pulsar, first)
         assert first.sentence == f"No move: {ends}, blocked by canary: {why}; {ALL_HELD}."
-        assert verdict(first).words == f"blocked by canary: {ends}; {why}; {ALL_HELD}"
+        assert verdict(first).words == f"blocked by canary: {ends}; {why}"
         (pair,) = turn_record(first, 0.0).pairs
         assert (pair.reason, pair.detail) == ("canary", why)
         assert (verdict(second).kind, verdict(second).reason) == ("blocked", "canary")
