@@ -89,7 +89,6 @@ def _of_verdict(record: TurnResult, judged: Verdict) -> NextStep:
 
 def _pair_of(record: TurnResult, reason: Reason) -> Pair | None:
     """The widest pair for which this reason is given; the widest of all where none says so itself."""
-    assert record.plan.decision is not None
     pairs = sorted(record.plan.pairs, key=lambda pair: -pair.difference)
     return next((pair for pair in pairs if pair_skip(record, pair).reason is reason), pairs[0] if pairs else None)
 
@@ -149,7 +148,6 @@ def _of_brokers(record: TurnResult) -> Iterator[NextStep]:
 
 def _empty_brokers(record: TurnResult, snapshot: Snapshot, uncompared: dict[str, Reason]) -> Iterator[NextStep]:
     """The first broker without a bundle to which no pair will move any: as after a failed restart."""
-    assert record.plan.decision is not None
     taking = {pair.destination for pair in record.plan.pairs}
     taking |= {unload.destination for unload in (*record.plan.unloads, *record.moves.unfinished)}
     numbers = snapshot.rows.count(broker_bundles(snapshot)[snapshot.rows.bundle] == 0)

@@ -29,6 +29,7 @@ from lbd.turn.waves import scores_to_settle
 if TYPE_CHECKING:
     from lbd.act.executor import FinishedMoves
     from lbd.model import Decision, Snapshot, Unload
+    from lbd.permit.limits import Ledger
     from lbd.permit.policies import Policies
     from lbd.turn.assess import Assessment
     from lbd.turn.parts import Parts
@@ -111,9 +112,9 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     read = partial(read_policies, parts, facts.snapshot)
     planned = plan(planning, case, holds, rest=parts.rest, finished=finished, read=read, spread=parts.spread)
     to_send = () if planning.approval else planned.unloads
-    _save(parts, now, to_send, planned)
-    parts.on_plan(to_send)
     assert planned.limits is not None
+    _save(parts, now, to_send, planned, planned.limits)
+    parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, facts.snapshot), planned.limits)
     skips = (*data_skips(now.observation.missing, facts), *unreported(facts), *planned.skips)
     return TurnResult(
@@ -121,15 +122,14 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     )
 
 
-def _save(parts: Parts, now: Assessment, to_send: tuple[Unload, ...], planned: Plan) -> None:
+def _save(parts: Parts, now: Assessment, to_send: tuple[Unload, ...], planned: Plan, limits: Ledger) -> None:
     """Save what the next turn needs before anything is handed over.
 
     The brokers of the plan must settle, whatever happens to lbd meanwhile.
     """
-    facts, touching, limits = now.facts, to_send if parts.actuator.acts else (), planned.limits
-    assert limits is not None
+    facts, touching = now.facts, to_send if parts.actuator.acts else ()
     at_most = limits.expected_at_most(to_send, judging.ABOVE_EXPECTED_POINTS)
     settles_at = scores_to_settle(to_send, at_most, parts.planning.chosen.name)
     samples = judging.unsettle(facts.evidence.samples, touched_brokers(touching), expected=settles_at)
     parts.store.save_averages(facts.averages, facts.now)
-    parts.store.save(remembered(now, planned.memory, samples, to_send, limits.expected(to_send)))
+    parts.store.save(remembered(now, planned.memory, samples, to_send, planned.expected if to_send else {}))

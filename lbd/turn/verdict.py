@@ -247,7 +247,6 @@ def verdict(record: TurnResult) -> Verdict:
 
 def _held(record: TurnResult) -> Verdict | None:
     """A hold blocks a pair that is too far apart, unless another one is to move it; or nothing can be judged."""
-    assert record.plan.decision is not None
     if record.plan.hold is None or record.plan.hold[0] is Reason.MOVES_UNFINISHED:
         return None
     reason, detail = record.plan.hold
