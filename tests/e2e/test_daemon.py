@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e import naming, placing, scenarios, skew, soak
+from tests.e2e import naming, placing, scenarios, skew
 from tests.e2e.daemon import SETTINGS, SHEDDER, Daemon
 from tests.e2e.kills import Hot, Storm, schedule
 from tests.e2e.landing import CLIENTS
@@ -198,14 +198,3 @@ def _kill_row(cluster: Cluster, storm: Storm, results: Counter[str], seconds: fl
         "said": dict(storm.said.most_common(6)),
     }
     return json.dumps(found)
-
-
-@pytest.mark.soak
-@pytest.mark.cluster(versions=["4.0.8"])
-def test_memory_stays_flat_for_an_hour(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
-    """A turn a second for an hour: no growth that a month would show."""
-    found = soak.soak(cluster, tmp_path, minutes=60, interval=1, tell=tell)
-
-    tell(found.table())
-    assert found.slope_mb_per_hour < soak.SLOPE_LIMIT_MB_PER_HOUR
-    assert found.spread_mb < soak.SPREAD_LIMIT_MB

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -14,9 +16,9 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.figures import summary
 from tests.e2e.kills import REQUESTS_WHILE_DEAD, schedule
 from tests.e2e.meters import Meters
+from tests.e2e.pair import Sample, drawn, grown, series, slope, table
 from tests.e2e.settings import Spec
 from tests.e2e.skew import FEW_CARRY_MOST, Scenario
-from tests.e2e.soak import Growth, Size
 from tests.e2e.witness import Witness, contradictions
 
 if TYPE_CHECKING:
@@ -151,13 +153,48 @@ def test_kills_are_spread_and_never_meet():
     assert min(late - early for early, late in itertools.pairwise(brokers)) > REQUESTS_WHILE_DEAD
 
 
-def test_growth_is_a_fitted_line_without_the_first_quarter():
-    """The caches of the beginning are no leak."""
-    held = [10.0, 40.0, *(50.0 + 0.1 * number for number in range(6))]
-    sizes = [Size(450.0 * number, rss, 1, 1, 1, 1.0) for number, rss in enumerate(held)]
+def _samples(which: str, held: float, an_hour: float = 0.0, leads: tuple[bool, ...] = (True,) * 400) -> list[Sample]:
+    """A look each ten seconds, twelve turns between two of them, 30 ms each."""
+    hours = [number / 360 for number in range(len(leads))]
+    sizes = [{"RSS MB": 40.0 if hour < 0.2 else held + an_hour * hour, "files": 40.0} for hour in hours]
+    return [
+        Sample(which, hour, lead, 12 * number, 0.36 * number, size)
+        for number, (hour, lead, size) in enumerate(zip(hours, leads, sizes, strict=True))
+    ]
 
-    assert Growth(sizes).slope_mb_per_hour == pytest.approx(0.8)
-    assert Growth(sizes).spread_mb == pytest.approx(0.5)
+
+def test_growth_is_a_fitted_line_without_the_first_quarter():
+    """The caches of the beginning are no leak, and what grows less than is tolerated is no growth."""
+    found = series([*_samples("first", 200.0, 3.0), *_samples("second", 200.0, 1.0)])
+
+    assert slope(*found["RSS MB, first"]) == (pytest.approx(3.0), pytest.approx(0.0, abs=1e-6))
+    assert grown(found) == ["RSS MB, first"]
+    assert "| RSS MB, second | 40.0 | 200.3 | 200.6 | 200.8 | 201.1 | +1.00 ± 0.00 | 2 |" in table(found).splitlines()
+    assert ET.fromstring(drawn(found)).tag.endswith("svg")
+
+
+def test_growth_within_twice_its_error_is_not_called_growth():
+    """Ten megabytes come and go every twelve minutes, and three an hour stay."""
+    samples = _samples("first", 200.0, 3.0)
+    jumping = [
+        replace(each, held={"RSS MB": each.held["RSS MB"] + 10 * (at // 75 % 2)}) for at, each in enumerate(samples)
+    ]
+
+    growth, error = slope(*series(jumping)["RSS MB, first"])
+    assert growth > 2.0
+    assert error > growth / 2
+    assert grown(series(jumping)) == []
+
+
+def test_cpu_a_turn_is_that_of_the_one_that_leads_and_of_the_other_one():
+    """Looks between which the leader changed, or a daemon stood still, are not counted."""
+    leads = (True, True, True, False, False)
+    samples = _samples("first", 200.0, leads=leads)
+    still = replace(samples[2], turns=samples[1].turns, cpu_seconds=samples[1].cpu_seconds)
+
+    found = series([*samples[:2], still, *samples[3:]])
+    assert found["CPU ms a turn, leader"] == ([1 / 360], [pytest.approx(30.0)])
+    assert found["CPU ms a turn, standby"] == ([4 / 360], [pytest.approx(30.0)])
 
 
 def test_the_true_gap_is_what_the_groups_used_in_the_window():
