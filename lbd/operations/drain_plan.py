@@ -449,6 +449,18 @@ def _owned(admin: Admin, broker: str, now: Situation) -> Collection[str]:
         raise UntoldError(f"{broker}: what it owns is not known: {error}") from error
 
 
+def bundles_to_drain(parts: Parts, admin: Admin, broker: str) -> tuple[str, ...]:
+    """Bundles that a broker says it owns, without those that a drain leaves there. Raises as :func:`plan_drain_now`,
+    and :class:`HeldError` while the broker must not be asked.
+    """
+    guardrails, topic = parts.planning.guardrails, parts.planning.leader_topic
+    return tuple(
+        bundle
+        for bundle in _owned(admin, broker, _situation(parts, broker))
+        if not BROKER_BUNDLE.match(bundle) and exempt_reason(bundle, guardrails, topic) is not Reason.SYSTEM_NAMESPACE
+    )
+
+
 def _check_active(admin: Admin, broker: str) -> None:
     active = admin.active_brokers()
     if broker not in active:

@@ -19,7 +19,7 @@ from lbd.api.shapes import RolloutPlan, RolloutStep
 from lbd.errors import AdminError, LbdError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, Pacing, cannot_spare, estimate, first_pass
-from lbd.operations.drain_plan import Guide, HeldError, plan_drain_now, preview_drain
+from lbd.operations.drain_plan import Guide, HeldError, bundles_to_drain, plan_drain_now, preview_drain
 from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
 from lbd.operations.split import CLOCK
@@ -127,7 +127,7 @@ def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
         return _phase(rollout, facts, "restart", gone_at=facts.now)
     if work is not None and facts.drained and rollout.begun:
         if not work.owned and work.owned is not None:
-            return _phase(rollout, facts, "restart", gone_at=None)
+            return changed(_phase(rollout, facts, "restart", gone_at=None), tries=rollout.tries)
         if rollout.tries < TRIES:
             return changed(rollout, begun=False, tries=rollout.tries + 1)
         return _ended(rollout, facts.now, work.exit_code or FAILED, f"{work.sentence} {_stopped(rollout)}")
@@ -310,23 +310,29 @@ class Rolling:
             raise HeldError(hold)
         if rollout is None:
             raise RefusedError("no rollout is under way")
-        looked = self._look_again(rollout, tools)
+        looked = self._look_again(rollout, tools, restarts=broker)
         if looked.phase != "restart" or looked.broker != broker or looked.gone_at is not None or looked.stopping:
             raise RefusedError(f"{broker} is not to be restarted now: {looked.stopping or looked.summary}")
         return RequestResult(0, f"{broker} is to be restarted now.", id=looked.id)
 
-    def _look_again(self, rollout: Rollout, tools: Tools) -> Rollout:
+    def _look_again(self, rollout: Rollout, tools: Tools, restarts: str = "") -> Rollout:
         """The rollout by the facts of now: the file may be older than a restart, and no broker is restarted twice.
 
-        Raises :class:`RefusedError` where it has changed meanwhile, and where this lbd no longer leads: it is written,
-        and so published, in any case.
+        The broker that a person ``restarts`` now is drained again where Pulsar has placed a bundle there since its
+        drain. Raises :class:`RefusedError` where the rollout has changed meanwhile, and where this lbd no longer leads:
+        it is written, and so published, in any case.
         """
         after, hold = rollout, self._held()
         if rollout.phase == "restart" and rollout.gone_at is None and (hold is None or hold[0] not in AWAY):
-            observation = tools.parts.observer.observe()
-            started = start_times(observation.snapshot.brokers)
-            facts = RolloutInput(self._now(), frozenset(observation.active), started=started)
-            after = changed(rollout, gone_at=facts.now) if _has_left(rollout, facts) else rollout
+            fixed = Fixed(tools.parts.observer.observe())
+            started = start_times(fixed.observation.snapshot.brokers)
+            facts = RolloutInput(self._now(), frozenset(fixed.observation.active), started=started)
+            if _has_left(rollout, facts):
+                after = changed(rollout, gone_at=facts.now)
+            elif restarts == rollout.broker and bundles_to_drain(
+                replace(tools.parts, observer=fixed), tools.admin, restarts
+            ):
+                after = changed(_phase(rollout, facts, "drain", gone_at=None), tries=rollout.tries + 1)
         if not self._rollouts.amend(rollout, after):
             raise RefusedError("the rollout has changed meanwhile; repeat the command")
         if after != rollout:

@@ -27,11 +27,12 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
     ``members`` were active when it began, and have to stay, but for the one at work. ``broker`` is at work, in this
     ``phase`` since ``phase_at``: drained, to be restarted, or filled, which comes last. ``begun``: the drain of this
-    phase was ordered, and after a failure ``tries`` times once more. ``started_at`` is when the broker had started,
-    None where it does not tell (2.11); ``gone_at`` is when it was first seen to be gone, or started anew. It has to be
-    back ``timeout_seconds`` later; with ``executes`` a command restarts it, and the time counts from the hand-over.
-    ``done`` were restarted. ``stopping`` is why it is to be stopped, ``waits`` what it waits for. ``splitting`` is
-    the note on automatic splitting, which is given back at the end, None where lbd changed nothing.
+    phase was ordered, and ``tries`` times once more: after a failure, or for bundles that it owned when it was handed
+    over. ``started_at`` is when the broker had started, None where it does not tell (2.11); ``gone_at`` is when it was
+    first seen to be gone, or started anew. It has to be back ``timeout_seconds`` later; with ``executes`` a command
+    restarts it, and the time counts from the hand-over. ``done`` were restarted. ``stopping`` is why it is to be
+    stopped, ``waits`` what it waits for. ``splitting`` is the note on automatic splitting, which is given back at the
+    end, None where lbd changed nothing.
     """
 
     id: str
@@ -63,7 +64,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         if self.ended_at is not None:
             return self.sentence
         doing = {
-            "drain": f"{self.broker} is being drained",
+            "drain": f"{self.broker} is being drained{' again, as it owns bundles' if self.tries else ''}",
             "restart": f"{self.broker} owns nothing and is to be restarted",
             "fill": f"all are restarted, {self.broker} is being filled",
             "ended": "it is over",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from lbd.store.rollouts import Rollout, Rollouts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
@@ -54,15 +54,19 @@ def test_a_broker_is_handed_over_only_where_it_is_due(api: Api, cluster: FakePul
 
     kept = Rollouts(api.engine.settings.state_dir, api.engine.orders)
     times = {"begun_at": 1.0, "phase_at": 1.0, "timeout_seconds": 900.0, "executes": True}
+    bundles = [bundle for bundle, owner in cluster.owners().items() if owner == due]
     draining = Rollout(id="r", brokers=(due, other), members=tuple(cluster.brokers), by="ann", broker=due, **times)
     answers = {}
     for words, now in {
         "in its drain": draining,
+        "owner of bundles": replace(draining, phase="restart"),
         "due": replace(draining, phase="restart"),
         "back already": replace(draining, phase="restart", started_at=1.0),
         "gone": replace(draining, phase="restart", gone_at=2.0),
         "stopped": replace(draining, phase="restart", stopping="by ann"),
     }.items():
+        if words == "due":
+            give(cluster, bundles, other)
         with patched_steps(api):
             kept.begin(now)
             answers[words] = asked(api, restarts=due)[0], asked(api, restarts=other)[0]
@@ -70,11 +74,19 @@ def test_a_broker_is_handed_over_only_where_it_is_due(api: Api, cluster: FakePul
 
     assert answers == {
         "in its drain": (409, 409),
+        "owner of bundles": (409, 409),
         "due": (200, 409),
         "back already": (409, 409),
         "gone": (409, 409),
         "stopped": (409, 409),
     }
+
+
+def give(cluster: FakePulsar, bundles: Collection[str], broker: str) -> None:
+    """Have another broker own these."""
+    with cluster._lived():
+        for bundle in bundles:
+            cluster._book.transfer(bundle, broker)
 
 
 @contextmanager

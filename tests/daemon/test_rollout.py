@@ -573,6 +573,30 @@ class TestHandedOver:
         assert again is not None
         assert (again.phase, again.gone_at) == ("restart", None)
 
+    def test_a_broker_that_pulsar_gave_a_bundle_meanwhile_is_drained_again(
+        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Brokers know nothing of a drain: it owns nothing at the end of that, and a bundle when it is handed over."""
+        broker = cluster.brokers[1]
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            operator = Operator(lbd)
+            restart, operator.restart = operator.restart, lambda _: None  # type: ignore[method-assign]
+            handed_over(lbd, operator, broker)
+            bundle = next(bundle for bundle, owner in cluster.owners().items() if owner not in {None, broker})
+            with cluster._lived():
+                cluster._book.free(bundle)
+                cluster._book.acquire(bundle, broker)
+            with pytest.raises(RefusedError, match=f"{broker} is being drained again, as it owns bundles"):
+                begin(lbd, asked(restarts=broker))
+            found = Rollouts(tmp_path).under_way()
+            assert found is not None
+            assert (found.phase, found.broker, found.gone_at) == ("drain", broker, None)
+            while (found := operator.step()) is not None and found.phase != "restart":
+                pass
+            assert begin(lbd, asked(restarts=broker)) == f"{broker} is to be restarted now."
+            operator.restart = restart  # type: ignore[method-assign]
+            assert operator.to_the_end().exit_code == 0
+
     def test_one_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
         """With what to do; lbd goes on balancing, and restarts nothing."""
         begin(lbd, asked())
