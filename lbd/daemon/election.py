@@ -50,6 +50,10 @@ KEPT_SECONDS = 2 * DAY_SECONDS
 WRITERS_EVERY_SECONDS = 15.0
 """Longer than an lbd that was let write takes to say that it leads: who writes at two looks and has not is none."""
 
+LEADS_UNWRITTEN_SECONDS = 30.0
+"""How long an lbd leads while nothing can be written to its store, as on a full disk: without intents it moves nothing.
+"""
+
 STOP_SECONDS = 5.0
 OWN_NAME = re.compile(r"lbd-.+-\d+-[0-9a-f]{4}")
 """As :func:`own_name` gives them."""
@@ -183,9 +187,11 @@ class Leadership:
             return f"who leads is not known: {trouble}"
         if strangers := self._topic.strangers:
             return f"this lbd stands by, no lbd can lead: leader.topic is written by {strangers}; stop that producer"
-        if leader is None or leader.name == self.name:
-            return "this lbd stands by, nobody leads yet"
-        return f"this lbd stands by, {leader} leads since {utc(leader.at)}"
+        who = "nobody leads yet"
+        if leader is not None and leader.name != self.name:
+            who = f"{leader} leads since {utc(leader.at)}"
+        unwritable = "; its store cannot be written" if self.journal.unwritable_seconds else ""
+        return f"this lbd stands by, {who}{unwritable}"
 
     @property
     def _newer(self) -> str:
@@ -262,14 +268,20 @@ class Leadership:
             log.close()
 
     def _tried(self, log: Log) -> bool:
-        """Try to lead where nobody does, not too often; False when what was had is lost."""
+        """Try to lead where nobody does, not too often; False when what was had is lost.
+
+        An lbd whose last write to its store failed does not try, and leads no longer if that lasts.
+        """
         self._look_for_losses()
+        unwritable_seconds = self.journal.unwritable_seconds
         if self._leads.is_set():
+            if unwritable_seconds > LEADS_UNWRITTEN_SECONDS:
+                raise UsageError(f"its store could not be written for {unwritable_seconds:.0f} s")
             tidied = self._tidied()
             if self.journal.leading:
                 self.orders.publish(everything=tidied)
             return self.journal.leading and not log.lost()
-        if time.monotonic() >= self._elect_at and not self._topic.newer:
+        if time.monotonic() >= self._elect_at and not (self._topic.newer or unwritable_seconds):
             self._elect_at = time.monotonic() + ELECT_EVERY_SECONDS
             if log.elect():
                 self._topic.writers, self._topic.stayed = frozenset(), ()

@@ -28,6 +28,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from lbd.clock import boot_seconds
 from lbd.errors import UsageError
 from lbd.files import REPLACED, STARTS_AGAIN, directory, growing, read, refused, sync
 
@@ -97,6 +98,7 @@ class Database:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
         self._lock, self._durable, self._closed = threading.RLock(), True, False
+        self._failing_since: float | None = None
         self._files = {name: identity for name in _names(path) if (identity := _identity(path.parent, name))}
 
     @classmethod
@@ -133,6 +135,12 @@ class Database:
                 return f"{self._path.with_name(name)} {REPLACED}; {STARTS_AGAIN}"
         return ""
 
+    @property
+    def unwritable_seconds(self) -> float:
+        """Seconds since the first of the failed writes after which none has succeeded; 0 while writes succeed."""
+        since = self._failing_since
+        return 0.0 if since is None else boot_seconds() - since
+
     def write(self, statement: str, rows: Iterable[Sequence[object]], *, durable: bool = True) -> None:
         """Execute the statement for each row, in one transaction; on disk when this returns if it is ``durable``.
 
@@ -151,12 +159,22 @@ class Database:
                 self._durable = durable
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
+                before = self._changes
                 yield
                 self._connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, sqlite3.Error) and self._failing_since is None:
+                    self._failing_since = boot_seconds()
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
                 raise
+            if self._changes > before:
+                self._failing_since = None
+
+    @property
+    def _changes(self) -> int:
+        """Rows that this connection has changed: the end of a transaction without any proves nothing of the disk."""
+        return int(self._connection.execute("SELECT total_changes()").fetchone()[0])
 
     def put(self, values: Mapping[str, bytes | memoryview], *, durable: bool = True) -> None:
         """Replace values of ``state``, all of them or none. Raises as :meth:`write`."""

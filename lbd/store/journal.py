@@ -356,6 +356,11 @@ class Journal:
             return self._state_lost() or self._store.lost
 
     @property
+    def unwritable_seconds(self) -> float:
+        """See :attr:`~lbd.store.database.Database.unwritable_seconds`."""
+        return self._store.unwritable_seconds
+
+    @property
     def open(self) -> tuple[tuple[str, Unload], ...]:
         """Moves without an outcome, with their ids: those of a process that was killed, and those in flight."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from lbd.act.executor import Execution, Executor
 from lbd.act.unload import ReadyMove
 from lbd.daemon import election
 from lbd.daemon.election import Leadership
-from lbd.errors import ObserveError, RefusedError
+from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.model import Outcome, Result, Unload
 from lbd.pulsar.admin import Leader
 from lbd.pulsar.leader_topic import Writer
@@ -118,6 +118,32 @@ def test_who_was_replaced_writes_nothing_more(tmp_path: Path):
         assert one.hold() is not None
         assert one.journal.open == ()
         assert sum(b'"outcome"' in line for line in topic.lines) == 0
+
+
+def test_who_cannot_write_its_store_leaves_the_lead_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As on a full disk: it would lead and move nothing. It stands for election again once a write has succeeded."""
+    monkeypatch.setattr(election, "LEADS_UNWRITTEN_SECONDS", 0.01)
+    topic, said = Topic(), list[str]()
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        one.on_change = said.append
+        with lbd(tmp_path, topic, "two") as two:
+            set_writable(one, writable=False)
+            assert two.wait(PATIENCE_SECONDS)
+            until(lambda: "stands by, two leads since " in one.words)
+            assert one.words.endswith("; its store cannot be written")
+        assert not one.wait(0.2)
+        set_writable(one, writable=True)
+        assert one.wait(PATIENCE_SECONDS)
+
+    assert said[0].startswith("leads no more: its store could not be written for ")
+
+
+def set_writable(lbd: Leadership, *, writable: bool) -> None:
+    """Have its store take writes or not; one is tried, as each turn does."""
+    lbd.journal._store._connection.execute(f"PRAGMA query_only = {'OFF' if writable else 'ON'}")
+    with suppress(UsageError):
+        lbd.journal._store.put({"memory": b""})
 
 
 def test_a_topic_that_is_gone_for_a_while_is_waited_for(tmp_path: Path):
