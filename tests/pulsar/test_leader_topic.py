@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,6 +164,23 @@ def test_a_service_address_that_nobody_serves(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(client, "ACKNOWLEDGED_WITHIN_SECONDS", 1.0)
     with pytest.raises(ObserveError, match=r"cannot be read: .*; is pulsar.service_url right"):
         SharedLog(PulsarSettings(service_url="pulsar://127.0.0.1:1"), TOPIC, "me")
+
+
+def test_a_closed_log_is_gone_at_once(monkeypatch: pytest.MonkeyPatch):
+    """Its connection has threads and sockets of its own, and the next one is made a moment later."""
+    connection = client.connected(client.library("here"), PulsarSettings(service_url="pulsar://127.0.0.1:1"))
+    connection._client.close()
+    connection._client = SimpleNamespace(create_reader=lambda *_: None, close=lambda: None)
+    monkeypatch.setattr(client, "connected", lambda *_, found=connection: found)
+    log, gone = SharedLog(PulsarSettings(), TOPIC, "me"), weakref.ref(connection)
+    monkeypatch.undo()
+    gc.disable()
+    try:
+        log.close()
+        del log, connection
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_what_no_client_can_be_made_of(tmp_path: Path):
