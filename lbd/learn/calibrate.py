@@ -133,12 +133,12 @@ def _courses(own: Stretch, tried: Mapping[str, Any], seed: int, model: LoadModel
     yield from zip(by_name, courses, strict=True)
 
 
-def injected(own: Stretch, task: Task, *, model: LoadModel, over_points: float) -> Iterator[dict[str, object]]:
+def injected(own: Stretch, task: Task, *, model: LoadModel, scale: Scale) -> Iterator[dict[str, object]]:
     """The harm of each incident at one time under some candidates: both are the task's argument."""
     argument = json.loads(task.argument)
     by_name = {name: Settings.model_validate(values) for name, values in argument["tried"].items()}
     number, begins = argument["number"], argument["begins"]
-    for name, incident, harm in harms(as_one(own.hourly(own.whole)), begins, number, by_name, model, over_points):
+    for name, incident, harm in harms(as_one(own.hourly(own.whole)), begins, number, by_name, model, scale):
         yield {"candidate": name, "incident": incident, "number": number, **asdict(harm)}
 
 
@@ -192,7 +192,7 @@ def in_incidents(
     tried: Sequence[SettingsCandidate],
     settings: Settings,
     model: LoadModel,
-    over_points: float,
+    scale: Scale,
 ) -> dict[str, dict[str, list[Harm]]]:
     """Replay these settings in each incident: harm in the order of time, by candidate and incident.
 
@@ -205,7 +205,7 @@ def in_incidents(
             first, end = (begins - BEFORE_SECONDS) // HOUR_SECONDS, (begins + INCIDENT_SECONDS) // HOUR_SECONDS + 1
             argument = {"tried": under, "number": number, "begins": begins}
             tasks.append(Task(int(first), int(end), json.dumps(argument)))
-    rows = history.run(tasks, partial(injected, model=model, over_points=over_points), INCIDENTS)
+    rows = history.run(tasks, partial(injected, model=model, scale=scale), INCIDENTS)
     by_incident: dict[str, dict[str, list[Harm]]] = {candidate.name: {} for candidate in tried}
     for row in sorted(rows, key=lambda row: row["number"]):
         measured = Harm(**{column.name: row[column.name] for column in fields(Harm)})
@@ -360,7 +360,7 @@ class _Replays:
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
         """The harm of each incident under these settings, by candidate and incident."""
         tried = [self.tried[name] for name in names]
-        return in_incidents(self.history, tried, self.request.settings, self.model, self.scale.low)
+        return in_incidents(self.history, tried, self.request.settings, self.model, self.scale)
 
 
 def _scale(present: Tunable, overload_minutes: float, reconnect_seconds: float | None) -> Scale:

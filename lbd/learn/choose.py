@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.learn.incidents import excess
-from lbd.learn.prediction import FEWEST_DAYS, effect
+from lbd.learn.prediction import DAYS_AHEAD, FEWEST_DAYS, days_that_may_differ, effect
 from lbd.learn.replay import pooled
 from lbd.text import counted
 
@@ -356,22 +357,23 @@ def effect_text(predicted: PredictedEffect, measure: str) -> str:
 def claim_text(claims: Mapping[str, PredictedEffect]) -> str:
     """The claims for the next week: all that settings save, then all that they cost."""
     texts = [_verb_and_amount(claims[measure], measure) for measure in CLAIMED]
-    by_verb = {verb: [amount for own, amount in texts if own == verb] for verb in (SAVES, COSTS, CHANGES)}
+    by_verb = {verb: [amount for own, amount in texts if own == verb] for verb in (SAVES, COSTS, UNKNOWN)}
     return "; ".join(f"{verb} {', '.join(amounts)}" for verb, amounts in by_verb.items() if amounts)
 
 
-SAVES, COSTS, CHANGES = "saves", "costs", "changes nothing in"
+SAVES, COSTS, UNKNOWN = "saves", "costs", "unknown:"
 
 
 def _verb_and_amount(predicted: PredictedEffect, measure: str) -> tuple[str, str]:
     ends = predicted.mean, predicted.low, predicted.high
+    if not all(map(isfinite, ends)):
+        may = days_that_may_differ(predicted.days)
+        return UNKNOWN, f"{measure} (no day differed; up to {may} of the next {DAYS_AHEAD} may)"
     digits = 0 if max(map(abs, ends)) >= MANY else 1
     mean, low, high = (round(value, digits) + 0.0 for value in ends)  # a zero without a sign
     if mean < 0:
         return SAVES, f"{-mean:,.{digits}f} {measure} ({0.0 - high:,.{digits}f} to {-low:,.{digits}f})"
-    if mean > 0 or low != high:
-        return COSTS, f"{mean:,.{digits}f} {measure} ({low:,.{digits}f} to {high:,.{digits}f})"
-    return CHANGES, measure
+    return COSTS, f"{mean:,.{digits}f} {measure} ({low:,.{digits}f} to {high:,.{digits}f})"
 
 
 def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lbd.config import Settings
-    from lbd.learn.replay import Course
+    from lbd.learn.replay import Course, Scale
     from lbd.load.estimate import LoadModel
     from lbd.model import FloatArray, IntArray
 
@@ -279,29 +279,31 @@ for two samples and for eight would look the same."""
 @dataclass(frozen=True)
 class Harm:
     """Harm of an incident under settings. ``minutes_apart``: the highest and the lowest broker were at least as far
-    apart as the present settings' low threshold. ``minutes_overloaded``: some broker had 85 points or more.
-    ``clients`` are the producers and consumers of the bundles that ``moves`` moved.
+    apart as the present settings' low threshold; ``minutes_far_apart``: as their high one. ``minutes_overloaded``: some
+    broker had 85 points or more. ``clients`` are the producers and consumers of the bundles that ``moves`` moved.
     """
 
     minutes_apart: float
+    minutes_far_apart: float
     minutes_overloaded: float
     moves: int
     clients: int
 
 
-def harm(course: Course, incident: Incident, over_points: float) -> Harm:
+def harm(course: Course, incident: Incident, scale: Scale) -> Harm:
     """Measure a replay of an incident, from its begin on."""
     course = course.since(incident.begins)
     comparable = np.isfinite(course.points).sum(axis=1) > 1
     round_times, points = course.at[comparable], course.points[comparable]
     clients = int(course.disconnected.sum())
     if not round_times.size:
-        return Harm(0.0, 0.0, len(course.moves), clients)
+        return Harm(0.0, 0.0, 0.0, len(course.moves), clients)
     means, stretch = stretch_means(round_times, points, STRETCH_SECONDS)
     lasts = np.minimum(np.diff(round_times, append=round_times[-1]), LONGEST_SILENCE_SECONDS) / 60
-    apart = (gaps(means) >= over_points)[stretch]
-    overloaded = (np.nanmax(means, axis=1) >= OVERLOADED_POINTS)[stretch]
-    return Harm(float(lasts[apart].sum()), float(lasts[overloaded].sum()), len(course.moves), clients)
+    gap = gaps(means)
+    harmed = gap >= scale.low, gap >= scale.high, np.nanmax(means, axis=1) >= OVERLOADED_POINTS
+    apart, far_apart, overloaded = (float(lasts[own[stretch]].sum()) for own in harmed)
+    return Harm(apart, far_apart, overloaded, len(course.moves), clients)
 
 
 # --- the same incidents for several settings
@@ -323,13 +325,13 @@ def times(span: tuple[float, float], index: int, windows: int) -> Iterator[tuple
 
 
 def harms(
-    window: Window, begins: float, number: int, tried: Mapping[str, Settings], model: LoadModel, over_points: float
+    window: Window, begins: float, number: int, tried: Mapping[str, Settings], model: LoadModel, scale: Scale
 ) -> Iterator[tuple[str, str, Harm]]:
     """The harm of each incident at one time under each of these settings: settings, incident, harm."""
     around = dealt(cut(window, begins), number)
     for incident in incidents(around, begins, model, number):
         for name, settings in tried.items():
-            yield name, incident.name, harm(replay(incident.window, settings, incident.model), incident, over_points)
+            yield name, incident.name, harm(replay(incident.window, settings, incident.model), incident, scale)
 
 
 # --- who is worse than the present settings by more than noise
@@ -337,12 +339,13 @@ def harms(
 # the same incidents, so that the differences of pairs count, and not how bad each time was.
 
 NOISE_ERRORS = 3.0
-"""Standard errors of the mean difference that are noise. Five incidents with four figures each are twenty comparisons:
+"""Standard errors of the mean difference that are noise. Five incidents with five figures each are 25 comparisons:
 with eight pairs, chance alone exceeds three in one comparison of a hundred, two in one of twenty-four, which would
 refuse half of all settings that are no worse."""
 
 RESOLUTION = {
     "minutes_apart": STRETCH_SECONDS / 60,
+    "minutes_far_apart": STRETCH_SECONDS / 60,
     "minutes_overloaded": STRETCH_SECONDS / 60,
     "moves": 1.0,
     "clients": 1.0,
@@ -354,6 +357,7 @@ EFFORT = "moves", "clients"
 
 _CLAUSES = {
     "minutes_apart": "had brokers too far apart for {0:.0f} minutes, the present for {1:.0f}",
+    "minutes_far_apart": "had brokers above the high threshold for {0:.0f} minutes, the present for {1:.0f}",
     "minutes_overloaded": "had a broker above 85 points for {0:.0f} minutes, the present for {1:.0f}",
     "moves": "made {0:.1f} moves, the present {1:.1f}",
     "clients": "disconnected {0:,.0f} clients, the present {1:,.0f}",

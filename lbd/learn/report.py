@@ -392,7 +392,10 @@ def _gap(calibration: Calibration) -> Iterator[str | Chart]:
     yield '<p class="dim">Single samples; the figures above are means of ten minutes. Dots: rounds with moves.</p>'
 
 
-INCIDENT_COLUMNS = ("minutes too far apart", "minutes above 85 points", "moves", "clients disconnected")
+INCIDENT_COLUMNS = (
+    *("minutes too far apart", "minutes above the high threshold", "minutes above 85 points"),
+    *("moves", "clients disconnected"),
+)
 
 
 def _incidents(calibration: Calibration) -> Iterator[str]:
@@ -403,8 +406,8 @@ def _incidents(calibration: Calibration) -> Iterator[str]:
     yield "<h2>In an emergency</h2>"
     yield (
         f'<p class="dim">Means over {TIMES} times of each incident, injected into the history and followed for an hour '
-        "and a half. Too far apart is by the low threshold of the present settings. Settings that are worse than the "
-        "present ones by more than noise are not proposed.</p>"
+        "and a half. Too far apart is by the low threshold; both thresholds are the present ones. Settings that are "
+        "worse than the present ones by more than noise are not proposed.</p>"
     )
     present = choice.incidents[PRESENT]
     rows = [

@@ -188,7 +188,7 @@ class TestKnownTruth:
     def test_finalists_go_through_incidents(self, found: Calibration, tmp_path: Path):
         """Each at all times; the page and a table of their own have them."""
         tried = [found.tried["present"], found.tried["default"]]
-        made = in_incidents(found.history, tried, Settings(), found.model, 15.0)
+        made = in_incidents(found.history, tried, Settings(), found.model, found.scale)
 
         assert {name: {len(several) for several in own.values()} for name, own in made.items()} == {
             "present": {TIMES},

@@ -292,7 +292,8 @@ class TestChoosing:
 
         assert claim(found) == (
             "next week it saves 6.0 client-minutes a day (6.0 to 6.0), 6.0 moves a day (6.0 to 6.0); costs 10 minutes "
-            "a day above the low threshold (10 to 10); changes nothing in minutes a week above the high threshold "
+            "a day above the low threshold (10 to 10); unknown: minutes a week above the high threshold (no day "
+            "differed; up to 4 of the next 7 may) "
             "(from 6 independent days; on unseen weeks 17 of 24 such intervals held, and of client-minutes none of 3)"
         )
 
@@ -382,7 +383,7 @@ class TestChoosing:
         assert chosen_from({PRESENT: free, "other": free}, range(4)).why.startswith("no other settings")
 
 
-HELD = Harm(12.0, 0.0, 6, 60)
+HELD = Harm(12.0, 0.0, 0.0, 6, 60)
 
 
 class TestIncidents:

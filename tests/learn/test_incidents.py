@@ -31,7 +31,7 @@ from lbd.learn.incidents import (
     mean,
     times,
 )
-from lbd.learn.replay import Course, ReplayCluster, recorded
+from lbd.learn.replay import Course, ReplayCluster, Scale, recorded
 from lbd.load.estimate import CPU, fixed_model
 from lbd.model import BYTES_IN
 from lbd.permit.budget import Sent
@@ -175,20 +175,21 @@ def test_a_short_window_has_what_it_can():
 
 
 def test_harm_is_counted_from_the_begin():
-    """Twenty minutes before, ten at 90 points against 30, and then level; a move before and one after."""
+    """Twenty minutes before, ten at 90 points against 30, five at 50, and then level; a move before and one after."""
     own = recorded_window()
     incident = by_name(own)[HOT_GROUP]
     points = np.full((MINUTES, len(BROKERS)), 30.0)
-    points[: BEGINS + 10, 0] = 90.0
+    points[: BEGINS + 10, 0], points[BEGINS + 10 : BEGINS + 15, 0] = 90.0, 50.0
     moves = tuple(Sent(float(own.at[at]), "t/c/1", "c", "d") for at in (BEGINS - 1, BEGINS + 1))
 
     course = Course(own.at, points, moves, 32, np.ones(points.shape), np.array([2, 3], dtype=np.int32))
-    found = harm(course, incident, 15.0)
-    assert (found.minutes_apart, found.minutes_overloaded) == pytest.approx((10, 10), abs=3)
+    found = harm(course, incident, Scale(15.0, 50.0))
+    minutes = found.minutes_apart, found.minutes_far_apart, found.minutes_overloaded
+    assert minutes == pytest.approx((15, 10, 10), abs=3)
     assert (found.moves, found.clients) == (1, 3)
 
 
-BAD = Harm(20.0, 5.0, 6, 60)
+BAD = Harm(20.0, 5.0, 5.0, 6, 60)
 
 
 def several(*minutes: float) -> list[Harm]:
@@ -203,6 +204,7 @@ def several(*minutes: float) -> list[Harm]:
         (several(20, 60, 0, 30), ""),
         (several(22, 22, 22, 22), ""),
         (several(0, 0, 0, 0), ""),
+        ([replace(BAD, minutes_far_apart=9.0)] * 4, "had brokers above the high threshold for 9 minutes, the"),
         ([replace(BAD, minutes_overloaded=15.0)] * 4, "had a broker above 85 points for 15 minutes, the present for 5"),
         ([replace(BAD, moves=9)] * 4, "made 9.0 moves, the present 6.0"),
         ([replace(BAD, clients=6000)] * 4, "disconnected 6,000 clients, the present 60"),
@@ -210,8 +212,8 @@ def several(*minutes: float) -> list[Harm]:
         ([replace(BAD, moves=9, minutes_apart=17.0)] * 4, "made 9.0 moves, the present 6.0"),
         ([replace(BAD, minutes_apart=90.0)], ""),
     ],
-    ids=["the same", "longer apart", "by chance", "by less than a stretch", "shorter", "overloaded", "moves", "clients",
-         "moves that bring brokers closer", "moves that hardly do", "one pair tells nothing"],
+    ids=["the same", "longer apart", "by chance", "by less than a stretch", "shorter", "far apart", "overloaded",
+         "moves", "clients", "moves that bring brokers closer", "moves that hardly do", "one pair tells nothing"],
 )  # fmt: skip
 def test_who_is_worse_by_more_than_noise(own: Sequence[Harm], clause: str):
     """In one figure of one incident; single replays differ by chance."""
@@ -232,7 +234,7 @@ def test_a_calm_week_does_not_hide_who_waits_for_ten_minutes():
     settings = {name: SettingsCandidate(name, one).under(SETTINGS) for name, one in tried.items()}
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in tried}
     for number, begins in times(own.at[WARM_MINUTES:], 0, 1):
-        for name, incident, one in harms(own, begins, number, settings, found.model, 15.0):
+        for name, incident, one in harms(own, begins, number, settings, found.model, Scale(15.0, 40.0)):
             made[name].setdefault(incident, []).append(one)
 
     relieved, waited = (mean(made[name][HOT_GROUP])["minutes_apart"] for name in tried)

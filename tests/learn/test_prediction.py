@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.learn.prediction import DAYS_AHEAD, effect, independent_days
+from lbd.learn.prediction import DAYS_AHEAD, days_that_may_differ, effect, independent_days
 
 WORLDS = 200
 
@@ -42,11 +42,11 @@ def test_days_alike_say_less_than_as_many_independent_ones():
 
 @pytest.mark.parametrize(
     ("differences", "ends"),
-    [([], (-np.inf, np.inf)), ([3.0], (-np.inf, np.inf)), ([3.0] * 6, (3.0, 3.0))],
-    ids=["nothing", "a day", "every day the same"],
+    [([], (-np.inf, np.inf)), ([3.0], (-np.inf, np.inf)), ([3.0] * 6, (3.0, 3.0)), ([0.0] * 6, (-np.inf, np.inf))],
+    ids=["nothing", "a day", "every day the same", "no difference on any day"],
 )
 def test_ends_of_the_interval(differences: list[float], ends: tuple[float, float]):
-    """A day alone says nothing of another."""
+    """A day alone says nothing of another, and days without a difference do not say how large one would be."""
     found = effect(np.array(differences))
 
     assert (found.low, found.high) == ends
@@ -57,3 +57,9 @@ def test_the_same_days_have_the_same_interval():
     differences = np.array([1.0, 4.0, 2.0, 0.0, 3.0, 2.5])
 
     assert effect(differences) == effect(differences)
+
+
+@pytest.mark.parametrize(("days", "may"), [(1, 7), (3, 7), (4, 6), (6, 4), (21, 1), (90, 1)])
+def test_the_rule_of_three(days: int, may: int):
+    """Days that did not differ leave room for some that do, and never for none."""
+    assert days_that_may_differ(days) == may
