@@ -24,9 +24,9 @@ from lbd.model import Outcome, Result
 from lbd.score.bounds import BundleHistory, everywhere
 from lbd.score.scorecard import ClusterTruth, Moved, Scorecard, Trace, scorecard
 from lbd.simulate.cluster import cluster as built
-from lbd.simulate.cluster import idle_at, points_at, rates_at
+from lbd.simulate.cluster import rates_at
 from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.world import MIB
+from lbd.simulate.run import cluster_truth, placement_between
 from lbd.turn.record import gap_points, turn_record
 
 if TYPE_CHECKING:
@@ -104,13 +104,8 @@ class DemoProgress:
         """Points between the highest and the lowest score at first and now; None before two brokers report."""
         if self.first is None or self.last is None:
             return None
-        first, last = gap(self.first), gap(self.last)
+        first, last = gap_points(self.first.brokers), gap_points(self.last.brokers)
         return (first, last) if first is not None and last is not None else None
-
-
-def gap(turn: TurnRecord) -> float | None:
-    """Points between the highest and the lowest score of a turn."""
-    return gap_points(turn.brokers)
 
 
 def _merge_sentences(sentences: tuple[Sentence, ...], turn: TurnRecord) -> tuple[Sentence, ...]:
@@ -177,11 +172,8 @@ class Truth:
 
     def _look(self) -> ClusterTruth:
         world, state = self._cluster.model()
-        rates, present = rates_at(world, state.seconds), self._present()
-        points = points_at(world, state.owner, rates, state.seconds)[:-1]
-        unmoved = points_at(world, self._first_owner[world.origin], rates, state.seconds)[:-1]
-        carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size + 1)[:-1].astype(np.float64)
-        return ClusterTruth(float(state.seconds), points[present], unmoved[present], present, carried)
+        rates, seconds = rates_at(world, state.seconds), float(state.seconds)
+        return cluster_truth(world, state, self._first_owner, rates, self._present(), seconds)
 
     def _placement(self) -> BundleHistory | None:
         """Placement, judged by the load of now; None once a broker has left: lbd did not place its bundles."""
@@ -189,15 +181,8 @@ class Truth:
         if (self._first_present & ~present).any():
             return None
         world, state = self._cluster.model()
-        return BundleHistory(
-            sizes=rates_at(world, state.seconds)[:, 2:].sum(axis=1) / 2 / MIB,
-            first=self._first_owner[world.origin],
-            last=state.owner,
-            idle=idle_at(world, state.seconds),
-            slope=world.points_per_mib / world.capacity,
-            present=np.append(present, False),  # nobody
-            pools=everywhere(len(world.bundles), len(world.brokers)),
-        )
+        owners, pools = (self._first_owner, state.owner), everywhere(len(world.bundles), len(world.brokers))
+        return placement_between(world, owners, state.seconds, np.append(present, False), pools)  # False: nobody
 
     def _unserved(self) -> float:
         """For how long nobody owned a bundle, in bundle-seconds, by the cluster's own book."""
@@ -270,7 +255,7 @@ class Stage:
 
     def _turned(self, record: TurnResult) -> None:
         turn = turn_record(record, self.cluster.now())
-        apart = gap(turn)
+        apart = gap_points(turn.brokers)
         with self._lock:
             self.progress = self.progress.turned(turn)
             self.truth.look(shown=apart is not None and apart >= self.settings.avg_shedder.high_threshold)

@@ -21,8 +21,9 @@ from rich.text import Text
 
 from lbd.cli.render import amount, plain, table
 from lbd.cli.status_text import common_end
-from lbd.demo import DAY_SECONDS, NOT_SENT, SENT, WAITS, DemoProgress, gap
+from lbd.demo import DAY_SECONDS, NOT_SENT, SENT, WAITS, DemoProgress
 from lbd.text import counted
+from lbd.turn.record import gap_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +81,7 @@ def state_text(move: DemoMove, state: str) -> str:
 
 def turn_line(turn: TurnRecord, begun_at: float) -> str:
     """The line of one turn."""
-    apart = gap(turn)
+    apart = gap_points(turn.brokers)
     gap_words = "no scores" if apart is None else f"{apart:.1f} apart"
     return plain(f"{ago(turn.at - begun_at)}  {gap_words:>10}  {turn.sentence}")
 

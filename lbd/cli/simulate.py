@@ -107,7 +107,7 @@ def as_text(runs: Sequence[Finished]) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else render.WIDE)
     first = runs[0]
     seeds = f"seed {first.seed}" if len(runs) == 1 else f"seeds {first.seed} to {runs[-1].seed}"
-    console.print(Text(f"{first.name}, {seeds}: {' '.join(first.scenario.about.split())}", "bold"))
+    console.print(Text(f"{first.label}, {seeds}: {' '.join(first.scenario.about.split())}", "bold"))
     if first.scenario.stock:
         console.print(Text(f"Pulsar alone: {' '.join(first.scenario.stock.split())}", "dim"))
     (_one if len(runs) == 1 else _several)(console, runs)
@@ -275,7 +275,7 @@ def _run(name: str, scenario: Scenario, settings: Settings, seed: int, keep: Cal
 
 def _as_json(runs: list[Finished]) -> None:
     first = runs[0]
-    document = {"scenario": first.name}
+    document = {"scenario": first.label}
     if len(runs) == 1:
         trace = {
             "moves": [asdict(move) for move in first.trace.moves],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.act.executor import Pace
 from lbd.config import Settings, strategy_section
 from lbd.decide.strategies import STRATEGIES
 from lbd.errors import UsageError
@@ -19,18 +18,15 @@ from lbd.load.estimate import CPU, background_as_recorded, carried, driving
 from lbd.load.fit import FEWEST_FREE, fit
 from lbd.load.model_error import ModelError, measure
 from lbd.load.samples import FIRST_CPU, SAMPLED, gather, row_totals
-from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows, Skip
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows
 from lbd.observe.observer import Observation
 from lbd.permit.evidence import IMPOSSIBLE_SHARE, ReportedOwners, compare_owners, former
-from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
-from lbd.reason import Reason
 from lbd.replay import rounds as rounds_of
 from lbd.score.bounds import BundleHistory, everywhere
 from lbd.score.scorecard import ClusterTruth, Moved, Trace, scorecard
-from lbd.simulate.run import UNLOAD_SECONDS, Moving, Simulation, simulated_parts
+from lbd.simulate.run import Run, Simulation, WhatIf, run_to_end
 from lbd.simulate.scenario import Below, layered
-from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,10 +38,8 @@ if TYPE_CHECKING:
     from lbd.load.samples import BrokerSamples
     from lbd.load.scoring import Weights
     from lbd.model import BoolArray, FloatArray, IntArray, Snapshot, Unload
-    from lbd.score.scorecard import Scorecard
     from lbd.simulate.scenario import Scenario
     from lbd.store.recording import Header
-    from lbd.turn.parts import TurnResult
 
 
 @dataclass(frozen=True)
@@ -329,106 +323,65 @@ def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatA
 # --- lbd over a recording
 
 
-@dataclass
-class Rerun:
-    """A recording under lbd.
+class Rerun(WhatIf):
+    """A recording under lbd. Every unload lands where it should."""
 
-    Every unload lands where it should, and isolation policies are not known: recordings do not hold them.
-    """
-
-    rounds: Sequence[Snapshot]
-    model: LoadModel
-    settings: Settings
-
-    def __post_init__(self) -> None:
-        self._recorded = Recorded(self.model)
-        self._round: RecountedRound | None = None
-        self._now = self.rounds[0].taken_at
-        self._moving = Moving(Pace.of(self.settings.guardrails), lambda: self._now, self._refused)
-        self._truths: list[ClusterTruth] = []
-        self._moves: list[Moved] = []
+    def __init__(self, recording: Sequence[Snapshot], model: LoadModel, settings: Settings) -> None:
+        super().__init__(settings, recording[0].taken_at)
+        self._recording, self._model, self._recorded = recording, model, Recorded(model)
+        self.brokers = tuple(sorted({broker for snapshot in recording for broker in snapshot.brokers.ids}))
+        self._unmoved = unmoved(recording, model, settings.weights)
         self._first: dict[str, str] = {}
         self._named: list[str] = []
         self._heaviest: RecountedRound | None = None
-        self._unmoved = unmoved(self.rounds, self.model, self.settings.weights)
-        self._shown_at: float | None = None
-        self._brokers = tuple(sorted({broker for snapshot in self.rounds for broker in snapshot.brokers.ids}))
 
-    def turns(self) -> Iterator[TurnResult]:
-        """A turn for each round. Raises the error of a turn that fails."""
-        parts = simulated_parts(self, self._moving, self.settings, Isolation())
-        for recorded in self.rounds:
+    def rounds(self) -> Iterator[None]:
+        """A round for each that was recorded."""
+        for recorded in self._recording:
             self._now = recorded.taken_at
-            self._land()
+            self.land()
             self._round = self._recorded.round(recorded)
-            record = turn(parts)
-            if record.error is not None:
-                raise record.error
-            self._look(self._round)
-            yield record
-
-    def trace(self) -> Trace:
-        """Return the trace that the scorecard is made of; scores are those that the reports would have shown."""
-        return Trace(
-            truths=tuple(self._truths),
-            moves=tuple(self._moves),
-            brokers=self._brokers,
-            shown_at_seconds=self._shown_at,
-            placement=self._placement(),
-            unserved_bundle_seconds=len(self._moves) * UNLOAD_SECONDS,
-        )
+            yield
 
     def observe(self) -> Observation:
         """The round under the plan. One broker leads, and the brokers do not shed by themselves."""
-        assert self._round is not None
         snapshot = self._round.snapshot
         return Observation(snapshot, "recorded", snapshot.brokers.ids, Leader(snapshot.brokers.ids[0], ""))
 
-    def _land(self) -> None:
-        for unload, _ in self._moving.landed():
-            assert unload.destination is not None
-            self._recorded.move(unload.bundle, unload.destination)
-            ends = (unload.source, unload.destination)
-            self._moves.append(Moved(self._since(), unload.bundle, *ends, unload.throughput))
-            self._heaviest = None
+    def present(self) -> tuple[str, ...]:
+        return self._round.snapshot.brokers.ids
 
-    def _since(self) -> float:
-        return self._now - self.rounds[0].taken_at
+    def move(self, unload: Unload, destination: str, seconds: float) -> bool:
+        """Change the owner of a bundle from the next round on. Recordings hold no policy that could forbid it."""
+        del seconds
+        self._recorded.move(unload.bundle, destination)
+        self._heaviest = None
+        return True
 
-    def _refused(self, unload: Unload) -> Skip | None:
-        """Return why a request would not be sent, by the executor's checks before it; None: it would."""
-        assert self._round is not None
-        ids = self._round.snapshot.brokers.ids
-        if unload.destination not in ids:
-            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
-        return None
-
-    def _look(self, current: RecountedRound) -> None:
-        brokers = current.snapshot.brokers
+    def truth(self) -> ClusterTruth:
+        current, brokers = self._round, self._round.snapshot.brokers
         points = reported_scores(current.snapshot, self.settings.weights)
-        present = np.isin(self._brokers, brokers.ids)
-        carries = np.zeros(len(self._brokers))
+        present = np.isin(self.brokers, brokers.ids)
+        carries = np.zeros(len(self.brokers))
         carries[present] = carried(current.rates, current.owner, len(brokers))[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-        untouched = self._unmoved[len(self._truths)]
-        self._truths.append(ClusterTruth(self._since(), points, untouched, present, carries))
         if self._heaviest is None or current.throughput > self._heaviest.throughput:
             self._heaviest = current
-        if self._shown_at is None and np.ptp(points) >= self.settings.avg_shedder.high_threshold:
-            self._shown_at = self._since()
+        self.show(points)
         if self._named != current.snapshot.bundles:
             self._named = current.snapshot.bundles
             for bundle, owner in zip(self._named, current.owner.tolist(), strict=True):
                 self._first.setdefault(bundle, brokers.ids[owner])
+        return ClusterTruth(self._seconds, points, self._unmoved[len(self._truths)], present, carries)
 
-    def _placement(self) -> BundleHistory | None:
+    def placement(self) -> BundleHistory | None:
         """Bundle sizes in the measure that drives CPU; None where brokers came or went, or another resource binds."""
         heaviest = self._heaviest
-        if heaviest is None or len({snapshot.brokers.ids for snapshot in self.rounds}) > 1:
+        if heaviest is None or len({snapshot.brokers.ids for snapshot in self._recording}) > 1:
             return None
         brokers, weight = heaviest.snapshot.brokers, self.settings.weights.cpu
         if set(scoring.binding(brokers, self.settings.weights)) != {"cpu"}:
             return None
-        model, position = self.model.of(brokers.ids), brokers.index()
+        model, position = self._model.of(brokers.ids), brokers.index()
         traffic = carried(heaviest.rates, heaviest.owner, len(brokers))
         return BundleHistory(
             sizes=driving(heaviest.rates, model.measure)[:, CPU],
@@ -448,16 +401,6 @@ ENOUGH_SAMPLES = FEWEST_FREE + 2
 
 RECORDED = "as recorded"
 """Label of what really happened."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One candidate's run: its scorecard, what that was made of, and the sentence of its last turn."""
-
-    label: str
-    card: Scorecard
-    trace: Trace
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -485,20 +428,20 @@ class ComparisonRequest:
     tell: Callable[[str, float], None]
     """Called with a candidate's label and how much of its run is done, 0 to 1."""
 
+    def run(self, label: str, what_if: WhatIf, thresholds: tuple[float, float], seconds: float) -> Run:
+        """A candidate's run over ``seconds`` of the cluster's time."""
+        return run_to_end(label, what_if, thresholds, lambda turned: self.tell(label, turned.seconds / seconds))
+
 
 def over_scenario(request: ComparisonRequest, name: str, scenario: Scenario, seed: int) -> Compared:
     """Each candidate on the same simulated cluster."""
     below = Below.of(scenario)
     settings = [settings_for(candidate, below, request.base, request.overrides) for candidate in request.candidates]
     thresholds = _thresholds(_for_all(request, below))
-    runs = []
-    for candidate, own in zip(request.candidates, settings, strict=True):
-        simulation, sentence = Simulation(scenario, own, seed), ""
-        for turned in simulation.turns():
-            sentence = turned.record.sentence
-            request.tell(candidate.label, turned.seconds / (scenario.hours * 3600))
-        trace = simulation.trace()
-        runs.append(Run(candidate.label, scorecard(trace, *thresholds), trace, sentence))
+    runs = [
+        request.run(candidate.label, Simulation(scenario, own, seed), thresholds, scenario.hours * 3600)
+        for candidate, own in zip(request.candidates, settings, strict=True)
+    ]
     return Compared(name, tuple(runs), thresholds)
 
 
@@ -519,13 +462,9 @@ def over_recording(
     _check(fitted, samples, header, weights)
     as_recorded = recorded_trace(rounds, fitted, weights, thresholds[1])
     runs = [Run(RECORDED, scorecard(as_recorded, *thresholds), as_recorded, "")]
+    seconds = max(rounds[-1].taken_at - rounds[0].taken_at, 1.0)
     for candidate, own in zip(request.candidates, settings, strict=True):
-        rerun, sentence = Rerun(rounds, fitted, own), ""
-        for number, record in enumerate(rerun.turns(), start=1):
-            sentence = record.sentence
-            request.tell(candidate.label, number / len(rounds))
-        trace = rerun.trace()
-        runs.append(Run(candidate.label, scorecard(trace, *thresholds), trace, sentence))
+        runs.append(request.run(candidate.label, Rerun(rounds, fitted, own), thresholds, seconds))
     return Compared(name, tuple(runs), thresholds, fitted, measure(samples, weights, model))
 
 

@@ -15,10 +15,11 @@ from lbd.text import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lbd.compare.side_by_side import Compared, Run
+    from lbd.compare.side_by_side import Compared
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
     from lbd.score.scorecard import Figure
+    from lbd.simulate.run import Run
 
 
 ALIKE_POINTS = 2.0

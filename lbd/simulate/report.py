@@ -138,7 +138,7 @@ NOT_OF_A_SIMULATION = {"pulsar", "state_dir", "log", "in_broker_shedding", "rest
 def page(runs: Sequence[Finished]) -> str:
     """HTML with charts of the first run, and the figures of all."""
     first = runs[0]
-    title = f"lbd simulate {first.name}, seed {first.seed}"
+    title = f"lbd simulate {first.label}, seed {first.seed}"
     return html_page(title, (*_run_summary(first), *_charts(first), *_tables(runs), *_sources(first)))
 
 

@@ -1,12 +1,13 @@
-"""The loop of a simulation: the real lbd, turn after turn, on a simulated cluster and its clock. Nothing waits.
+"""Runs of the real lbd on a cluster that it cannot touch: a simulated one here, a recorded one in ``compare/``.
 
-All parts are real except brokers, clock and disk.
+All parts are real except brokers, clock and disk. A run starts no thread, reads no clock, and waits for nothing.
 """
 
 from __future__ import annotations
 
 import gzip
 import heapq
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observation
 from lbd.observe.parse import BundleStats, LoadReport, Usage
 from lbd.observe.topic_names import SpreadReader, TopicNames
+from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.score.bounds import BundleHistory, Pools
@@ -63,32 +65,15 @@ if TYPE_CHECKING:
 
     from lbd.act.executor import Limits
     from lbd.config import Settings
-    from lbd.model import ProcessCpu, Snapshot
+    from lbd.model import BoolArray, FloatArray, IntArray, ProcessCpu, Snapshot
     from lbd.permit.budget import Sent
-    from lbd.permit.policies import Isolation
     from lbd.score.scorecard import Scorecard
     from lbd.simulate.scenario import Scenario
     from lbd.simulate.world import ClusterState, World
     from lbd.split.plan import SplitPlan, Topic
     from lbd.split.triggers import Due
-    from lbd.turn.parts import LiveCpuSource, RoundSource
+    from lbd.turn.parts import LiveCpuSource
     from lbd.turn.splitting import SplitRound
-
-
-def simulated_parts(
-    observer: RoundSource,
-    moving: Moving,
-    settings: Settings,
-    isolation: Isolation,
-    live: LiveCpuSource = reports_alone,
-) -> Parts:
-    """``observer`` gives the rounds, ``moving`` makes the moves, ``live`` knows the CPU of now.
-
-    No namespace is in an anti-affinity group.
-    """
-    parts = parts_of(settings, observer, FreePolicies(isolation), moving, Scratch(), moving)
-    in_waves = replace(parts.planning, in_waves=True)
-    return replace(parts, planning=in_waves, learn=slope_learner(settings), live=live)
 
 
 # --- moves: plans executed at the pace and with the journal's rules of the real executor
@@ -240,6 +225,135 @@ class Moving:
         self._outcomes.append(outcome)
 
 
+# --- loop
+
+
+@dataclass(frozen=True)
+class Turned:
+    """One turn of the run, ``seconds`` after its beginning."""
+
+    seconds: float
+    record: TurnResult
+
+
+class WhatIf(ABC):
+    """lbd over a cluster, from ``begun_at`` (epoch seconds) on. A subclass is the cluster.
+
+    ``brokers`` are all that are ever there. ``rounds`` lets time pass until each round, and calls :meth:`land` whenever
+    some has passed; ``observe`` are the reports of the round, ``present`` the brokers that are there. A bundle
+    ``takes`` seconds to ``move`` to its destination; the result is whether policies allow that. ``truth`` is without
+    noise and delay. ``placement`` is None where bundles changed hands by other means than lbd's moves. ``after`` each
+    turn the brokers do what its round demands.
+    """
+
+    brokers: tuple[str, ...]
+
+    @abstractmethod
+    def rounds(self) -> Iterator[None]: ...
+    @abstractmethod
+    def observe(self) -> Observation: ...
+    @abstractmethod
+    def present(self) -> Sequence[str]: ...
+    @abstractmethod
+    def move(self, unload: Unload, destination: str, seconds: float) -> bool: ...
+    @abstractmethod
+    def truth(self) -> ClusterTruth: ...
+    @abstractmethod
+    def placement(self) -> BundleHistory | None: ...
+
+    def __init__(self, settings: Settings, begun_at: float) -> None:
+        self.settings, self._begun_at, self._now = settings, begun_at, begun_at
+        self._moving = Moving(Pace.of(settings.guardrails), lambda: self._now, self.refused, self.takes)
+        self._truths: list[ClusterTruth] = []
+        self._moves: list[Moved] = []
+        self._shown_at: float | None = None
+
+    def takes(self, _: Unload) -> float:
+        return UNLOAD_SECONDS
+
+    def refused(self, unload: Unload) -> Skip | None:
+        """Return why a request would not be sent, by the executor's checks before it; None: it would."""
+        if unload.destination in self.present():
+            return None
+        return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
+
+    def parts(self) -> Parts:
+        """The parts of a turn; no namespace has an isolation policy or is in an anti-affinity group."""
+        parts = parts_of(self.settings, self, FreePolicies(Isolation()), self._moving, Scratch(), self._moving)
+        in_waves = replace(parts.planning, in_waves=True)
+        return replace(parts, planning=in_waves, learn=slope_learner(self.settings))
+
+    def after(self, _: TurnResult) -> None:
+        return
+
+    def turns(self) -> Iterator[Turned]:
+        """Every turn of the run, the first one at its beginning. Raises the error of a turn that fails."""
+        parts = self.parts()
+        for _ in self.rounds():
+            record = turn(parts)
+            if record.error is not None:
+                raise record.error
+            parts = replace(parts, rest=record.plan.rest)
+            self._truths.append(self.truth())
+            yield Turned(self._seconds, record)
+            self.after(record)
+
+    def trace(self) -> Trace:
+        """Trace of the run, from which the scorecard is computed."""
+        return Trace(
+            truths=tuple(self._truths),
+            moves=tuple(self._moves),
+            brokers=self.brokers,
+            shown_at_seconds=self._shown_at,
+            placement=self.placement(),
+            unserved_bundle_seconds=len(self._moves) * UNLOAD_SECONDS,
+        )
+
+    @property
+    def _seconds(self) -> float:
+        return self._now - self._begun_at
+
+    def land(self) -> None:
+        """Move the bundles whose unloads have landed by now."""
+        for unload, took in self._moving.landed():
+            assert unload.destination is not None
+            allowed = self.move(unload, unload.destination, took)
+            ends = (unload.source, unload.destination)
+            self._moves.append(Moved(self._seconds, unload.bundle, *ends, unload.throughput, allowed))
+
+    def show(self, points: FloatArray) -> None:
+        """Keep when reports first show two brokers as far apart as the high threshold."""
+        if self._shown_at is None and self.is_apart(points):
+            self._shown_at = self._seconds
+
+    def is_apart(self, points: FloatArray) -> bool:
+        """Whether two of these scores are as far apart as the high threshold."""
+        return bool(points.size and np.ptp(points) >= self.settings.avg_shedder.high_threshold)
+
+
+# --- a completed run, and its scorecard
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended: its scorecard, what that was made of, and the sentence of its last turn."""
+
+    label: str
+    card: Scorecard
+    trace: Trace
+    sentence: str
+
+
+def run_to_end(label: str, what_if: WhatIf, thresholds: tuple[float, float], follow: Callable[[Turned], None]) -> Run:
+    """Run to the end; ``follow`` gets each turn. The scorecard measures by these thresholds, low and high."""
+    sentence = ""
+    for turned in what_if.turns():
+        sentence = turned.record.sentence
+        follow(turned)
+    trace = what_if.trace()
+    return Run(label, scorecard(trace, *thresholds), trace, sentence)
+
+
 # --- splits: by lbd's rule, or by the brokers' leader with Pulsar's own
 # A split takes no time here and leaves clients connected: 0.05 to 0.1 s on 4.0.8, where no producer waited for more
 # than 0.12 s. Brokers unload their split bundles at once (loadBalancerAutoUnloadSplitBundlesEnabled), and they are
@@ -319,79 +433,56 @@ class Cutting:
             yield replace(topic, msg_rate=float(messages) / len(topics), throughput=float(volume) / len(topics))
 
 
-# --- loop
+# --- run
 
 BEGUN_AT = 1_767_571_200.0
 """Monday, 5 January 2026, midnight UTC: for quiet hours."""
 
 
-@dataclass(frozen=True)
-class Turned:
-    """One turn of the run, ``seconds`` after its beginning."""
+class Simulation(WhatIf):
+    """A simulated cluster under lbd: the same seed gives the same run."""
 
-    seconds: float
-    record: TurnResult
-
-
-@dataclass
-class Simulation:
-    """A cluster under lbd. It starts no thread and reads no clock: the same seed gives the same run."""
-
-    scenario: Scenario
-    settings: Settings
-    seed: int
-
-    def __post_init__(self) -> None:
-        self._world, self._state = cluster(self.scenario, self.seed)
+    def __init__(self, scenario: Scenario, settings: Settings, seed: int) -> None:
+        super().__init__(settings, BEGUN_AT)
+        self.scenario = scenario
+        self._world, self._state = cluster(scenario, seed)
         self._first, self._first_owner = self._world, self._state.owner
-        self._now = BEGUN_AT
-        self._moving = Moving(Pace.of(self.settings.guardrails), lambda: self._now, self._refused, self._takes)
-        self._isolation = self._world.isolation
-        self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
+        self.brokers = self._world.brokers
+        self._broker = {broker: at for at, broker in enumerate(self.brokers)}
         self._index()
         self._splits: list[SplitEvent] = []
-        self._truths: list[ClusterTruth] = []
-        self._moves: list[Moved] = []
-        self._shown_at: float | None = None
 
-    def turns(self) -> Iterator[Turned]:
-        """Every turn of the run, the first one at its beginning. Raises the error of a turn that fails."""
+    def rounds(self) -> Iterator[None]:
+        """A round at each interval; what lands within a step is there at its end."""
+        seconds = 0.0
+        while seconds <= self.scenario.hours * 3600:
+            while self._state.seconds + STEP_SECONDS <= seconds:
+                self._state = self._later(seconds)
+                self._pass(self._state.seconds)
+            self._pass(seconds)
+            yield
+            seconds += self.settings.interval_seconds
+
+    def parts(self) -> Parts:
         live: LiveCpuSource = reports_alone
         if self.settings.asks_live_cpu:
             live = LiveCpuReader(self, lambda answer, brokers: list(map(answer, brokers)), lambda: self._now)
-        topics = TopicNames(self._topics, lambda: self._now, waits_seconds=inf)
-        parts, seconds = simulated_parts(self, self._moving, self.settings, self._isolation, live), 0.0
-        parts = replace(parts, spread=SpreadReader(self.settings.spread_in_force, topics))
-        while seconds <= self.scenario.hours * 3600:
-            self._forward(seconds)
-            record = turn(parts)
-            parts = replace(parts, rest=record.plan.rest)
-            if record.error is not None:
-                raise record.error
-            self._truths.append(self._look())
-            yield Turned(seconds, record)
-            self._split(record)
-            seconds += self.settings.interval_seconds
+        spread = SpreadReader(
+            self.settings.spread_in_force, TopicNames(self._topics, lambda: self._now, waits_seconds=inf)
+        )
+        return replace(super().parts(), policies=FreePolicies(self._world.isolation), live=live, spread=spread)
 
     def trace(self) -> Trace:
         """Trace of the run, from which the scorecard is computed."""
-        return Trace(
-            truths=tuple(self._truths),
-            moves=tuple(self._moves),
-            brokers=self._world.brokers,
-            shown_at_seconds=self._shown_at,
-            placement=self._placement(),
-            unserved_bundle_seconds=self._state.unserved_bundle_seconds,
-            splits=tuple(self._splits),
-        )
+        unserved = self._state.unserved_bundle_seconds
+        return replace(super().trace(), unserved_bundle_seconds=unserved, splits=tuple(self._splits))
 
     def observe(self) -> Observation:
-        """The reports as they are now; the brokers do not shed by themselves."""
         world, seconds = self._world, self._state.seconds
         reports = replace(snapshot(world, self._state, BEGUN_AT), taken_at=self._now)
         members = world.membership.at(seconds)
-        active = tuple(world.brokers[at] for at in np.flatnonzero(members.listed).tolist())
-        leader = Leader(world.brokers[members.leader], "") if members.leads else None
+        active = tuple(self.brokers[at] for at in np.flatnonzero(members.listed).tolist())
+        leader = Leader(self.brokers[members.leader], "") if members.leads else None
         silent = dict.fromkeys(sorted(set(active) - set(reports.brokers.ids)), "does not answer")
         splitting = active if self.scenario.auto_bundle_split else ()
         return Observation(reports, "simulated", active, leader, silent, splitting_on=splitting)
@@ -401,12 +492,37 @@ class Simulation:
         del deadline
         return noisy_process_cpu(self._world, self._state, self._broker[broker])
 
-    def _topics(self, namespace: str) -> list[str]:
-        """As :meth:`lbd.pulsar.admin.Admin.topics`."""
-        own = [at for at, name in enumerate(self._world.bundles) if bundle_namespace(name) == namespace]
-        return [topic.name for at in own for topic in topics_in(self._first, self._world, at)]
+    def refused(self, unload: Unload) -> Skip | None:
+        bundle = self._bundle.get(unload.bundle)
+        if bundle is None:
+            return Skip(unload.bundle, Reason.OWNER_CHANGED, "it was split; not sent")
+        owner = self.brokers[self._state.owner[bundle]] if self._state.owned[bundle] else "nobody"
+        if owner != unload.source:
+            return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{owner} owns it; not sent")
+        return super().refused(unload)
 
-    def _split(self, record: TurnResult) -> None:
+    def takes(self, unload: Unload) -> float:
+        cold = not (self._state.owner == self._broker[unload.destination or ""]).any()
+        return unload_seconds(int(self._world.topics[self._bundle[unload.bundle]]), cold=cold)
+
+    def move(self, unload: Unload, destination: str, seconds: float) -> bool:
+        self._state = moved(self._state, self._bundle[unload.bundle], self._broker[destination], seconds)
+        return destination in self._allowed(bundle_namespace(unload.bundle))
+
+    def truth(self) -> ClusterTruth:
+        world, state = self._world, self._state
+        rates = rates_at(world, state.seconds) * served_now(state)[:, None]
+        return cluster_truth(world, state, self._first_owner, rates, world.present(state.seconds), self._seconds)
+
+    def placement(self) -> BundleHistory | None:
+        """None where a broker left, or split bundles: where bundles ended up was not lbd's doing."""
+        world, owners = self._world, (self._first_owner, self._state.owner)
+        if world.membership.lost_any(self._state.seconds) or any(split.by == "brokers" for split in self._splits):
+            return None
+        seconds = self._heaviest()
+        return placement_between(world, owners, seconds, world.present(seconds), self._pools())
+
+    def after(self, record: TurnResult) -> None:
         """Split as this turn's round demands: by lbd or by the brokers, never both."""
         by_lbd = self.settings.split.enabled and not self.scenario.auto_bundle_split
         if not (by_lbd or self.scenario.auto_bundle_split):
@@ -423,101 +539,37 @@ class Simulation:
             self._splits += cutting.made
             self._index()
 
+    def _topics(self, namespace: str) -> list[str]:
+        """As :meth:`lbd.pulsar.admin.Admin.topics`."""
+        own = [at for at, name in enumerate(self._world.bundles) if bundle_namespace(name) == namespace]
+        return [topic.name for at in own for topic in topics_in(self._first, self._world, at)]
+
     def _index(self) -> None:
         self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
 
-    def _forward(self, seconds: float) -> None:
-        """Let the cluster live until then; what lands within a step is there at its end."""
-        while self._state.seconds + STEP_SECONDS <= seconds:
-            self._state = self._later(seconds)
-            self._now = BEGUN_AT + self._state.seconds
-            self._land()
-            self._notice()
+    def _pass(self, seconds: float) -> None:
+        """Come to this time of the cluster."""
         self._now = BEGUN_AT + seconds
-        self._land()
-        self._notice()
+        self.land()
+        cpu = self._state.cpu
+        self.show(cpu[self._world.answering(self._state.seconds) & (cpu > FIRST_CPU)])
 
     def _later(self, seconds: float) -> ClusterState:
         """The state one step later, or many steps later if no event happens meanwhile."""
         steps = steps_at_once(self._world, self._state, seconds) if self._moving.idle else 0
         if steps > 1:
             after = leap(self._world, self._state, steps)
-            if self._shown_at is not None or not self._may_show(after):
+            cpu = np.concatenate([self._state.cpu, after.cpu])[np.tile(self._world.present(after.seconds), 2)]
+            if self._shown_at is not None or not self.is_apart(cpu):  # at no moment until then
                 return after
         return step(self._world, self._state)
 
-    def _may_show(self, later: ClusterState) -> bool:
-        """Whether some moment until then can have shown two brokers as far apart as the high threshold."""
-        cpu = np.concatenate([self._state.cpu, later.cpu])[np.tile(self._world.present(later.seconds), 2)]
-        return bool(np.ptp(cpu) >= self.settings.avg_shedder.high_threshold)
-
-    def _land(self) -> None:
-        for unload, took in self._moving.landed():
-            assert unload.destination is not None
-            bundle, destination = self._bundle[unload.bundle], self._broker[unload.destination]
-            self._state = moved(self._state, bundle, destination, took)
-            self._moves.append(self._moved(unload, unload.destination))
-
-    def _moved(self, unload: Unload, destination: str) -> Moved:
-        allowed = destination in self._allowed(bundle_namespace(unload.bundle))
-        ends = (unload.source, destination)
-        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, allowed)
+    def present(self) -> list[str]:
+        return [self.brokers[at] for at in np.flatnonzero(self._world.present(self._state.seconds)).tolist()]
 
     def _allowed(self, namespace: str) -> frozenset[str]:
         """Brokers that are there and on which policies let a namespace be."""
-        up = np.flatnonzero(self._world.present(self._state.seconds))
-        return self._isolation.brokers(namespace, [self._world.brokers[at] for at in up.tolist()])
-
-    def _notice(self) -> None:
-        """When reports first show two brokers as far apart as the high threshold."""
-        if self._shown_at is None:
-            cpu = self._state.cpu[self._world.answering(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
-            if cpu.size and np.ptp(cpu) >= self.settings.avg_shedder.high_threshold:
-                self._shown_at = float(self._state.seconds)
-
-    def _refused(self, unload: Unload) -> Skip | None:
-        """Check a move as the executor does before each request; the skip where it fails."""
-        bundle = self._bundle.get(unload.bundle)
-        if bundle is None:
-            return Skip(unload.bundle, Reason.OWNER_CHANGED, "it was split; not sent")
-        owner = self._world.brokers[self._state.owner[bundle]] if self._state.owned[bundle] else "nobody"
-        up = self._world.present(self._state.seconds)
-        if owner != unload.source:
-            return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{owner} owns it; not sent")
-        if unload.destination is None or not up[self._broker[unload.destination]]:
-            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
-        return None
-
-    def _takes(self, unload: Unload) -> float:
-        destination = self._broker[unload.destination or ""]
-        cold = not (self._state.owner == destination).any()
-        return unload_seconds(int(self._world.topics[self._bundle[unload.bundle]]), cold=cold)
-
-    def _look(self) -> ClusterTruth:
-        """The truth at this moment, without noise and delay."""
-        world, state = self._world, self._state
-        rates = rates_at(world, state.seconds) * served_now(state)[:, None]
-        points = points_at(world, state.owner, rates, state.seconds)
-        carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size).astype(np.float64)
-        unmoved = points_at(world, self._first_owner[world.origin], rates, state.seconds)
-        present = world.present(state.seconds)
-        return ClusterTruth(self._now - BEGUN_AT, points[present], unmoved[present], present, carried)
-
-    def _placement(self) -> BundleHistory | None:
-        """None where a broker left, or split bundles: where bundles ended up was not lbd's doing."""
-        world = self._world
-        if world.membership.lost_any(self._state.seconds) or any(split.by == "brokers" for split in self._splits):
-            return None
-        seconds = self._heaviest()
-        return BundleHistory(
-            sizes=rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB,
-            first=self._first_owner[world.origin],
-            last=self._state.owner,
-            idle=idle_at(world, seconds),
-            slope=world.points_per_mib / world.capacity,
-            present=world.present(seconds),
-            pools=self._pools(),
-        )
+        return self._world.isolation.brokers(namespace, self.present())
 
     def _heaviest(self) -> float:
         """When most was carried since the last move."""
@@ -528,24 +580,49 @@ class Simulation:
     def _pools(self) -> Pools:
         """A pool for each load, as each load is its own namespace."""
         names = [f"simulated/{load.name}" for load in self.scenario.load]
-        allowed = [[broker in brokers for broker in self._world.brokers] for brokers in map(self._allowed, names)]
+        allowed = [[broker in brokers for broker in self.brokers] for brokers in map(self._allowed, names)]
         return Pools(self._world.load, np.array(allowed, dtype=np.bool_))
 
 
-# --- a completed run, and its scorecard
+def cluster_truth(
+    world: World, state: ClusterState, first: IntArray, rates: FloatArray, present: BoolArray, seconds: float
+) -> ClusterTruth:
+    """The truth under these rates of bundles, (N, 4); ``first`` are the first owners, ``present`` the brokers that are
+    there, bool (B,). Owners beyond those B stand for nobody.
+    """
+    size = present.size
+    points = points_at(world, state.owner, rates, state.seconds)[:size]
+    unmoved = points_at(world, first[world.origin], rates, state.seconds)[:size]
+    carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], len(world.brokers))[:size].astype(np.float64)
+    return ClusterTruth(seconds, points[present], unmoved[present], present, carried)
+
+
+def placement_between(
+    world: World, owners: tuple[IntArray, IntArray], seconds: float, present: BoolArray, pools: Pools
+) -> BundleHistory:
+    """The first and the last ``owners`` of bundles, under the load of a time."""
+    first, last = owners
+    return BundleHistory(
+        sizes=rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB,
+        first=first[world.origin],
+        last=last,
+        idle=idle_at(world, seconds),
+        slope=world.points_per_mib / world.capacity,
+        present=present,
+        pools=pools,
+    )
+
+
+# --- a completed simulation
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
-    """A run that has ended; ``sentence`` is what its last turn said."""
+class Finished(Run):
+    """A simulation that has ended."""
 
-    name: str
     scenario: Scenario
     settings: Settings
     seed: int
-    trace: Trace
-    card: Scorecard
-    sentence: str
 
     @property
     def conclusion(self) -> str:
@@ -554,21 +631,13 @@ class Finished:
 
 
 def finish(
-    name: str,
-    scenario: Scenario,
-    settings: Settings,
-    seed: int,
-    follow: Callable[[Turned], None] = lambda _: None,
+    name: str, scenario: Scenario, settings: Settings, seed: int, follow: Callable[[Turned], None] = lambda _: None
 ) -> Finished:
     """Run the scenario to its end; ``follow`` gets each turn."""
-    simulation, sentence = Simulation(scenario, settings, seed), ""
-    for turned in simulation.turns():
-        sentence = turned.record.sentence
-        follow(turned)
-    trace = simulation.trace()
     limits = settings.avg_shedder
-    card = scorecard(trace, limits.low_threshold, limits.high_threshold)
-    return Finished(name, scenario, settings, seed, trace, card, sentence)
+    thresholds = (limits.low_threshold, limits.high_threshold)
+    run = run_to_end(name, Simulation(scenario, settings, seed), thresholds, follow)
+    return derived(Finished, run, scenario=scenario, settings=settings, seed=seed)
 
 
 # --- load reports for a recording, as brokers would send them

@@ -10,7 +10,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from lbd.compare.report import page
-from lbd.compare.side_by_side import Compared, Run
+from lbd.compare.side_by_side import Compared
+from lbd.simulate.run import Run
 from tests.api.browser import browsing, sized
 from tests.simulate.test_trace import ran
 

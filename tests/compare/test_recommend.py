@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from lbd.compare.side_by_side import RECORDED, Compared, Run
+from lbd.compare.side_by_side import RECORDED, Compared
 from lbd.compare.summary import DECIDING, WHICH_WHEN, answer, recommended, rows
 from lbd.score.scorecard import FIGURES, Evenness, Scorecard, Trace
+from lbd.simulate.run import Run
 
 
 def run(label: str, gap: float, moves: int, traffic: float = 0.1, violations: int = 0) -> Run:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lbd.demo import NOT_SENT, WAITS, DemoMove, DemoProgress, gap
+from lbd.demo import NOT_SENT, WAITS, DemoMove, DemoProgress
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
 from lbd.store.turn_record import BrokerRecord, Planned, TurnRecord, Verdict
+from lbd.turn.record import gap_points
 
 BUNDLE = "t/n/0x00000000_0x80000000"
 OTHER = "t/n/0x80000000_0xffffffff"
@@ -75,5 +76,5 @@ def test_the_gap_at_first_and_now():
     assert seen.gaps is None
     seen = seen.turned(turn(15, scores=(80.0, 20.0, None))).turned(turn(30, scores=(60.0, 40.0)))
     assert seen.gaps == (60.0, 20.0)
-    assert gap(turn(0, scores=(80.0,))) is None
+    assert gap_points(turn(0, scores=(80.0,)).brokers) is None
     assert seen.turned(blind).gaps is None

@@ -15,13 +15,13 @@ from lbd.cli.demo_picture import serving
 from lbd.clock import Timebase
 from lbd.config import ApiSettings, Settings
 from lbd.daemon.engine import engine
-from lbd.demo import BUSY_PEAK, DAY_SECONDS, RUNTIME, SPEED, DemoProgress, Stage, free, gap, stage
+from lbd.demo import BUSY_PEAK, DAY_SECONDS, RUNTIME, SPEED, DemoProgress, Stage, free, stage
 from lbd.simulate.cluster import cluster
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load, settled
 from lbd.store.journal import read
 from lbd.store.status import read_status
-from lbd.turn.record import turn_record
+from lbd.turn.record import gap_points, turn_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,7 +152,7 @@ def test_lbd_goes_on_moving_after_the_story_has_ended(tmp_path: Path):
 
 def pair_gap(balancer: Engine) -> float:
     """Points between the highest and the lowest score, as a turn record has them."""
-    found = gap(turn_record(balancer.turn(), balancer.timebase.now()))
+    found = gap_points(turn_record(balancer.turn(), balancer.timebase.now()).brokers)
     assert found is not None
     return found
 
