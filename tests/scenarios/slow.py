@@ -11,8 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from lbd.config import Settings
 from lbd.load.scoring import Weights, scores
 from lbd.observe.health_checks import EVERY_SECONDS
 from lbd.permit.slow import FAILED_SECONDS
-from lbd.simulate import run as simulation
+from lbd.simulate.run import Simulation
 from lbd.simulate.scenario import load, settled, shipped
 from tests.scenarios.clusters import KINDS, cluster
 
@@ -93,28 +92,34 @@ class Named:
     after: int
 
 
+class CheckedSimulation(Simulation):
+    """A cluster whose health is checked."""
+
+    def __init__(self, scenario: Scenario, settings: Settings, seed: int, checks: Checks) -> None:
+        super().__init__(scenario, settings, seed)
+        self._checks = checks
+
+    def parts(self) -> Parts:
+        return replace(super().parts(), health=self._checks)
+
+
 def run(scenario: Scenario, seed: int, sick: float = 0.0) -> Named:
     """One run."""
     scenario = scenario.model_copy(update={"hours": min(scenario.hours, HOURS)})
-    checks, original = Checks(seed, sick), simulation.simulated_parts
-
-    def with_checks(*given: Any, **named: Any) -> Parts:
-        return replace(original(*given, **named), health=checks)
-
+    checks = Checks(seed, sick)
     turns = wrong = waited = before = after = 0
     until: int | None = None
     settings = settled(scenario, Settings(), {})
-    with patch.object(simulation, "simulated_parts", with_checks):
-        for turned in simulation.Simulation(scenario, settings, seed).turns():
-            evidence = turned.record.facts.evidence
-            assert evidence is not None
-            turns += 1
-            wrong += bool(evidence.health.slow.keys() - {checks.broker})
-            waited += bool(checks.broker)
-            avoided = bool(checks.broker) and checks.broker in evidence.health.avoided
-            until = waited if avoided and until is None else until
-            sent = sum(unload.destination == checks.broker for unload in turned.record.plan.unloads)
-            before, after = before + sent * (not avoided), after + sent * avoided
+    for turned in CheckedSimulation(scenario, settings, seed, checks).turns():
+        evidence = turned.record.facts.evidence
+        assert evidence is not None
+        turns += 1
+        wrong += bool(evidence.health.slow.keys() - {checks.broker})
+        waited += bool(checks.broker)
+        avoided = bool(checks.broker) and checks.broker in evidence.health.avoided
+        until = waited if avoided and until is None else until
+        sent = sum(unload.destination == checks.broker for unload in turned.record.plan.unloads)
+        before, after = before + sent * (not avoided), after + sent * avoided
     return Named(turns, wrong, until, before, after)
 
 

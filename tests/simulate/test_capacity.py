@@ -58,12 +58,11 @@ WAVES = Scenario.model_validate(
 )
 
 
-@dataclass
 class ScaledSimulation(Simulation):
     """The first brokers run; a StatefulSet starts the next one, and removes the last one, without a drain."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, scenario: Scenario, settings: Settings, seed: int) -> None:
+        super().__init__(scenario, settings, seed)
         self.replicas = AT_FIRST
         self._away = {broker: [Outage(broker, -inf, inf)] for broker in range(AT_FIRST, MOST)}
         self._apply()

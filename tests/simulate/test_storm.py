@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lbd.model import FloatArray
     from lbd.observe.observer import Observation
+    from lbd.simulate.scenario import Scenario
 
 BEGINS, ENDS, RUNS_HOURS = 900.0, 1200.0, 0.5
 PER_HOUR = 6
@@ -38,11 +39,12 @@ LIES: dict[str, Callable[[FloatArray, int], FloatArray]] = {
 """What brokers say instead of the part of their CPU that they use."""
 
 
-@dataclass
 class LyingCluster(Simulation):
     """Its reports are wrong between two times; what a broker's process has spent is right."""
 
-    lie: str = ""
+    def __init__(self, scenario: Scenario, settings: Settings, lie: str) -> None:
+        super().__init__(scenario, settings, seed=1)
+        self.lie = lie
 
     def observe(self) -> Observation:
         seen = super().observe()
@@ -62,7 +64,7 @@ def test_a_storm_of_wrong_reports_stays_within_the_budget_of_an_hour(strategy: s
     """Five brokers, levelled before. Where the budget is spent lbd says so as long as more is planned."""
     scenario = load("steady").model_copy(update={"hours": RUNS_HOURS})
     changes = {"strategy": strategy, "interval_seconds": 15, "guardrails.max_unloads_per_hour": PER_HOUR}
-    cluster = LyingCluster(scenario, settled(scenario, Settings(), changes), 1, lie)
+    cluster = LyingCluster(scenario, settled(scenario, Settings(), changes), lie)
     said = [turned.record.sentence for turned in cluster.turns() if turned.seconds >= BEGINS]
     moves = cluster.trace().moves
 
