@@ -176,9 +176,9 @@ def rows(compared: Compared) -> Iterator[Row]:
 def _best(figure: Figure, values: Sequence[float | None], cells: Sequence[str]) -> tuple[int, ...]:
     """Values that look equal are equally good; none is best where all look equal."""
     numbers = [value for value in values if value is not None]
-    if figure.better is None or len(set(cells)) < 2:
+    if not figure.lower_wins or len(set(cells)) < 2:
         return ()
-    best = figure.text(min(numbers) if figure.better == "lower" else max(numbers))
+    best = figure.text(min(numbers))
     return tuple(index for index, cell in enumerate(cells) if cell == best)
 
 

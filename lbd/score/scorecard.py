@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,24 +19,17 @@ if TYPE_CHECKING:
     from lbd.score.bounds import BundleHistory
 
 
-NEAR = 0.1
-"""A broker is near the mean within this share of it, up or down."""
-
-
 @dataclass(frozen=True)
 class Evenness:
     """Evenness of the scores of brokers.
 
     ``gap_points``: the highest minus the lowest (the range). ``std_points``: their standard deviation.
-    ``max_over_mean``: the highest over their mean. ``variation``: the standard deviation over their mean (coefficient
-    of variation). ``near_mean``: the fraction of brokers within 10 % of the mean. The last three have no unit.
+    ``max_over_mean``: the highest over their mean, without a unit.
     """
 
     gap_points: float
     std_points: float
     max_over_mean: float
-    variation: float
-    near_mean: float
 
 
 def evenness(points: FloatArray) -> Evenness:
@@ -47,12 +40,8 @@ def evenness(points: FloatArray) -> Evenness:
 def mean_evenness(points: FloatArray) -> Evenness:
     """Mean of each figure over all looks; ``points`` is float64 (T, B), NaN for a broker that is away at that look."""
     mean = np.nanmean(points, axis=1)
-    over = np.where(mean > 0, mean, np.inf)
-    std = np.nanstd(points, axis=1)
-    peak = np.where(mean > 0, np.nanmax(points, axis=1) / over, 1.0)
-    near = np.abs(points - mean[:, None]) <= NEAR * mean[:, None]
-    share = near.sum(axis=1) / np.isfinite(points).sum(axis=1)
-    figures = (gaps(points), std, peak, std / over, share)
+    peak = np.where(mean > 0, np.nanmax(points, axis=1) / np.where(mean > 0, mean, np.inf), 1.0)
+    figures = (gaps(points), np.nanstd(points, axis=1), peak)
     return Evenness(*(float(figure.mean()) for figure in figures))
 
 
@@ -356,7 +345,7 @@ def _first_move(trace: Trace) -> float | None:
 class Figure:
     """One figure of a :class:`~lbd.score.scorecard.Scorecard`, by its dotted name; times ``factor`` it has the unit.
 
-    ``better`` values are the lower or the higher ones; None where a strategy neither wins nor loses by it.
+    ``lower_wins``: a strategy with less of it is better; else it neither wins nor loses by it.
     """
 
     name: str
@@ -364,7 +353,7 @@ class Figure:
     digits: int = 0
     unit: str = ""
     factor: float = 1.0
-    better: Literal["lower", "higher"] | None = None
+    lower_wins: bool = False
 
     def text(self, value: float | None) -> str:
         """The number in its unit; a dash where there is none."""
@@ -372,16 +361,14 @@ class Figure:
 
     def in_section(self, section: str, when: str) -> Figure:
         """The figure for one section of the scorecard."""
-        better = self.better if section in BY_MOVES else None
-        return replace(self, name=f"{section}.{self.name}", label=f"{self.label}, {when}", better=better)
+        wins = self.lower_wins and section in BY_MOVES
+        return replace(self, name=f"{section}.{self.name}", label=f"{self.label}, {when}", lower_wins=wins)
 
 
 EVENNESS = (
-    Figure("gap_points", "highest - lowest, points", 1, better="lower"),
-    Figure("std_points", "standard deviation, points", 1, better="lower"),
-    Figure("max_over_mean", "highest / mean", 2, better="lower"),
-    Figure("variation", "standard deviation / mean", 2, better="lower"),
-    Figure("near_mean", "brokers within 10 % of the mean", 0, " %", 100, better="higher"),
+    Figure("gap_points", "highest - lowest, points", 1, lower_wins=True),
+    Figure("std_points", "standard deviation, points", 1, lower_wins=True),
+    Figure("max_over_mean", "highest / mean", 2, lower_wins=True),
 )
 """Figures of the brokers' evenness, at one time or on average."""
 
@@ -392,23 +379,23 @@ BY_MOVES = ("last", "mean")
 """Sections that moves change."""
 
 RUN = (
-    Figure("minutes_over_low", "apart by the low threshold", 0, " min", better="lower"),
-    Figure("minutes_over_high", "apart by the high threshold", 0, " min", better="lower"),
-    Figure("minutes_to_balance", "balanced after", 0, " min", better="lower"),
-    Figure("first_move_after_seconds", "first move after it was shown", 0, " s", better="lower"),
-    Figure("moves", "moves", better="lower"),
+    Figure("minutes_over_low", "apart by the low threshold", 0, " min", lower_wins=True),
+    Figure("minutes_over_high", "apart by the high threshold", 0, " min", lower_wins=True),
+    Figure("minutes_to_balance", "balanced after", 0, " min", lower_wins=True),
+    Figure("first_move_after_seconds", "first move after it was shown", 0, " s", lower_wins=True),
+    Figure("moves", "moves", lower_wins=True),
     Figure("rounds", "in rounds"),
     Figure("splits", "bundles split"),
-    Figure("peak_points", "peak since the last move, points", 1, better="lower"),
+    Figure("peak_points", "peak since the last move, points", 1, lower_wins=True),
     Figure("fewest_moves", "fewest moves that any plan needs for it"),
     Figure("fewest_moves_as_even", "fewest moves for that and as high a lowest score"),
     Figure("best_peak_points", "lowest peak for as many moves, points", 1),
-    Figure("bundles_moved_twice", "bundles moved more than once", better="lower"),
-    Figure("traffic_moved", "traffic moved", 1, " %", 100, better="lower"),
-    Figure("thrashing", "thrashing", 0, " %", 100, better="lower"),
+    Figure("bundles_moved_twice", "bundles moved more than once", lower_wins=True),
+    Figure("traffic_moved", "traffic moved", 1, " %", 100, lower_wins=True),
+    Figure("thrashing", "thrashing", 0, " %", 100, lower_wins=True),
     Figure("thrashing_unmoved", "thrashing of the load alone", 0, " %", 100),
-    Figure("policy_violations", "policy violations", better="lower"),
-    Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1, better="lower"),
+    Figure("policy_violations", "policy violations", lower_wins=True),
+    Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1, lower_wins=True),
     Figure("turns", "turns"),
     Figure("hours", "simulated", 1, " h"),
 )

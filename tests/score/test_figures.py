@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from lbd.score.scorecard import EVENNESS, FIGURES, WHEN, Evenness, Scorecard
+from lbd.score.scorecard import FIGURES, WHEN, Evenness, Scorecard
 
 
 def names(kind: type) -> list[str]:
@@ -21,5 +21,5 @@ def test_every_figure_of_a_scorecard_has_its_words():
 
 def test_numbers_have_their_unit():
     """And a dash where there is none."""
-    near = EVENNESS[-1]
-    assert (near.text(0.5), near.text(None)) == ("50 %", "-")
+    traffic = next(figure for figure in FIGURES if figure.name == "traffic_moved")
+    assert (traffic.text(0.5), traffic.text(None)) == ("50.0 %", "-")
