@@ -25,13 +25,14 @@ from lbd.learn.choose import (
     SettingsCandidate,
     candidates,
     choose,
+    over_deals,
     shortlist,
     with_fewer_moves,
 )
 from lbd.learn.features import features, joined_scores
 from lbd.learn.history import read_history
 from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, Harm, harms, times
-from lbd.learn.replay import RECONNECT_SECONDS, Figures, Scale, as_recorded, figures, pooled, recorded, replays
+from lbd.learn.replay import RECONNECT_SECONDS, Figures, Scale, as_recorded, figures, recorded, replays
 from lbd.learn.slopes import with_borrowed
 from lbd.learn.window import as_one, dealt
 from lbd.learn.workers import Task, columns_of
@@ -314,18 +315,17 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
 
 def _searched(replays: _Replays) -> Choice:
     """The choice: by replays of all, then by replays of the best with noise dealt anew, then by incidents."""
-    request, again, of_incidents = replays.request, dict[str, dict[int, Figures]](), None
+    request, of_incidents = replays.request, None
     windows = replays.history.numbers[1:]
     slower, searched = with_fewer_moves(list(replays.tried.values())), dict[str, dict[int, Figures]]()
     if len(windows) >= FEWEST_WINDOWS:
         request.tell(f"replaying {counted(len(replays.tried), 'setting')} over all of it")
-        searched = replays.figures(list(replays.tried), request.seeds)
+        searched = over_deals(replays.deals(list(replays.tried), request.seeds))
     finalists, deals = (PRESENT, *shortlist(searched, windows, slower)), request.seeds
     if len(finalists) > 1:
         request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
         deals = max(DEALS, request.seeds)
-    if searched:
-        again = replays.figures(finalists, deals)
+    again = replays.deals(finalists, deals) if searched else []
     if len(finalists) > 1:
         request.tell("replaying the same in incidents")
         of_incidents = replays.in_incidents(finalists)
@@ -344,8 +344,8 @@ class _Replays:
     scale: Scale
     runs: dict[str, list[dict[int, Figures]]] = field(default_factory=dict)
 
-    def figures(self, names: Sequence[str], deals: int) -> dict[str, dict[int, Figures]]:
-        """The figures of these settings in each window, over ``deals`` deals of noise."""
+    def deals(self, names: Sequence[str], deals: int) -> list[dict[str, dict[int, Figures]]]:
+        """The figures of these settings in each window, in each of ``deals`` deals of noise."""
         tried = [self.tried[name] for name in names]
         seeds = range(min(len(self.runs.get(name, ())) for name in names), deals)
         measured = results(self.history, tried, self.request.settings, self.model, seeds=seeds, scale=self.scale)
@@ -353,9 +353,10 @@ class _Replays:
             deal = ({window: own[index] for window, own in by_window.items()} for index in range(len(seeds)))
             self.runs.setdefault(name, [])[seeds.start :] = deal
         windows = self.history.numbers[1:]
-        return {
-            name: {window: pooled([deal[window] for deal in self.runs[name]]) for window in windows} for name in names
-        }
+        return [
+            {name: {window: self.runs[name][index][window] for window in windows} for name in names}
+            for index in range(deals)
+        ]
 
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
         """The harm of each incident under these settings, by candidate and incident."""

@@ -118,7 +118,7 @@ def candidates(
     for index, name in enumerate(strategies):
         base = present.settings if name == name_now else TUNABLE[name]()
         until = len(by_key) + (number - len(by_key)) // (len(strategies) - index)
-        grid = list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5))
+        grid = list(_grid(name, NOISE_DEVIATIONS * noise_points * 2**0.5))
         for changes, moves in _drawn(base, grid, fewer, until, random):
             if len(by_key) >= until:
                 break
@@ -147,27 +147,21 @@ def _drawn(
     yield from zip(order, moves, strict=True)
 
 
-def _avg_shedder(least_points: float) -> Iterator[dict[str, float]]:
-    lows = [low for low in LOW_THRESHOLDS if low >= least_points] or [LOW_THRESHOLDS[-1]]
+_GRIDS: dict[str, tuple[int, str, Sequence[float]]] = {
+    AvgShedderSettings.name: (1, "max_unload_percentage", SHARES),
+    LeastMovesSettings.name: (2, "aim_points", AIMS),
+}
+"""By strategy: the part of a gap between brokers that its thresholds are, as a divisor, and the setting beside them."""
+
+
+def _grid(strategy: str, least_points: float) -> Iterator[dict[str, float]]:
+    part, key, values = _GRIDS[strategy]
+    lows = [low / part for low in LOW_THRESHOLDS if low >= least_points] or [LOW_THRESHOLDS[-1] / part]
     return (
-        {"low_threshold": low, "high_threshold": high, "hit_count_low": few, "hit_count_high": fewer,
-         "max_unload_percentage": share}
-        for low in lows for high in HIGH_THRESHOLDS if high > low
-        for few in LOW_HITS for fewer in HIGH_HITS if fewer <= few for share in SHARES
+        {"low_threshold": low, "high_threshold": high / part, "hit_count_low": few, "hit_count_high": fewer, key: value}
+        for low in lows for high in HIGH_THRESHOLDS if high / part > low
+        for few in LOW_HITS for fewer in HIGH_HITS if fewer <= few for value in values if value < low
     )  # fmt: skip
-
-
-def _least_moves(least_points: float) -> Iterator[dict[str, float]]:
-    lows = [low / 2 for low in LOW_THRESHOLDS if low >= least_points] or [LOW_THRESHOLDS[-1] / 2]
-    return (
-        {"low_threshold": low, "high_threshold": high / 2, "hit_count_low": few, "hit_count_high": fewer,
-         "aim_points": aim}
-        for low in lows for high in HIGH_THRESHOLDS if high / 2 > low
-        for few in LOW_HITS for fewer in HIGH_HITS if fewer <= few for aim in AIMS if aim < low
-    )  # fmt: skip
-
-
-_GRIDS = {AvgShedderSettings.name: _avg_shedder, LeastMovesSettings.name: _least_moves}
 
 
 def _key(candidate: SettingsCandidate) -> str:
@@ -318,13 +312,20 @@ HARMLESS_MINUTES = 7.0
 """Most minutes a week, in the mean, that brokers may be longer above the high threshold, however wide the interval."""
 
 
-def effects(results: Results, name: str, windows: Sequence[int]) -> dict[str, PredictedEffect]:
+def effects(deals: Sequence[Results], name: str, windows: Sequence[int]) -> dict[str, PredictedEffect]:
     """Differences of settings from the present ones, by measure, with intervals for the next week."""
+    pairs = [[(deal[name][window], deal[PRESENT][window]) for window in windows] for deal in deals]
     return {
-        measure: effect(
-            np.array([of(results[name][window]) - of(results[PRESENT][window]) for window in windows], dtype=np.float64)
-        )
+        measure: effect(np.array([[of(own) - of(present) for own, present in deal] for deal in pairs], np.float64))
         for measure, of in MEASURES.items()
+    }
+
+
+def over_deals(deals: Sequence[Results]) -> dict[str, dict[int, Figures]]:
+    """The figures of each candidate in every window, over all deals of noise."""
+    return {
+        name: {window: pooled([deal[name][window] for deal in deals]) for window in by_window}
+        for name, by_window in (deals[0] if deals else {}).items()
     }
 
 
@@ -350,8 +351,7 @@ def _unsure(claims: Mapping[str, PredictedEffect], present: Figures, windows: in
 
 def effect_text(predicted: PredictedEffect, measure: str) -> str:
     """``saves 4.2 moves a day (1.1 to 7.3)``: the mean and the ends of the interval; minus is the other direction."""
-    verb, amount = _verb_and_amount(predicted, measure)
-    return f"{verb} {amount}"
+    return " ".join(_verb_and_amount(predicted, measure))
 
 
 def claim_text(claims: Mapping[str, PredictedEffect]) -> str:
@@ -401,17 +401,18 @@ def shortlist(results: Results, windows: Sequence[int], always: Collection[str] 
 
 
 def choose(
-    results: Results, again: Results, windows: Sequence[int], incidents: Mapping[str, Harms] | None = None
+    results: Results, deals: Sequence[Results], windows: Sequence[int], incidents: Mapping[str, Harms] | None = None
 ) -> Choice:
     """The choice out of the figures of each candidate in every window; the present settings must be among them.
 
-    ``again`` has the figures of those on the shortlist, over several deals of noise, and of the present settings.
+    ``deals`` have the figures of those on the shortlist, and of the present settings, in each deal of noise.
     ``incidents`` is what the same made of incidents, by name.
     """
     if len(windows) < FEWEST_WINDOWS:
         shortage = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
         return Choice((), None, None, f"the history is too short: {shortage}")
     first, last = split(windows)
+    again = over_deals(deals)
     replayed, harms = {**results, **again}, incidents or {}
     refused: dict[str, str] = {}
     trained, held_out, alone = _pooled(replayed, first), _pooled(again, last), _pooled(results, first)
@@ -424,7 +425,7 @@ def choose(
         why = f"{begin}the best of the others, {best}, {flaw}"
         return Choice(judged, best, None, why, harms, refused, claims[best])
 
-    claims = {name: effects(again, name, (*first, *last)) for name in finalists}
+    claims = {name: effects(deals, name, (*first, *last)) for name in finalists}
     present = pooled(list(again[PRESENT].values()))
     demands: tuple[tuple[Callable[[str], str], str], ...] = (
         (lambda name: _flaw(again, name, first), ""),
@@ -481,19 +482,10 @@ def _gap_excess(figures: Figures, present: Figures) -> str:
     )
     excesses = (
         f"left brokers {gap:.1f} points apart {which}, the present {now:.1f}"
-        for (gap, now, which), points in zip(gaps, _excesses(figures, present), strict=True)
-        if points > 0
+        for gap, now, which in gaps
+        if gap > now * (1 + SLACK_SHARE) + SLACK_POINTS
     )
     return next(excesses, "")
-
-
-def _excesses(figures: Figures, present: Figures) -> tuple[float, float]:
-    """Points by which the mean gap and its 95th percentile are above what the slack allows; below 0 where they are
-    less.
-    """
-    pairs = ((figures.mean_gap, present.mean_gap), (figures.p95_gap, present.p95_gap))
-    mean, p95 = (gap - (now * (1 + SLACK_SHARE) + SLACK_POINTS) for gap, now in pairs)
-    return mean, p95
 
 
 def _on_front(name: str, trained: Mapping[str, Figures]) -> bool:

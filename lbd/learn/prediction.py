@@ -3,7 +3,8 @@
 Settings are compared with the present ones on the same days with the same deals of noise, so a day's own load is in
 both and goes out of the difference. How much days differ says how far the next week may be from those that were seen.
 The days are drawn again in blocks (moving block bootstrap: Künsch 1989), twice in each draw: as many as were seen, for
-how wrong their mean may be, and as many as a week has, for how far a week may be from it. The ends are widened as
+how wrong their mean may be, and as many as a week has, for how far a week may be from it. The next week happens once:
+its days are those of one deal, whose chance the mean over deals does not show. The ends are widened as
 Student's are, because few days show too little of how they differ.
 """
 
@@ -27,7 +28,7 @@ DRAWS = 2000
 COVERAGE = 0.9
 """Fraction of weeks like those in history that the interval is to hold. In simulation it holds 80 to 90 of a hundred
 with six days in a row, where each day may be like the one before, and 88 to 93 with twenty
-(``tests/learn/test_prediction.py``); of unseen weeks of simulated clusters 17 of 24 (docs/results/calibrate.md)."""
+(``tests/learn/test_prediction.py``); of an unseen week of a simulated cluster 20 of 27 (docs/results/calibrate.md)."""
 
 FEWEST_DAYS = 4
 """With fewer days nothing is claimed of another week: of four the interval holds 71 to 86 of a hundred."""
@@ -46,19 +47,21 @@ class PredictedEffect:
 
 
 def effect(differences: FloatArray) -> PredictedEffect:
-    """The effect out of the differences of days, float64 (n,), in the order of time.
+    """The effect out of the differences in each deal of noise, float64 (D, n), of days in the order of time.
 
     Days without any difference show how often days differ (:func:`days_that_may_differ`), but not by how much: the
     interval has no ends.
     """
-    size = differences.size
+    by_day, size = differences.mean(axis=0), differences.shape[1]
     if size < 2 or not differences.any():
-        return PredictedEffect(float(differences.mean()) if size else 0.0, -np.inf, np.inf, float(size))
-    random, days = np.random.default_rng(size), independent_days(differences)
-    ahead, past = (_means(differences, number, random) for number in (DAYS_AHEAD, size))
+        return PredictedEffect(float(by_day.mean()) if size else 0.0, -np.inf, np.inf, float(size))
+    random, days = np.random.default_rng(size), independent_days(by_day)
+    ahead, past = (
+        _means(values, number, random) for values, number in ((differences, DAYS_AHEAD), (by_day[None], size))
+    )
     widen = (size / (size - 1) * size / days) ** 0.5 * _student(size - 1)
     low, high = np.quantile((ahead - past) * widen, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
-    mean = float(differences.mean())
+    mean = float(by_day.mean())
     return PredictedEffect(mean, mean + float(low), mean + float(high), days)
 
 
@@ -80,10 +83,13 @@ def independent_days(differences: FloatArray) -> float:
 
 
 def _means(values: FloatArray, number: int, random: np.random.Generator) -> FloatArray:
-    """Means of ``number`` values drawn in blocks of neighbours, float64 (DRAWS,); the first value follows the last."""
-    begins = random.integers(0, values.size, (DRAWS, -(-number // BLOCK_DAYS)))
-    drawn = (begins[:, :, None] + np.arange(BLOCK_DAYS)).reshape(DRAWS, -1)[:, :number] % values.size
-    means: FloatArray = values[drawn].mean(axis=1)
+    """Means of ``number`` values of a row, drawn in blocks of neighbours, float64 (DRAWS,); the first value follows the
+    last.
+    """
+    rows, size = values.shape
+    begins = random.integers(0, size, (DRAWS, -(-number // BLOCK_DAYS)))
+    drawn = (begins[:, :, None] + np.arange(BLOCK_DAYS)).reshape(DRAWS, -1)[:, :number] % size
+    means: FloatArray = values[random.integers(0, rows, (DRAWS, 1)), drawn].mean(axis=1)
     return means
 
 

@@ -132,8 +132,12 @@ def chosen(shape: str, seed: int, tried: int) -> Week:
     by_name, numbers = {candidate.name: candidate for candidate in drawn}, list(windows)
     results = {name: _days(history, candidate, model, numbers) for name, candidate in by_name.items()}
     names = shortlist(results, numbers, with_fewer_moves(drawn))
-    again = {name: _often(history, by_name[name], model, numbers) for name in (PRESENT, *names)} if names else {}
-    choice = choose(results, again, numbers, in_incidents(windows, [by_name[name] for name in again], model))
+    finalists = [by_name[name] for name in (PRESENT, *names)] if names else []
+    again = [
+        {candidate.name: _days(dealt(history, seed), candidate, model, numbers) for candidate in finalists}
+        for seed in range(DEALS if names else 0)
+    ]
+    choice = choose(results, again, numbers, in_incidents(windows, finalists, model))
     why = choice.why
     if model.unknown(SETTINGS.weights):
         choice = replace(choice, recommended=None)
@@ -171,12 +175,6 @@ def in_incidents(
             for name, incident, harm in harms(window, begins, number, known, model, SCALE):
                 made[name].setdefault(incident, []).append(harm)
     return made
-
-
-def _often(kept: Window, candidate: SettingsCandidate, model: LoadModel, days: Sequence[int]) -> dict[int, Figures]:
-    """Figures over several deals of noise."""
-    deals = [_days(dealt(kept, seed), candidate, model, days) for seed in range(DEALS)]
-    return {number: pooled([deal[number] for deal in deals]) for number in days}
 
 
 def _rows(own: Week) -> list[str]:

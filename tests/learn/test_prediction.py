@@ -28,7 +28,7 @@ def test_the_next_week_is_within_its_interval(seen: int, alike: float, least: fl
     held = 0
     for world in range(WORLDS):
         values = days(np.random.default_rng(world), seen + DAYS_AHEAD, alike)
-        found = effect(values[:seen])
+        found = effect(values[None, :seen])
         held += found.low <= values[seen:].mean() <= found.high
 
     assert least <= held / WORLDS <= 0.97
@@ -47,14 +47,14 @@ def test_days_alike_say_less_than_as_many_independent_ones():
 )
 def test_ends_of_the_interval(differences: list[float], ends: tuple[float, float]):
     """A day alone says nothing of another, and days without a difference do not say how large one would be."""
-    found = effect(np.array(differences))
+    found = effect(np.array([differences]))
 
     assert (found.low, found.high) == ends
 
 
 def test_the_same_days_have_the_same_interval():
     """It is drawn with a fixed seed."""
-    differences = np.array([1.0, 4.0, 2.0, 0.0, 3.0, 2.5])
+    differences = np.array([[1.0, 4.0, 2.0, 0.0, 3.0, 2.5]])
 
     assert effect(differences) == effect(differences)
 
@@ -63,3 +63,17 @@ def test_the_same_days_have_the_same_interval():
 def test_the_rule_of_three(days: int, may: int):
     """Days that did not differ leave room for some that do, and never for none."""
     assert days_that_may_differ(days) == may
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0, 3.0])
+def test_the_next_week_has_the_chance_of_one_deal(chance: float):
+    """Means over five deals hide most of what one replay of a day differs by."""
+    held, worlds = 0, 100
+    for world in range(worlds):
+        random = np.random.default_rng(world)
+        deals = days(random, 20, 0.0) + chance * random.standard_normal((5, 20))
+        found = effect(deals)
+        week = days(random, DAYS_AHEAD, 0.0) + chance * random.standard_normal(DAYS_AHEAD)
+        held += found.low <= week.mean() <= found.high
+
+    assert held / worlds >= 0.83
