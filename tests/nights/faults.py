@@ -95,6 +95,19 @@ def disk_is_full(stage: Stage, random: Random, machine: str = "") -> Happening:
     return f"the disk of {machine} is full", happen
 
 
+def disk_stays_full(stage: Stage, random: Random) -> Happening:
+    """That of the lbd that leads then, for longer than any other fault lasts."""
+    seconds, other = random.uniform(600.0, 1800.0), random.choice(stage.machines)
+
+    def happen() -> None:
+        machine = stage.leader or other
+        stage.tell(f"the disk of {machine} is full for {seconds:.0f} s")
+        stage.disk.full.add(machine)
+        stage.later(seconds, lambda: stage.disk.full.discard(machine), f"the disk of {machine} has room again")
+
+    return "the disk of the leader stays full", happen
+
+
 def commits_fail(stage: Stage, random: Random, machine: str = "") -> Happening:
     """The next ones, each for itself."""
     machine, number = machine or random.choice(stage.machines), random.randint(1, 4)
@@ -198,6 +211,40 @@ def answers_twice(stage: Stage, random: Random) -> Happening:
     return "questions reach brokers twice", happen
 
 
+def changes_come_twice(stage: Stage, random: Random) -> Happening:
+    """What lbds change reaches its broker a second time, seconds later."""
+    number = random.randint(1, 6)
+
+    def happen() -> None:
+        stage.tell(f"the next {number} changes reach their brokers twice")
+        stage.network.changes_twice += number
+
+    return "changes reach brokers twice", happen
+
+
+def changes_are_answered_late(stage: Stage, random: Random) -> Happening:
+    """They are made at once, and their answers come when nobody waits for these any more."""
+    number = random.randint(1, 4)
+
+    def happen() -> None:
+        stage.tell(f"the next {number} changes are answered late")
+        stage.network.late += number
+
+    return "changes are answered late", happen
+
+
+def redirects_are_slow(stage: Stage, random: Random) -> Happening:
+    """Each broker that sends a request on takes its time for that."""
+    seconds, lasts = random.uniform(0.5, 14.0), random.uniform(30.0, 300.0)
+
+    def happen() -> None:
+        stage.tell(f"each redirect takes {seconds:.1f} s, for {lasts:.0f} s")
+        stage.network.redirect_seconds = seconds
+        stage.later(lasts, lambda: setattr(stage.network, "redirect_seconds", 0.0), "redirects are fast again")
+
+    return "redirects are slow", happen
+
+
 def leader_changes(stage: Stage, random: Random) -> Happening:
     """Another broker leads the brokers."""
     broker = random.choice(stage.cluster.brokers)
@@ -289,13 +336,13 @@ KINDS = (
     *[stands_still] * 3,
     *[cut_off] * 2,
     clock_is_set,
-    *(disk_is_full, commits_fail, disk_is_slow),
+    *(disk_is_full, disk_stays_full, commits_fail, disk_is_slow),
     *[broker_dies] * 2,
     broker_leaves,
     *[broker_hangs] * 2,
     *[answers_wrongly] * 5,
     *[unloads_are_slow] * 2,
-    answers_twice,
+    *(answers_twice, changes_come_twice, changes_are_answered_late, redirects_are_slow),
     leader_changes,
     *[policy_changes] * 2,
     *(topic_gone, writer_expelled, deaf),

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 FASTEST_SECONDS, SLOWEST_SECONDS = 0.0005, 0.005
 """How long one way takes within a data centre, and in a busy one."""
 
+REDIRECT = 307
+LATE_SECONDS = 90.0
+"""Longer than anybody waits for an answer."""
+
 GET_TRIES = 3
 """A GET is sent again when its connection broke, as ``lbd.pulsar.http`` has urllib3 do it."""
 
@@ -61,16 +65,27 @@ class _Exchange:
 class Network:
     """The ports of all brokers. ``on_request`` sees each request at the moment when it leaves a machine.
 
-    ``cut`` are the machines that reach no broker; the next ``twice`` GET requests reach their brokers a second time.
+    ``cut`` are the machines that reach no broker. The next ``twice`` questions, and ``changes_twice`` changes, reach
+    their brokers a second time. The next ``late`` changes are made at once, and answered when nobody waits any more; a
+    redirect takes ``redirect_seconds``.
     """
 
     def __init__(self, seed: int) -> None:
         self._random = Random(f"network {seed}")
         self.ports: dict[str, VirtualPort] = {}
         self.cut: set[str] = set()
-        self.twice = 0
+        self.twice = self.changes_twice = self.late = 0
+        self.redirect_seconds = 0.0
         self.on_request: Callable[[str, Request], None] = lambda *_: None
         self.requests = 0
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self.cut.clear()
+        self.twice = self.changes_twice = self.late = 0
+        self.redirect_seconds = 0.0
+        for port in self.ports.values():
+            port.hung = False
 
     # -- as brokers see it
 
@@ -125,8 +140,7 @@ class Network:
         under_way = _Exchange()
         name = f"{request.method} {request.path}"
         running.spawn(lambda: self._serve(port, request, under_way), name, "cluster")
-        if self.twice and request.method == "GET":
-            self.twice -= 1
+        if self._comes_twice(request):
             running.spawn(lambda: self._repeat(port, request), f"{name} again", "cluster")
         if not under_way.answered.wait(exchange.remaining_seconds()) or machine in self.cut:
             running.sleep(exchange.ends_at - running.up())
@@ -139,6 +153,14 @@ class Network:
             raise ProtocolError("the connection broke: an incomplete read")
         return reply
 
+    def _comes_twice(self, request: Request) -> bool:
+        twice = bool(self.twice if request.method == "GET" else self.changes_twice)
+        if twice and request.method == "GET":
+            self.twice -= 1
+        elif twice:
+            self.changes_twice -= 1
+        return twice
+
     def _serve(self, port: VirtualPort, request: Request, under_way: _Exchange) -> None:
         """The broker's side of it."""
         if port.hung:
@@ -146,6 +168,11 @@ class Network:
         self._travel()
         reply = port.answers(request)
         scheduler().sleep(reply.delay_seconds)
+        if reply.status == REDIRECT:
+            scheduler().sleep(self.redirect_seconds)
+        elif self.late and request.method != "GET":
+            self.late -= 1
+            scheduler().sleep(LATE_SECONDS)
         self._travel()
         if port.hung or reply.silent:
             return

@@ -158,12 +158,9 @@ class Night:
         stage.cluster.faults.off()
         stage.topic.gone = False
         stage.topic.deaf.clear()
-        stage.network.cut.clear()
-        stage.network.twice = 0
+        stage.network.heal()
         stage.disk.heal()
         stage.let_all_roam()
-        for port in stage.network.ports.values():
-            port.hung = False
         for broker in stage.cluster.brokers:
             stage.cluster.start(broker)
         for machine in stage.machines:

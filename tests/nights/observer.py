@@ -26,6 +26,12 @@ HOUR_SECONDS = 3600.0
 SLACK_SECONDS = 2.0
 """Limits and cool-downs are measured by the journal's times, which are taken a moment before a request leaves."""
 
+REPORTED_SECONDS = 60.0
+"""So long after the look at its end an outcome is reported at most: a slow disk and the leader topic take time."""
+
+UNWRITTEN_SECONDS = 180.0
+"""How long an lbd whose disk is full may lead: it notices that in a turn, and turns among silent brokers are long."""
+
 ATTEMPTS = 2
 """A miss is tried once more."""
 
@@ -46,15 +52,15 @@ class Check(Enum):
     """What is checked. The value is the rule."""
 
     INTENT = "no request that can disconnect anybody without its intent in the journal"
-    HOLD = "no unload while lbd is paused"
+    HOLD = "no unload and no split while lbd is paused, and none by an lbd that another one has replaced"
     DESTINATION = "no unload to a broker that is drained, or that policies forbid"
     LIMITS = "no more unloads within an hour than the limit, none within a bundle's cool-down"
     RANGE = "no two unloads of a bundle, or of a hash range, at the same time"
     HEIR = "two lbds never at work on one move: an heir begins when its predecessor has ended for sure"
-    OUTCOME = "an outcome names an owner that the bundle has had since its unload"
+    OUTCOME = "an outcome says who has owned the bundle just before, nobody among them, or that it is no bundle"
     FORGOTTEN = "after a kill an lbd knows each unload that it has sent"
     ORDERS = "no order is in force that a person ended, and none is lost"
-    LEADERS = "two lbds do not lead for long, and none that does not hear the topic's broker"
+    LEADERS = "two lbds do not lead for long, nor does one that cannot hear the topic's broker or write its disk"
     RESTART = "a rollout has a broker restarted that owns nothing"
     WAITS = "every wait of a person ends"
     BUGS = "no lbd reports a bug in itself"
@@ -117,6 +123,12 @@ class Observer:
         """Since when policies forbid a broker for a bundle; None where they do not."""
         self.excused_until: dict[str, float] = {}
         """Machines that stood still between a check and its request; nothing can prevent that request."""
+        self.is_bundle: Callable[[str], bool] = lambda _bundle: True
+        """Whether there is a bundle of that name."""
+        self._writer: tuple[str | None, float] = None, 0.0
+        """The machine that may write the leader topic, and since when."""
+        self._released: dict[str, float] = {}
+        """Drains of brokers that a person ended, and when, where none was ordered since."""
         self._orders: dict[str, _Given] = {}
         self._waits: dict[str, _Wait] = {}
         self._acts: dict[str, tuple[float, str]] = {}
@@ -124,6 +136,7 @@ class Observer:
         self._several_since: float | None = None
         self._leads_since: dict[str, float] = {}
         self._unheard_since: dict[str, float] = {}
+        self._full_since: dict[str, float] = {}
         self.violation = ""
 
     def step(self) -> None:
@@ -140,6 +153,7 @@ class Observer:
         elif request.method == "PUT" and request.path.endswith("/split"):
             bundle = _bundle(request)
             self._tell(f"{machine} sends the split of {bundle} to {request.broker}")
+            self._may_act(machine, f"splits {bundle}")
             if bundle not in {split.cut.bundle for _, split in engine.journal.open_splits}:
                 self._violates(Check.INTENT, f"{machine} splits {bundle}")
 
@@ -171,8 +185,11 @@ class Observer:
             self._violates(
                 Check.INTENT, f"{machine} unloads {bundle} to {destination}, intended was {unload.destination}"
             )
-        if self.paused_since is not None and now > max(self.paused_since, self.excused_until.get(machine, 0.0)):
-            self._violates(Check.HOLD, f"{machine} unloads {bundle}, paused since {self.paused_since:.3f}")
+        self._may_act(machine, f"unloads {bundle}")
+        released = self._released.get(unload.source) if unload.order == "drain" else None
+        if released is not None and now > max(released + SLACK_SECONDS, self.excused_until.get(machine, 0.0)):
+            words = f"{machine} drains {unload.source} of {bundle}, which was released at {released:.3f}"
+            self._violates(Check.ORDERS, words)
         for since, why in (
             (self.drained_since.get(destination), "is drained"),
             (self.forbidden(bundle, destination), "is forbidden by policies"),
@@ -180,6 +197,15 @@ class Observer:
             if since is not None and now > max(since + HEIR_WAITS_SECONDS, self.excused_until.get(machine, 0.0)):
                 words = f"{machine} unloads {bundle} to {destination}, which {why} since {since:.3f}"
                 self._violates(Check.DESTINATION, words)
+
+    def _may_act(self, machine: str, what: str) -> None:
+        """Neither a pause nor another leader holds this machine."""
+        now, excused = self._now(), self.excused_until.get(machine, 0.0)
+        if self.paused_since is not None and now > max(self.paused_since, excused):
+            self._violates(Check.HOLD, f"{machine} {what}, paused since {self.paused_since:.3f}")
+        writer, since = self._writer
+        if writer not in {None, machine} and now > max(since + HEIR_WAITS_SECONDS, excused):
+            self._violates(Check.HOLD, f"{machine} {what}, {writer} leads since {since:.0f}")
 
     def _comes_late_enough(self, machine: str, move: str, bundle: str) -> None:
         """A request or an outcome of a move that another lbd began: that one sends nothing more of it."""
@@ -227,13 +253,18 @@ class Observer:
         last = next((one for one in reversed(self.sendings) if one.bundle == bundle), None)
         if last is not None and not end.amended:
             self._comes_late_enough(machine, last.move, bundle)
-        if end.result not in {Result.LANDED, Result.ELSEWHERE}:
+        if end.result is Result.GONE and self.is_bundle(bundle):
+            self._violates(Check.OUTCOME, f"{machine} says that there is no {bundle}, and there is")
+        if end.result in {Result.GONE, Result.UNKNOWN} or (end.result is Result.FAILED and owner is None):
             return
         sent_at = 0.0 if last is None else last.seconds
+        stood = self.excused_until.get(machine, 0.0) >= sent_at
+        since = sent_at - SLACK_SECONDS if stood else max(sent_at - SLACK_SECONDS, self._now() - REPORTED_SECONDS)
         changes = [change for change in self._history() if change.bundle == bundle]
-        since = [change.owner for change in changes if change.seconds >= sent_at - SLACK_SECONDS]
-        if owner not in {*since, *(change.owner for change in changes[-1:])}:
-            words = f"{machine} says that {bundle} is at {owner}, which has not owned it since it was unloaded"
+        before = [change.owner for change in changes if change.seconds < since]
+        owners = {*before[-1:], *(change.owner for change in changes if change.seconds >= since)}
+        if owner not in owners:
+            words = f"{machine} says that {bundle} is at {owner}; since {since:.3f} it was at {owners}"
             self._violates(Check.OUTCOME, words)
 
     def opens(self, machine: str, engine: Engine) -> None:
@@ -289,6 +320,15 @@ class Observer:
         elif key.startswith(DRAIN):
             self.drained_since.pop(key.removeprefix(DRAIN), None)
 
+    def drain_is_over(self, broker: str) -> None:
+        """An lbd has told a person that a broker is drained no more, nor by a rollout."""
+        self._released[broker] = self._now()
+
+    def may_drain(self, brokers: Collection[str]) -> None:
+        """An lbd may have accepted a drain of these."""
+        for broker in brokers:
+            self._released.pop(broker, None)
+
     def leads(self, machine: str, engine: Engine) -> None:
         """The leader has taken a turn: it knows all orders, to be called in a task of its machine."""
         read = engine.orders.read()
@@ -306,13 +346,22 @@ class Observer:
 
     # -- each second
 
-    def look(self, leaders: Collection[str], stopped: Collection[str], unheard: Collection[str]) -> None:
-        """Who leads, by their own account, and who waits.
+    def look(
+        self,
+        leaders: Collection[str],
+        writer: str | None,
+        stopped: Collection[str],
+        unheard: Collection[str],
+        full: Collection[str],
+    ) -> None:
+        """Who leads, by their own account and by the topic's (``writer``), and who waits.
 
-        ``stopped`` stand still, ``unheard`` and the topic's broker do not hear each other.
+        ``stopped`` stand still, ``unheard`` and the topic's broker do not hear each other, ``full`` have full disks.
         """
         now, silent = self._now(), {*stopped, *unheard}
         self._leads_since = {machine: self._leads_since.get(machine, now) for machine in leaders}
+        if writer != self._writer[0]:
+            self._writer = writer, now
         several = set(leaders) - silent
         if len(several) < 2:
             self._several_since = None
@@ -325,6 +374,20 @@ class Observer:
         for machine, since in self._unheard_since.items():
             if now - since > NOTICED_SECONDS + LEADERS_SECONDS:
                 self._violates(Check.LEADERS, f"{machine} leads, and has not heard the topic since {since:.0f}")
+        self._look_at_disks({machine for machine in leaders if machine in full and machine not in stopped})
+        self._look_at_waits(silent)
+
+    def _look_at_disks(self, unable: Collection[str]) -> None:
+        """Which leaders have full disks."""
+        now = self._now()
+        self._full_since = {machine: self._full_since.get(machine, now) for machine in sorted(unable)}
+        for machine, since in self._full_since.items():
+            if now - since > UNWRITTEN_SECONDS:
+                self._violates(Check.LEADERS, f"{machine} leads, and its disk is full since {since:.0f}")
+
+    def _look_at_waits(self, silent: Collection[str]) -> None:
+        """Who waits; of a machine that stands still or hears nothing, that does not count."""
+        now = self._now()
         for name, wait in list(self._waits.items()):
             if wait.machine in silent:
                 self._waits[name] = _Wait(wait.machine, max(wait.until, now + ANSWERED_SECONDS), wait.what)

@@ -162,18 +162,26 @@ def drains(stage: Stage, random: Random) -> Happening:
         return DrainRequest(name, broker, expires, REASON, None, BY, now, now + ASKS_FOR_SECONDS)
 
     def accepted(request: Request) -> None:
+        stage.observer.may_drain((broker,))
         if expires is None:
             stage.observer.given(request.id, DRAIN + broker)
         stage.later(seconds, partial(release, stage, broker), f"a person releases {broker}")
 
-    return f"a person drains {broker}", lambda: _ask(stage, stage.leader or machine, make, accepted)
+    def order() -> None:
+        stage.observer.may_drain((broker,))
+        _ask(stage, stage.leader or machine, make, accepted)
+
+    return f"a person drains {broker}", order
 
 
 def release(stage: Stage, broker: str) -> None:
     """End a drain."""
 
     def end(running: Engine) -> bool:
-        return Drains(running.settings.state_dir, running.orders).release(broker) is not None
+        is_over = Drains(running.settings.state_dir, running.orders).release(broker) is not None
+        if is_over and _rollout_of(running) is None:
+            stage.observer.drain_is_over(broker)
+        return is_over
 
     _until_accepted(stage, f"the drain of {broker} is released", end, DRAIN + broker)
 
@@ -197,11 +205,16 @@ def rolls_out(stage: Stage, random: Random) -> Happening:
         return RolloutRequest(name, (), False, 600.0, REASON, BY, now, now + ASKS_FOR_SECONDS)
 
     def accepted(request: Request) -> None:
+        stage.observer.may_drain(stage.cluster.brokers)
         stage.running.spawn(partial(_restarts, stage, request.id, watches, away), "a person restarts brokers", "world")
         if stops_after is not None:
             stage.later(stops_after, partial(stop_rollout, stage), "a person stops the rollout")
 
-    return "a person rolls out", lambda: _ask(stage, stage.leader or machine, make, accepted)
+    def order() -> None:
+        stage.observer.may_drain(stage.cluster.brokers)
+        _ask(stage, stage.leader or machine, make, accepted)
+
+    return "a person rolls out", order
 
 
 def _restarts(stage: Stage, name: str, watches: float, away: float) -> None:
@@ -236,8 +249,12 @@ def _restarts_one(stage: Stage, machine: str, name: str, away: float) -> None:
 def _rollout(stage: Stage, machine: str) -> Rollout | None:
     lbd = stage.lbds.get(machine)
     with suppress(LbdError):
-        return Rollouts(lbd.engine.settings.state_dir, lbd.engine.orders).under_way() if lbd is not None else None
+        return _rollout_of(lbd.engine) if lbd is not None else None
     return None
+
+
+def _rollout_of(running: Engine) -> Rollout | None:
+    return Rollouts(running.settings.state_dir, running.orders).under_way()
 
 
 def stop_rollout(stage: Stage) -> None:

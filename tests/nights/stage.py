@@ -114,6 +114,7 @@ class Stage:
         )
         self._isolated: dict[str, tuple[float, frozenset[str]]] = {}
         self.observer.forbidden = self._forbidden
+        self.observer.is_bundle = lambda bundle: bundle in self.cluster._book.bundles
         running.on_step = self._step
         self.network.on_request = self._request
 
@@ -246,9 +247,6 @@ class Stage:
             self._last_words[machine] = words
             self.tell(f"{machine} turn {record.number}: {record.sentence}")
         self.observer.says(machine, record.sentence)
-        if lbd.engine.leading.leading:
-            with suppress(LbdError):  # orders that cannot be read are a pause
-                self.observer.leads(machine, lbd.engine)
 
     def log(self, event: str, facts: MutableMapping[str, Any]) -> None:
         """A line of an lbd's log."""
@@ -285,4 +283,14 @@ class Stage:
                 if silent[machine] > KEEP_ALIVE_SECONDS:
                     self.topic.expel(machine)
             leaders = [machine for machine, lbd in self.lbds.items() if lbd.engine.leading.leading]
-            self.observer.look(leaders, stopped, unheard)
+            writer = self.topic.writer
+            self.observer.look(leaders, writer.machine if writer else None, stopped, unheard, self.disk.full)
+            for machine in leaders:
+                self.running.spawn(partial(self._checks_orders, machine), "a look at the orders", machine)
+
+    def _checks_orders(self, machine: str) -> None:
+        """Of an lbd that leads, in a task of its own machine."""
+        lbd = self.lbds.get(machine)
+        if lbd is not None and lbd.engine.leading.leading:
+            with suppress(LbdError):  # orders that cannot be read are a pause
+                self.observer.leads(machine, lbd.engine)
