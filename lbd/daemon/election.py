@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 READ_SECONDS = 1.0
 ELECT_EVERY_SECONDS = 2.0
 AGAIN_AFTER_SECONDS = 2.0
+REFUSALS_OF_A_CLIENT = 1000
+"""A standby connects anew after half an hour: until it is closed a client keeps 6 kB of each producer that was refused.
+"""
+
 TIDY_EVERY_SECONDS = 3600.0
 KEPT_SECONDS = 2 * DAY_SECONDS
 """Budgets look back a day; twice that bridges a standby whose clock or start is late."""
@@ -133,6 +137,7 @@ class Leadership:
         self._announced = ""
         self._topic = _TopicState()
         self._leads, self._stopping = threading.Event(), threading.Event()
+        self._refusals = 0
         self._elect_at = self._tidy_at = self._writers_at = self._losses_at = 0.0
         self._thread = threading.Thread(target=self._run, name="lbd-leader", daemon=True)
 
@@ -248,8 +253,10 @@ class Leadership:
             self.on_words()
 
     def _follow(self) -> None:
-        """Until the topic, or the right to write it, is lost; then all begins anew, from its first line."""
-        log = self._connect()
+        """Until the topic, or the right to write it, is lost, or after many refusals; then all begins anew, from its
+        first line.
+        """
+        log, self._refusals = self._connect(), 0
         before, self._topic.unread = self._topic.leader, 0
         self._topic.newer = 0
         try:
@@ -287,8 +294,9 @@ class Leadership:
                 self._topic.writers, self._topic.stayed = frozenset(), ()
                 self._begin(log)
             else:
+                self._refusals += 1
                 self._look_for_writers()
-        return True
+        return self._refusals < REFUSALS_OF_A_CLIENT
 
     def _look_for_writers(self) -> None:
         """Another lbd says in the topic that it leads; any other producer is only known to the topic's broker."""

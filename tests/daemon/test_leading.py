@@ -162,6 +162,28 @@ def test_a_topic_that_is_gone_for_a_while_is_waited_for(tmp_path: Path):
         assert [b'"outcome"' in line for line in topic.lines].count(True) == 1
 
 
+def test_a_standby_connects_anew_after_many_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each refusal stays in the memory of its client, and nobody else notices that it is another one."""
+    monkeypatch.setattr(election, "REFUSALS_OF_A_CLIENT", 3)
+    topic, said = Topic(), []
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        with lbd(tmp_path, topic, "two") as two:
+            until(lambda: "leads since" in two.words)
+            two.on_change = one.on_change = said.append
+            connections = []
+            two._connect = lambda: connections.append(Connection(topic)) or connections[-1]
+            until(lambda: len(connections) > 1)
+            said.clear()  # that one leads may have been said only now
+            until(lambda: len(connections) > 3)
+
+            assert one.leading
+            assert "one leads since" in two.words
+            assert said == []
+            one.stop()
+            until(lambda: two.leading)
+
+
 def test_changes_are_told_once(tmp_path: Path):
     """Who leads, and that one leads no more; not each try."""
     topic, said = Topic(), []
