@@ -336,7 +336,9 @@ class Permission:
     first; None where all cost the same. ``slopes`` are the learned costs of traffic, None where the strategy does not
     use them. ``max_destination_score``: points that the guardrails allow a destination; None where they do not apply.
     ``spread`` is where partitions of topics, or bundles of namespaces, are together; None where that is unknown, or
-    does not count. ``joined`` are brokers that have joined lately and show their present CPU.
+    does not count. ``joined`` are brokers that have joined lately and show their present CPU. Of rules that count hits,
+    ``goes_on`` are sources that need none, because they gave lately, and ``at_limit``, bool (B,), the brokers whose
+    score cannot rise; None: no broker is known to be (``decide/live.py``).
     """
 
     barred: CodeArray
@@ -350,6 +352,8 @@ class Permission:
     max_destination_score: float | None = None
     spread: Spread | None = None
     joined: frozenset[str] = frozenset()
+    goes_on: frozenset[str] = frozenset()
+    at_limit: BoolArray | None = None
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,16 @@ class Offers:
         costs = self.permission.costs
         return Candidates(allowed, traffic, self.snapshot.bundles, None if costs is None else costs[allowed])
 
+    def sole(self, broker: int, verdicts: CodeArray) -> tuple[Reason, str] | None:
+        """Refusal to move a broker's only bundle, marked in ``verdicts``: its move only shifts the problem."""
+        own, name = self.own(broker), self.snapshot.brokers.ids[broker]
+        if own > 1:
+            return None
+        verdicts[self.candidates(broker, "throughput", verdicts).bundles] = Reason.SOLE_BUNDLE.code
+        if not own:
+            return Reason.NOTHING_FITS, f"{name} has no bundles: its load is not theirs"
+        return Reason.SOLE_BUNDLE, f"{name} has 1 bundle; split it, or its clients only change brokers"
+
     def none_fits(self, broker: int, candidates: Candidates, verdicts: CodeArray) -> str:
         """Reason why no bundle fits: the bars on all, by ``verdicts`` (int8 (N,) reason codes), or their size."""
         listed = self.listed(broker)

@@ -18,11 +18,10 @@ from pydantic import Field, model_validator
 from lbd.decide.candidates import Offers
 from lbd.decide.cover import cheapest
 from lbd.decide.load_estimate import other_work, survey
-from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings, progress, too_few
 from lbd.load import scoring
-from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
+from lbd.load.scoring import broker_conf
 from lbd.model import Comparison, Decision, Hits, Memory, Pair, Skip
-from lbd.permit.evidence import gave_lately
 from lbd.permit.predicted import Predictor
 from lbd.reason import Group, Reason
 from lbd.score.bounds import IntakeBound, fewest_moves, fewest_removed, least_taken
@@ -112,26 +111,24 @@ class Far:
 
 def count(
     ids: tuple[str, ...],
-    points_of: tuple[FloatArray, FloatArray],
+    above: FloatArray,
     among: BoolArray,
     permission: Permission,
     memory: Memory,
     settings: LeastMovesSettings,
-    going_on: Collection[str] = (),
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
-    ``points_of`` are points above the level and scores, float64 (B,) each; ``among`` bool (B,) are the brokers of the
-    level. A high broker counts only if it is ``gap_points`` above the lowest one, a low broker if the highest one is
-    that much above it. A broker at the limit of its CPU counts as beyond ``high_threshold``.
+    ``above`` are points above the level, float64 (B,); ``among`` bool (B,) are the brokers of the level. A high broker
+    counts only if it is ``gap_points`` above the lowest one, a low broker if the highest one is that much above it. A
+    broker at the limit of its CPU counts as beyond ``high_threshold``.
 
     A counter advances with a new sample and ends when the broker is within the threshold. A broker that has joined
     lately needs only one, because it stays empty without moves. After firing it is one below its limit: if limits or
     wrong costs left something of a plan, the next plan follows with the first sample that shows it, not eight samples
-    later. ``going_on`` are brokers that gave lately and show their present CPU: the remainder of their last moves needs
-    neither hits nor a new sample.
+    later. The remainder of what a broker gave lately needs neither hits nor a new sample.
     """
-    counters, too_far, (above, scores) = dict(memory.hits), list[Far](), points_of
+    counters, too_far = dict(memory.hits), list[Far]()
     highest, lowest = float(above[among].max(initial=0.0)), float(above[among].min(initial=0.0))
     for row in among.nonzero()[0].tolist():
         points, fresh = float(above[row]), bool(permission.counts[row])
@@ -142,10 +139,10 @@ def count(
             continue
         hits = counters.get(ids[row], Hits())
         if fresh:
-            at_limit = points > 0 and bool(scores[row] >= AT_LIMIT_POINTS)
+            at_limit = points > 0 and permission.at_limit is not None and bool(permission.at_limit[row])
             hits = hits.one_more(high=abs(points) >= settings.high_threshold or at_limit)
         limits, held = settings.wanted_hits, permission.hold is not None
-        goes_on = points > 0 and ids[row] in going_on
+        goes_on = points > 0 and ids[row] in permission.goes_on
         fired = (goes_on or (fresh and (hits.reach(limits) or ids[row] in permission.joined))) and not held
         after = limits.below(limits) if fired else hits.below(limits) if held else hits
         if after == Hits():
@@ -705,11 +702,8 @@ def decide(
     turn = _PlanningRound(snapshot, averages, permission, settings, weights)
     if turn.too_few():
         return turn.decision(memory)
-    above, among, lately = turn.above, turn.among, gave_lately(memory, snapshot.taken_at)
-    going_on = lately.keys() & snapshot.brokers.ids_where(snapshot.brokers.shows_live)
-    far, counters = count(snapshot.brokers.ids, (above, turn.scores), among, permission, memory, settings, going_on)
-    served = turn.answer(far)
-    return turn.decision(turn.remembered(counters, lately, far, served))
+    far, counters = count(snapshot.brokers.ids, turn.above, turn.among, permission, memory, settings)
+    return turn.decision(turn.remembered(counters, far, turn.answer(far)))
 
 
 class _PlanningRound:
@@ -747,12 +741,8 @@ class _PlanningRound:
         comparable, settled = int((self._permission.paired == 0).sum()), int(self.among.sum())
         if settled >= 2:
             return False
-        if comparable < 2:
-            message = f"{comparable} of {len(self._ids)} reports can be compared"
-            self._skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, message))
-        else:
-            message = f"{comparable - settled} of {comparable} brokers were moved to, moved from or restarted lately"
-            self._skips.append(Skip("cluster", Reason.SETTLING, message))
+        message = f"{comparable - settled} of {comparable} brokers were moved to, moved from or restarted lately"
+        self._skips.append(too_few(self._permission.paired) or Skip("cluster", Reason.SETTLING, message))
         return True
 
     def answer(self, far: list[Far]) -> set[int]:
@@ -788,24 +778,15 @@ class _PlanningRound:
             if broker.fired and broker.points < 0:
                 yield from ((broker.broker, move) for move in self._plan.fill(broker.broker))
 
-    def remembered(
-        self, counters: dict[str, Hits], lately: dict[str, float], far: list[Far], served: set[int]
-    ) -> Memory:
-        """The counters, and the brokers that gave lately, both without brokers that fired in vain, but with the
-        counters of those for which the plan had no room. A broker near the level no longer counts as one that gave
-        lately, once all have settled: the level of a few is another one.
-        """
-        far_off = {self._ids[broker.broker] for broker in far}
-        gave = {broker: time for broker, time in lately.items() if broker in far_off or not self.among.all()}
+    def remembered(self, counters: dict[str, Hits], far: list[Far], served: set[int]) -> Memory:
+        """The counters without brokers that fired in vain, but with those of brokers for which the plan had no room."""
         hits = dict(counters)
         for distant in far:
             if distant.fired and distant.broker not in served:
                 hits.pop(self._ids[distant.broker], None)
-                gave.pop(self._ids[distant.broker], None)
                 if self._is_full:
                     hits[self._ids[distant.broker]] = distant.hits.below(self._settings.wanted_hits)
-        gives = {unload.source: self._snapshot.taken_at for unload in self._unloads}
-        return Memory(hits, unloaded_at={**gave, **gives})
+        return Memory(hits)
 
     def _with_others(self, far: list[Far]) -> list[Far]:
         """Add the brokers above the band to one to be relieved: else the plan comes only to the highest of them.
@@ -906,13 +887,12 @@ class _PlanningRound:
         )
 
     def _waits(self, far: Far) -> tuple[Reason, str]:
-        limits = self._settings.wanted_hits
-        progress = f"low samples {far.hits.low}/{limits.low}, high samples {far.hits.high}/{limits.high}"
+        counted = progress(far.hits, self._settings.wanted_hits)
         if self._permission.hold is not None:
-            return self._permission.hold, progress
+            return self._permission.hold, counted
         if not self._permission.counts[far.broker]:
-            return Reason.NO_NEW_SAMPLE, f"no new sample since the last turn; {progress}"
-        return Reason.WAITING, progress
+            return Reason.NO_NEW_SAMPLE, f"no new sample since the last turn; {counted}"
+        return Reason.WAITING, counted
 
     def _too_little(self, far: Far, moves: list[PlannedTransfer]) -> tuple[Reason, str] | None:
         """Reason why these moves are not worth it; None if they are."""

@@ -94,6 +94,21 @@ class HitSettings(StrategySettings):
         return Hits(self.hit_count_low, self.hit_count_high)
 
 
+def progress(hits: Hits, limits: Hits) -> str:
+    """Hits so far beside those that are wanted, as text."""
+    return f"low samples {hits.low}/{limits.low}, high samples {hits.high}/{limits.high}"
+
+
+def too_few(paired: CodeArray) -> Skip | None:
+    """Skip where fewer than two brokers can be compared (``paired`` int8 (B,), 0: it can); no rule is applied then.
+
+    Source: all shedders of Pulsar.
+    """
+    comparable = int((paired == 0).sum())
+    message = f"{comparable} of {paired.size} reports can be compared"
+    return Skip("cluster", Reason.TOO_FEW_BROKERS, message) if comparable < 2 else None
+
+
 class ShedderSettings(StrategySettings):
     """Settings of the shedders that look at one broker alone.
 
@@ -149,11 +164,10 @@ class ShedderRound:
         self._offers = Offers(self.snapshot, self.averages, self.permission)
 
     def too_few(self, memory: Memory) -> Decision | None:
-        """The decision if fewer than two brokers can be compared: the rule is not applied then, as in Pulsar."""
-        if len(self.taking_part) >= 2:
+        """The decision if fewer than two brokers can be compared."""
+        if (skip := too_few(self.permission.paired)) is None:
             return None
-        message = f"{len(self.taking_part)} of {len(self.snapshot.brokers)} reports can be compared"
-        self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, message))
+        self.skips.append(skip)
         return self.decision(memory, "")
 
     def decision(self, memory: Memory, calm: str) -> Decision:
@@ -214,14 +228,7 @@ class ShedderRound:
         )
 
     def _sole(self, broker: int) -> tuple[Reason, str] | None:
-        if self.enough_bundles(broker):
-            return None
-        candidates = self._offers.candidates(broker, "throughput", self.verdicts)
-        self.verdicts[candidates.bundles] = Reason.SOLE_BUNDLE.code
-        bundles = self._offers.own(broker)
-        if not bundles:
-            return Reason.NOTHING_FITS, "it has no bundles: its load is not theirs"
-        return Reason.SOLE_BUNDLE, f"it has {bundles} bundle; split it, or its clients only change brokers"
+        return None if self.enough_bundles(broker) else self._offers.sole(broker, self.verdicts)
 
     def _chosen(self, demand: Demand, choose: Choose) -> tuple[Candidates, list[int]]:
         """The candidates, and the positions of those that are to go."""

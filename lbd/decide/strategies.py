@@ -15,13 +15,16 @@ from lbd.decide import (
 )
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.least_moves import LeastMovesSettings
+from lbd.decide.live import ByLatestTraffic, HitsInContext
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.placement import PlacedStrategy
 from lbd.decide.pools import Pooled
+from lbd.decide.shedder import HitSettings
 from lbd.decide.spread import SpreadStrategy
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
 from lbd.decide.transfer_shedder import TransferShedderSettings
 from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
+from lbd.decide.whole_plan import WholePlan
 from lbd.place import placements
 
 if TYPE_CHECKING:
@@ -48,6 +51,11 @@ RULES: dict[type[StrategySettings], Callable[..., Decision]] = {
 }
 """The registry: the rule of each settings class."""
 
+HELPED: dict[type[StrategySettings], Callable[..., Decision]] = {
+    AvgShedderSettings: partial(avg_shedder.decide, levelling=WholePlan)
+}
+"""Rules that take more of the planner's help than ``decide/live.py`` gives to all, if they are not stock."""
+
 STRATEGIES = {settings.name: settings for settings in RULES}
 """Settings class of each strategy, by the name that ``strategy:`` takes."""
 
@@ -56,21 +64,19 @@ def build(settings: StrategySettings, weights: Weights, placement: str | None = 
     """The rule for these settings, ready to be called; it balances within the pools of its permission.
 
     Its unloads without destination get one from ``placement``, a name of :data:`lbd.place.placements.PLACEMENTS`; None
-    leaves them without. With a spread in the permission, a strategy that is not stock applies it.
+    leaves them without. A strategy that is not stock has the planner's help, and applies the spread of its permission.
     """
-    strategy: Strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
-    if not settings.is_stock:
-        strategy = partial(_by_latest_traffic, strategy)
+    kind, is_stock = type(settings), settings.is_stock
+    rule = RULES[kind] if is_stock else HELPED.get(kind, RULES[kind])
+    strategy: Strategy = partial(rule, settings=settings, weights=weights)
+    if isinstance(settings, HitSettings) and not is_stock:
+        strategy = HitsInContext(strategy, weights)
+    strategy = Pooled(strategy)
+    if not is_stock:
+        strategy = ByLatestTraffic(strategy)
     if placement is not None and settings.placed_by is not None:
         strategy = PlacedStrategy(strategy, placements.build(placement), weights)
-    return strategy if settings.is_stock else SpreadStrategy(strategy)
-
-
-def _by_latest_traffic(
-    strategy: Strategy, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
-) -> Decision:
-    """A strategy's decision where no bundle counts for less than its latest traffic."""
-    return strategy(snapshot, averages.at_least(snapshot.rows), permission, memory)
+    return strategy if is_stock else SpreadStrategy(strategy)
 
 
 def strategy_settings(name: str, values: Mapping[str, Any]) -> StrategySettings:

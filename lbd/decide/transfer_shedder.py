@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.decide.candidates import Offers
-from lbd.decide.shedder import MOST_HITS, MOST_POINTS, StrategySettings, parameter
+from lbd.decide.shedder import MOST_HITS, MOST_POINTS, StrategySettings, parameter, too_few
 from lbd.load import scoring
 from lbd.load.scoring import with_memory
 from lbd.model import (
@@ -356,9 +356,8 @@ class _TransferRound:
     def ask(self, memory: Memory) -> int:
         """Apply the rule; returns the hits after this round."""
         stats, hits = self._stats, memory.hits.get(CLUSTER, Hits()).low
-        if len(stats.ranked) < 2:
-            message = f"{len(stats.ranked)} of {len(self._snapshot.brokers)} reports can be compared"
-            self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, message))
+        if (skip := too_few(self._permission.paired)) is not None:
+            self.skips.append(skip)
             return hits
         why, delay = stats.why(), self._delay(memory)
         if not why:

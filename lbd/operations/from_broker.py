@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from lbd.config import Settings
-from lbd.decide.avg_shedder import NEGLIGIBLE_POINTS, AvgShedderSettings
+from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
 from lbd.decide.transfer_shedder import TransferShedderSettings
 from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
+from lbd.decide.whole_plan import NEGLIGIBLE_POINTS
 from lbd.documents import complaint
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails

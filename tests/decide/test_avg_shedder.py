@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.decide import avg_shedder
+from lbd.decide import whole_plan
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.strategies import build
 from lbd.load.scoring import Weights
@@ -400,7 +400,7 @@ def test_what_would_be_left_is_not_worth_another_bundle(
     """9,000 msg/s are 25 points: with 5 to spare eight bundles of 900 will do, with more to spare six, for no more than
     two fifths are left; stock goes on.
     """
-    monkeypatch.setattr(avg_shedder, "NEGLIGIBLE_POINTS", points)
+    monkeypatch.setattr(whole_plan, "NEGLIGIBLE_POINTS", points)
     chosen = ask(three(), hit_count_high=1, live=live)
 
     assert len(chosen.unloads) == bundles

@@ -33,7 +33,7 @@ def slopes(*points_per_mib: float, noise: float = 0.0) -> Slopes:
 def plan(seen: Snapshot, known: Slopes | None = None, **changes: Any) -> Decision:
     """A round that fires at once; ``permit`` changes the permission."""
     permit = {"slopes": known, **changes.pop("permit", {})}
-    return ask("least-moves", seen, changes.pop("memory", None), permit=permit, **{**NOW, **changes})
+    return ask("least-moves", seen, changes.pop("memory", None), permit=permit, **{"live": True, **NOW, **changes})
 
 
 def ends(decision: Decision) -> list[tuple[str, int, str]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.decide.avg_shedder import portion
+from lbd.decide.whole_plan import portion
 
 APART = 15.0
 
