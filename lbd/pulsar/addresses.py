@@ -9,6 +9,7 @@ name resolves to is checked in the same way.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 REGISTERED = (
@@ -30,6 +31,7 @@ _PODS = IPv4Network("240.0.0.0/4")
 """Reserved, but in use: GKE gives these addresses to pods, Istio to services outside of the mesh."""
 
 
+@lru_cache(maxsize=4096)
 def special_kind(host: str) -> str:
     """Kind of a special address: ``loopback``, ``link-local`` ...; empty for a usual one. ``host`` has no brackets."""
     if host == "localhost" or host.endswith(".localhost"):

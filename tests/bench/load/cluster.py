@@ -3,7 +3,7 @@
 It stands for brokers on machines of their own, which take no time of the daemon's: load reports are written one after
 the other at all times, and a request for one is answered with what stands there; and it yields to all other processes.
 
-python -m tests.bench.load.cluster
+python -m tests.bench.load.cluster [BROKERS BUNDLES]
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lbd.simulate.scenario import Scenario
 if TYPE_CHECKING:
     from lbd.simulate.faults import Reply
 
-NAMESPACES, EACH = 100, 600
-HOT_NAMESPACES, HOT_EACH = 50, 100
+SIZE = 100, 65_000
+NAMESPACES, HOT_NAMESPACES = 100, 50
 WRITTEN = (RUNTIME_CONFIGURATION, LOAD_REPORT)
 PAUSE_SECONDS = 0.05
 """Between two brokers' reports, so that one is some seconds old at most."""
@@ -33,17 +33,18 @@ PAUSE_SECONDS = 0.05
 NICE = 10
 
 
-def scenario() -> Scenario:
-    """100 brokers and 65,000 bundles in 150 namespaces; twenty brokers are some fifty points above the others."""
+def scenario(brokers: int = SIZE[0], bundles: int = SIZE[1]) -> Scenario:
+    """Some bundles in 150 namespaces; a fifth of the brokers are some fifty points above the others."""
+    size, each, hot_each = brokers / SIZE[0], bundles * 12 // 13 // NAMESPACES, bundles // 13 // HOT_NAMESPACES
     load: list[dict[str, Any]] = [
-        {"name": f"n{at:02}", "bundles": EACH, "mib_per_second": 40, "spread": 1} for at in range(NAMESPACES)
+        {"name": f"n{at:02}", "bundles": each, "mib_per_second": 40 * size, "spread": 1} for at in range(NAMESPACES)
     ]
     load += [
-        {"name": f"hot{at:02}", "bundles": HOT_EACH, "mib_per_second": 60, "spread": 1, "brokers": ["hot"]}
+        {"name": f"hot{at:02}", "bundles": hot_each, "mib_per_second": 60 * size, "spread": 1, "brokers": ["hot"]}
         for at in range(HOT_NAMESPACES)
     ]
-    brokers = [{"id": "hot", "number": 20}, {"id": "cold", "number": 80}]
-    return Scenario.model_validate({"about": "a large cluster", "brokers": brokers, "load": load})
+    parts = [{"id": "hot", "number": brokers // 5}, {"id": "cold", "number": brokers - brokers // 5}]
+    return Scenario.model_validate({"about": "a large cluster", "brokers": parts, "load": load})
 
 
 def bundles() -> list[str]:
@@ -79,7 +80,7 @@ class Written(FakePulsar):
 def main() -> None:
     """Until the other end of standard input is closed."""
     os.nice(NICE)
-    with Written(*cluster(scenario(), 1)) as pulsar:
+    with Written(*cluster(scenario(*map(int, sys.argv[1:])), 1)) as pulsar:
         pulsar.write()
         gc.freeze()
         threading.Thread(target=pulsar.go_on, daemon=True).start()

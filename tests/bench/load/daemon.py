@@ -6,19 +6,39 @@ python -m tests.bench.load.daemon TURNS run --config FILE
 from __future__ import annotations
 
 import gc
+import resource
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from lbd.cli import main as lbd
 from lbd.daemon.engine import Engine
 from lbd.daemon.service import Service
+from lbd.observe.observer import Observer
+from lbd.turn import plan, turn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.turn.parts import TurnResult
+
+PARTS: tuple[tuple[Any, str], ...] = (
+    (Observer, "observe"),
+    (turn, "assess"),
+    (turn, "plan"),
+    (plan, "_permission"),
+    (plan, "decide"),
+)
+"""Functions whose CPU is told: assessing includes observing, planning includes permission and decision."""
+
+
+def resident_mib() -> float:
+    """Resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
 
 
 class Turned(msgspec.Struct, frozen=True):
@@ -26,8 +46,9 @@ class Turned(msgspec.Struct, frozen=True):
 
     ``observe_seconds`` is until all reports were in columns, ``rest_seconds`` all after that until the turn was kept,
     ``cpu_seconds`` what the turn's own thread took of a processor: those that ask brokers are not in it, but in
-    ``process_seconds``, as all else that ran meanwhile. ``collected_seconds`` is the longest garbage collection since
-    the turn before, in which every thread stands still.
+    ``process_seconds``, as all else that ran meanwhile. ``parts`` are CPU seconds of the turn's thread by part; a part
+    includes those within it. ``collected_seconds`` is the longest garbage collection since the turn before, in which
+    every thread stands still. ``memory`` is the resident MiB before the turn and after it.
     """
 
     begun: float
@@ -38,6 +59,8 @@ class Turned(msgspec.Struct, frozen=True):
     process_seconds: float
     collected_seconds: float
     moves_under_way: int
+    parts: dict[str, float]
+    memory: tuple[float, float]
 
     @property
     def seconds(self) -> float:
@@ -52,7 +75,20 @@ class _Watch:
         self._path, self._turn, self._whole = path, Engine.turn, Service._turn
         self._record: TurnResult | None = None
         self._turned = self._collecting = self._collected = 0.0
+        self._parts: dict[str, float] = {}
         gc.callbacks.append(self._collection)
+        for owner, name in PARTS:
+            setattr(owner, name, self._part(name.strip("_"), getattr(owner, name)))
+
+    def _part(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            cpu = time.thread_time()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self._parts[name] = self._parts.get(name, 0.0) + time.thread_time() - cpu
+
+        return timed
 
     def _collection(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
@@ -68,6 +104,7 @@ class _Watch:
 
     def whole(self, service: Service) -> None:
         """With all that is told of it."""
+        self._parts, memory = {}, resident_mib()
         begun, cpu, process = time.time(), time.thread_time(), time.process_time()
         self._whole(service)
         ended, cpu, process = time.time(), time.thread_time() - cpu, time.process_time() - process
@@ -77,7 +114,8 @@ class _Watch:
             seconds = (observe, self._turned - begun - observe, cpu, process, self._collected)
             self._collected = 0.0
             with self._path.open("ab") as file:
-                found = Turned(begun, ended, *seconds, len(self._record.moves.unfinished))
+                under_way, memory_after = len(self._record.moves.unfinished), (memory, resident_mib())
+                found = Turned(begun, ended, *seconds, under_way, self._parts, memory_after)
                 file.write(msgspec.json.encode(found) + b"\n")
 
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from tests.bench.load.cluster import SIZE
 from tests.bench.load.daemon import Turned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 STOP_SECONDS = 90.0
 TURNS = "turns.jsonl"
 NEVER_SECONDS = 3600.0
@@ -67,11 +68,11 @@ class Stage:
 
 
 @contextmanager
-def stage(interval_seconds: float) -> Iterator[Stage]:
-    """A balancing daemon beside 100 brokers, with an API on a port of its own."""
+def stage(interval_seconds: float, size: tuple[int, int] = SIZE) -> Iterator[Stage]:
+    """A balancing daemon beside so many brokers and bundles, with an API on a port of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="lbd-bench-") as name,
-        _beside("cluster") as admin_urls,
+        _beside("cluster", *map(str, size)) as admin_urls,
         _beside("idle") as idle,
         _daemon(Path(name), _settings(admin_urls, interval_seconds)) as (url, pid),
     ):
@@ -99,9 +100,9 @@ def _settings(admin_urls: list[str], interval_seconds: float) -> dict[str, objec
 
 
 @contextmanager
-def _beside(name: str) -> Iterator[Any]:
+def _beside(name: str, *arguments: str) -> Iterator[Any]:
     """A process that tells on its first line where it is, and ends with its standard input."""
-    command = [sys.executable, "-m", f"tests.bench.load.{name}"]
+    command = [sys.executable, "-m", f"tests.bench.load.{name}", *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
