@@ -2,7 +2,7 @@
 
     python -m tests.bench.elastic
 
-100 bundles (400 for the restart) at the constants measured on real brokers: a JVM without traffic is cold, at six
+100 bundles (1,000 for the restart) at the constants measured on real brokers: a JVM without traffic is cold, at six
 times its usual CPU, and an unload takes 0.15 s. Pulsar's shedders run once a minute at the defaults of broker.conf,
 lbd every 15 s at its own. Each figure is the median of three seeds.
 """
