@@ -28,7 +28,7 @@ from lbd.store.database import STORE_NAME
 from lbd.store.drains import drains_in_force
 from lbd.store.journal import KEEP_SECONDS, read
 from lbd.store.state import KeptTakeOver, StateDir
-from lbd.store.status import read_status, running
+from lbd.store.status import read_status, running, steps_now
 from lbd.store.turns import KeptTurns
 from lbd.text import counted, utc
 
@@ -277,13 +277,13 @@ def _running(survey: Survey) -> Iterator[Finding]:
     for warning in status.warnings if pid is not None else ():
         if warning not in own:
             yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")
+    pause = Control(directory).paused(now)
     if pid is not None and status.verdict is not None and status.verdict.kind == "blocked":
         has_finding = status.hold is not None or status.verdict.reason in OF_CANARY  # they have findings of their own
         level = BLOCKED.warning if has_finding else BLOCKED.problem
-        paused = status.hold == Reason.PAUSED.label
-        todo = "lbd resume" if paused else "wait, or change the setting it names; lbd explain lists the bundles"
+        steps = steps_now(status, pid, pause, now)  # a status of an earlier version has none
+        todo = steps[0].text(now) if steps else "see lbd explain"
         yield level(status.verdict.words.removeprefix("blocked "), todo)
-    pause = Control(directory).paused(now)
     if pause is not None:
         until = f"until {utc(pause.until)}" if pause.until is not None else "without end"
         yield PAUSED.warning(f"by {pause.by} {until}{pause.reason and f': {pause.reason}'}", "lbd resume ends it")

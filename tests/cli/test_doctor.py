@@ -879,11 +879,13 @@ class TestDaemon:
         assert [one["level"] for one in found if seen in one["seen"]] == [level], found
 
     def test_a_pause_that_blocks(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """There is no setting to change: the pause is to be ended."""
+        """There is no setting to change: the pause is to be ended, in the words of lbd status."""
         state = state_begun(tmp_path / "state")
         with state.locked():
+            Control(state.path).pause(Pause(time.time(), None, "upgrade", "ann"))
             write_status(state.path, status(verdict=BLOCKED, hold="paused"))
-            assert notable(pulsar, tmp_path)["blocked"]["todo"] == "lbd resume"
+            todo = notable(pulsar, tmp_path)["blocked"]["todo"]
+        assert todo == "When the work is done, let lbd go on: `lbd resume`"
 
     def test_one_that_ended(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It ran here once, and nothing moves now."""
