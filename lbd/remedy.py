@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lbd.reason import Reason
-from lbd.text import duration_text
+from lbd.text import minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -288,16 +288,11 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True):
     def text(self, now: float) -> str:
         """The step as one line, at ``now`` (epoch seconds)."""
         remaining = 0.0 if self.ends_at is None else self.ends_at - now
-        about = f" about {_about(remaining)}" if remaining > 0 else ""
+        wait = f" about {minutes_text(remaining)}" if remaining > 0 else ""
         if not self.do:
-            return f"Nothing{about and f', for{about}'}: {self.by_itself}"
+            return f"Nothing{wait and f', for{wait}'}: {self.by_itself}"
         order = self.do + (f": `{self.command}`" if self.command else "")
-        return f"{order}; or wait{about}: {self.by_itself}" if self.by_itself else order
-
-
-def _about(seconds: float) -> str:
-    """An approximate duration: whole minutes from two on."""
-    return duration_text(round(seconds / 60) * 60 if seconds >= 120 else seconds)
+        return f"{order}; or wait{wait}: {self.by_itself}" if self.by_itself else order
 
 
 def next_step(reason: Reason, what: str = "", ends_at: float | None = None, **names: str) -> NextStep:

@@ -41,17 +41,23 @@ def utc(epoch_seconds: float) -> str:
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86_400
 
-_SPOKEN = (("d", DAY_SECONDS), ("h", HOUR_SECONDS), ("min", 60), ("s", 1))
+_UNITS = (("day", DAY_SECONDS), ("h", HOUR_SECONDS), ("min", 60), ("s", 1))
 
 
 def duration_text(seconds: float) -> str:
-    """The two largest units of a duration: ``1 h 12 min``; seconds alone up to two minutes."""
+    """The two largest units of a duration: ``1 h 12 min``, ``2 days 3 h``; seconds alone up to two minutes."""
     whole = max(round(seconds), 0)
-    for (name, size), (smaller, smaller_size) in pairwise(_SPOKEN):
+    for (name, size), (smaller, smaller_size) in pairwise(_UNITS):
         if whole >= size and whole >= 120:
+            first = counted(whole // size, name) if name == "day" else f"{whole // size} {name}"
             rest = whole % size // smaller_size
-            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
+            return f"{first} {rest} {smaller}" if rest else first
     return f"{whole} s"
+
+
+def minutes_text(seconds: float) -> str:
+    """An approximate duration: whole minutes from two on."""
+    return duration_text(round(seconds / 60) * 60 if seconds >= 120 else seconds)
 
 
 SHOWN_CHARACTERS = 100

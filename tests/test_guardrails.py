@@ -80,7 +80,7 @@ class TestBudgets:
         pulsar.sample(95.0, 45.0, 10.0)
         second = once(chosen)
         assert second.plan.unloads == ()
-        used_up = "2 of 2 used, the next one in 60 min (guardrails.max_unloads_per_hour)"
+        used_up = "2 of 2 used, the next one in 1 h (guardrails.max_unloads_per_hour)"
         assert told(second, Reason.HOUR_UNLOADS)[0] == used_up
         for record in (second, once(chosen)):  # the other one has no new sample: it is blocked all the same
             pair = f"{pulsar.ids[0]} -> {pulsar.ids[2]} 85.0 points apart"

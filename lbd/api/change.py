@@ -65,6 +65,7 @@ from lbd.store.control import (
 )
 from lbd.store.drains import Drains, DrainStatus, drains_in_force
 from lbd.store.rollouts import Rollouts
+from lbd.text import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -264,7 +265,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
             replaced = Control(backend.state_dir, backend.orders).pause(order, order_id(key))
             document = Paused(order, replaced, os.getpid())
             backend.board.events.tell("pause", document)
-            lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
+            lasts = f"for {duration_text(body.for_seconds)}" if body.for_seconds is not None else "until it is resumed"
             return f"paused {lasts}", answer(document)
 
         return changes.make(request, key, body, change)

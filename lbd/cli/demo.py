@@ -21,6 +21,7 @@ from lbd.config import ApiSettings, Settings
 from lbd.demo import SPEED, stage
 from lbd.errors import UsageError
 from lbd.simulate.scenario import load, settled, shipped
+from lbd.text import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,11 +67,11 @@ def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
 
 def _check(chosen: Scenario, name: str, seconds: float) -> None:
     """Raise :class:`UsageError` if the demo would not show what the scenario is about."""
-    longest = LONGEST_SECONDS * SPEED / 3600
-    if chosen.hours > longest:
+    longest = LONGEST_SECONDS * SPEED
+    if chosen.hours * 3600 > longest:
         raise UsageError(
-            f"{name}: lasts {chosen.hours:g} h of the cluster's time, and a demo at most {longest:g}; "
-            f"run it with: lbd simulate {name}"
+            f"{name}: lasts {duration_text(chosen.hours * 3600)} of the cluster's time, and a demo at most "
+            f"{duration_text(longest)}; run it with: lbd simulate {name}"
         )
     first, shown = chosen.first_event_minutes, seconds * SPEED / 60
     if first is not None and first >= shown:

@@ -22,7 +22,7 @@ from rich.text import Text
 from lbd.cli.render import amount, plain, table
 from lbd.cli.status_text import common_end
 from lbd.demo import DAY_SECONDS, NOT_SENT, SENT, WAITS, DemoProgress
-from lbd.text import counted
+from lbd.text import counted, minutes_text
 from lbd.turn.record import gap_points
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _reported(gaps: tuple[float, float] | None) -> Iterator[str]:
 
 
 def _lines(scorecard: Scorecard) -> Iterator[str]:
-    lasted, rounds = f"{scorecard.hours * 60:.0f} min", counted(scorecard.rounds, "round")
+    lasted, rounds = minutes_text(scorecard.hours * 3600), counted(scorecard.rounds, "round")
     yield (
         f"bundles moved: {scorecard.moves} in {rounds}, {scorecard.traffic_moved:.1%} of the traffic; "
         f"moved twice: {scorecard.bundles_moved_twice}"
@@ -130,7 +130,7 @@ def _lines(scorecard: Scorecard) -> Iterator[str]:
     if scorecard.minutes_to_balance is None:
         yield f"balanced: not in the {lasted} of the cluster's time"
     elif scorecard.minutes_to_balance:
-        yield f"balanced: after {scorecard.minutes_to_balance:.0f} of the {lasted} of the cluster's time"
+        yield f"balanced: after {minutes_text(scorecard.minutes_to_balance * 60)} of the {lasted} of the cluster's time"
 
 
 NEXT = """

@@ -30,7 +30,7 @@ from lbd.score.scorecard import EVENNESS, FIGURES, WHEN, clock, figures, spread,
 from lbd.simulate.run import Finished, estimated_bytes, finish, load_reports
 from lbd.simulate.scenario import load, settled, shipped
 from lbd.store import recording
-from lbd.text import counted
+from lbd.text import HOUR_SECONDS, counted, duration_text, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -182,13 +182,14 @@ def _moving(card: Scorecard) -> Iterator[str]:
 
 def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
     low, high = settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold
-    yield f"apart by {low:g} points: {card.minutes_over_low:.0f} min; by {high:g}: {card.minutes_over_high:.0f} min"
+    over_low, over_high = (minutes_text(minutes * 60) for minutes in (card.minutes_over_low, card.minutes_over_high))
+    yield f"apart by {low:g} points: {over_low}; by {high:g}: {over_high}"
     if card.minutes_to_balance is None:
-        yield f"balanced: not in {card.hours:g} h"
+        yield f"balanced: not in {duration_text(card.hours * HOUR_SECONDS)}"
     elif card.minutes_to_balance:
-        yield f"balanced: after {card.minutes_to_balance:.0f} min"
+        yield f"balanced: after {minutes_text(card.minutes_to_balance * 60)}"
     if card.first_move_after_seconds is not None:
-        yield f"first move: {card.first_move_after_seconds:.0f} s after reports first showed {high:g} points"
+        yield f"first move: {duration_text(card.first_move_after_seconds)} after reports first showed {high:g} points"
 
 
 def _costs(run: Finished) -> Iterator[str]:

@@ -10,7 +10,7 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.load.estimate import CPU, Source
 from lbd.score.scorecard import FIGURES, figures
 from lbd.simulate.world import MIB
-from lbd.text import counted
+from lbd.text import HOUR_SECONDS, counted, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,7 +130,7 @@ UNRECORDED = ("unserved_bundle_seconds", "policy_violations")
 def title(compared: Compared) -> str:
     """A heading: what was compared, for how long, and with which thresholds."""
     card, (low, high) = compared.runs[0].card, compared.thresholds
-    lasted = f"{card.hours:.1f} h" if card.hours >= 1 else f"{card.hours * 60:.0f} min"
+    lasted = minutes_text(card.hours * HOUR_SECONDS)
     return f"{compared.name}: {card.turns} turns in {lasted}, thresholds {low:g} and {high:g} points"
 
 

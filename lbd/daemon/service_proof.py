@@ -24,6 +24,7 @@ from lbd.permit.served import (
     service_hold,
 )
 from lbd.reason import Reason
+from lbd.text import minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,9 +89,8 @@ class ServiceProof:
         """The present hold; none for bundles not served long ago, and none once a person resumes lbd."""
         if not (recent := self._recent()):
             return ServiceHold()
-        seconds = self.ends_at - self._now()
-        ends = f"lbd resume goes on; by itself in {seconds / 60:.0f} min (guardrails.stand_still_minutes)"
-        return service_hold(recent).ending(ends)
+        wait = minutes_text(self.ends_at - self._now())
+        return service_hold(recent).ending(f"lbd resume goes on; by itself in {wait} (guardrails.stand_still_minutes)")
 
     def after(self, record: TurnResult) -> None:
         """After a turn: judge by its round what is to be proven, and begin to ask for topics."""

@@ -9,6 +9,7 @@ from lbd.bundles import WITH_CLUSTER
 from lbd.load import scoring
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Comparison, Decision, Skip, Unload
 from lbd.reason import Reason
+from lbd.text import duration_text, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,8 +73,8 @@ class ByHand:
     def _rest(self, now: float) -> str:
         if self.tried_at is None:
             return "a while ago"
-        minutes = max(now - self.tried_at, 0.0) / 60
-        return f"{minutes:.0f} min ago, and rests for {self.rests_minutes:g} (guardrails.cool_down_minutes)"
+        rests = duration_text(self.rests_minutes * 60)
+        return f"{minutes_text(now - self.tried_at)} ago, and rests for {rests} (guardrails.cool_down_minutes)"
 
 
 def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload | Skip:

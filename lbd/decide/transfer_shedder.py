@@ -34,6 +34,7 @@ from lbd.model import (
     UsualLoad,
 )
 from lbd.reason import Group, Reason
+from lbd.text import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -384,7 +385,7 @@ class _TransferRound:
         if not early:
             return ""
         ago = self._snapshot.taken_at - memory.unloaded_at[early[0]]
-        return f"{early[0]} gave bundles {ago:.0f} s ago, shedding_delay_in_seconds is {self._delay_seconds}"
+        return f"{early[0]} gave bundles {duration_text(ago)} ago, shedding_delay_in_seconds is {self._delay_seconds}"
 
     @property
     def _delay_seconds(self) -> str:

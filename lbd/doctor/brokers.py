@@ -32,7 +32,7 @@ from lbd.pulsar.paths import (
 from lbd.reason import Reason
 from lbd.store.state import StateDir
 from lbd.store.status import read_status, running
-from lbd.text import NAMED, counted, first_clauses
+from lbd.text import NAMED, counted, duration_text, first_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -388,13 +388,12 @@ def _intervals(survey: Survey) -> Iterator[Finding]:
         key = SAMPLE_MINUTES if sample is None else STATS_SECONDS
         yield INTERVALS.unknown(_no_number(survey.runtime, key), "see that broker.conf holds a number")
         return
-    message = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
+    message = f"CPU every {duration_text(max(sample, 1) * 60)}, rates every {duration_text(stats)}"
     samples = survey.settings.strategy_settings.wanted_hits.low
     if sample > 1:
         todo = f"set {SAMPLE_MINUTES}=1 in broker.conf and restart (it is read at start only)"
-        yield INTERVALS.warning(
-            f"{message}: {samples} samples above the low threshold take {samples * sample:.0f} min at least", todo
-        )
+        least = duration_text(samples * sample * 60)
+        yield INTERVALS.warning(f"{message}: {samples} samples above the low threshold take {least} at least", todo)
     elif stats > 60:
         yield INTERVALS.warning(
             f"{message}: choices rest on old rates", f"set {STATS_SECONDS}=60 in broker.conf, restart"
@@ -407,7 +406,7 @@ def _timeout(survey: Survey) -> Finding:
     limit, waits = _largest(survey.runtime, UNLOAD_TIMEOUT_MS), survey.settings.pulsar.unload_timeout_seconds
     if limit is None:
         return TIMEOUT.unknown(_no_number(survey.runtime, UNLOAD_TIMEOUT_MS), "nothing: the default is 60 s")
-    message = f"a broker ends one within {limit / 1000:.0f} s, lbd waits {waits:.0f} s"
+    message = f"a broker ends one within {duration_text(limit / 1000)}, lbd waits {duration_text(waits)}"
     if limit / 1000 + 10 > waits:
         return TIMEOUT.warning(message, f"set pulsar.unload_timeout_seconds to {limit / 1000 + 15:.0f} or more")
     return TIMEOUT.ok(message)
@@ -809,11 +808,11 @@ def _compared(observation: Observation, memory: TurnMemory, *, running_now: bool
     if not still:
         return STANDING.ok(f"{counted(len(brokers.ids), 'report')} changed since lbd's last round")
     if apart >= SAMPLES_APART * observation.sample_interval_seconds + 10:
-        message = f"CPU and bandwidth of {named(still)} are what they were {apart:.0f} s ago, to the last digit"
+        message = f"CPU and bandwidth of {named(still)} are those of {duration_text(apart)} ago, to the last digit"
         return STANDING.warning(message, "restart that broker: its usage is not sampled any more")
     if running_now:
         return STANDING.ok("the running lbd counts how long each stands still, and warns of it in lbd status")
-    return STANDING.unknown(f"lbd's last round is only {apart:.0f} s old", "run lbd doctor again in 3 minutes")
+    return STANDING.unknown(f"lbd's last round is only {duration_text(apart)} old", "run lbd doctor again in 3 minutes")
 
 
 def _unchanged(brokers: Brokers, row: int, memory: TurnMemory) -> bool:

@@ -30,7 +30,7 @@ from lbd.store.journal import KEEP_SECONDS, read
 from lbd.store.state import KeptTakeOver, StateDir
 from lbd.store.status import read_status, running, steps_now
 from lbd.store.turns import KeptTurns
-from lbd.text import counted, utc
+from lbd.text import counted, duration_text, minutes_text, utc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -99,9 +99,8 @@ def _too_soon(survey: Survey) -> Iterator[Finding]:
     guardrails = survey.settings.guardrails
     stats = _stats_seconds(survey)
     if guardrails.cool_down_minutes * 60 < 2 * stats:
-        message = (
-            f"guardrails.cool_down_minutes={guardrails.cool_down_minutes:g}, brokers renew rates every {stats:.0f} s"
-        )
+        renewed = f"brokers renew rates every {duration_text(stats)}"
+        message = f"guardrails.cool_down_minutes={guardrails.cool_down_minutes:g}, {renewed}"
         yield SETTINGS.warning(
             f"{message}: a bundle may move again on its old rates", "set it to 30, or 2 intervals at least"
         )
@@ -145,10 +144,12 @@ def _without_effect(survey: Survey) -> Iterator[Finding]:
         )
     sample = survey.observation.sample_interval_seconds if survey.observation is not None else 60.0
     if settings.interval_seconds > sample:
-        message = f"interval_seconds={settings.interval_seconds:g}, a new CPU sample comes every {sample:g} s"
+        message = (
+            f"interval_seconds={settings.interval_seconds:g}, a new CPU sample comes every {duration_text(sample)}"
+        )
         samples = settings.strategy_settings.wanted_hits.low
-        minutes = samples * settings.interval_seconds / 60
-        words = f"{message}: {samples} samples above the threshold take {minutes:.0f} min"
+        lasts = duration_text(samples * settings.interval_seconds)
+        words = f"{message}: {samples} samples above the threshold take {lasts}"
         yield SETTINGS.warning(words, f"set it below {sample:g}")
 
 
@@ -303,7 +304,7 @@ def drains(directory: Path, now: float, active: Collection[str]) -> Iterator[Fin
         elif work is not None and work.left:
             yield DRAINED.warning(f"{message}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE says why; {todo}")
         elif now - drain.since > LASTING_SECONDS:
-            yield DRAINED.warning(f"{message}, for {(now - drain.since) / 3600:.0f} h", todo)
+            yield DRAINED.warning(f"{message}, for {minutes_text(now - drain.since)}", todo)
         elif not active:
             yield DRAINED.unknown(f"{message}; no broker says which are active", "see observation")
         else:
@@ -318,29 +319,24 @@ def _lost(directory: Path, active: Collection[str], now: float) -> Iterator[Find
             reported_at.setdefault(broker.id, turn.ended_at)
     for name, reported in reported_at.items():
         if name not in active:
-            message = f"{name} left after {utc(reported)} ({(now - reported) / 60:.0f} min ago) and has not come back"
+            message = f"{name} left after {utc(reported)} ({minutes_text(now - reported)} ago) and has not come back"
             yield LOST.warning(message, "start it again and see its log; nothing if it was taken out on purpose")
 
 
 def _life(status: Status, pid: int | None, now: float) -> Finding:
     age = now - status.at
-    last = f"last turn {_ago(age)}: {status.sentence}"
+    last = f"last turn {minutes_text(age)} ago: {status.sentence}"
     if pid is None:
         return RUNNING.warning(f"none runs; {last}", START)
     message = f"process {pid or '?'} runs{', observing only' if status.observe_only else ''}; {last}"
     if status.late(now):
-        expected = f"wanted every {status.interval_seconds:g} s"
+        expected = f"wanted every {duration_text(status.interval_seconds)}"
         return RUNNING.problem(f"{message} ({expected})", "see its log; restart it if it does not go on")
     if status.error is not None:
         return RUNNING.problem(f"{message} ({status.error})", "see its log")
     if status.version != __version__:
         return RUNNING.warning(f"{message} (version {status.version}, this is {__version__})", "restart it")
     return RUNNING.ok(message)
-
-
-def _ago(seconds: float) -> str:
-    """Time since, in words; a clock that was set back makes it negative."""
-    return f"{max(seconds, 0):.0f} s ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
 
 
 def _taken_over(directory: Path, runtime: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, TIMES
 from lbd.learn.spark import DEFAULTS, check_local_history, local_folder
 from lbd.store.history import Folder
 from lbd.store.history_tables import TABLES
-from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
+from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,8 +94,8 @@ class CalibrationEstimate(msgspec.Struct, frozen=True, kw_only=True):
         )
         divided = f"divide by {self.cores} for {counted(self.cores, 'core')}; " if self.cores else ""
         yield (
-            f"Time: some {_minutes(self.processor_seconds)} of processor time, up to "
-            f"{_minutes(self.most_processor_seconds)} with the best again and in incidents "
+            f"Time: some {minutes_text(self.processor_seconds)} of processor time, up to "
+            f"{minutes_text(self.most_processor_seconds)} with the best again and in incidents "
             f"({divided}measured rates, {MEASURED})."
         )
         driver, worker = _size(self.driver_bytes), _size(self.worker_bytes)
@@ -214,7 +214,3 @@ def _bytes(text: str) -> float:
 
 def _size(size: float) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / HOUR_SECONDS:,.1f} h" if seconds >= 2 * HOUR_SECONDS else f"{max(seconds / 60, 1):.0f} min"

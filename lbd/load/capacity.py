@@ -462,7 +462,7 @@ def _summary(load: ClusterLoad, wanted_brokers: int, day: PeakReport | None, hou
     if hours >= DAY_HOURS:
         few = f"; never fewer than {FEWEST_BROKERS}" if day.needed <= FEWEST_BROKERS - 1 else ""
         return f"{there}: {why}, the peak of the last day{few}"
-    span = f"{hours} h" if hours else "less than an hour"
+    span = duration_text(hours * HOUR_SECONDS) if hours else "less than an hour"
     return f"{there}: {why}. History covers {span}: until it covers a day, the number never falls"
 
 

@@ -45,7 +45,7 @@ from lbd.permit.served import reconnecting, with_clients
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, Control, DrainRequest, FillRequest, RequestResult
 from lbd.store.drains import Drain, Drains, Fill, RemainingBundle, Work, Works
-from lbd.text import HOUR_SECONDS, counted
+from lbd.text import HOUR_SECONDS, counted, duration_text, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -68,7 +68,7 @@ def drain_result(work: Work, *, missed: int, system: int) -> tuple[int, str]:
     ``system`` are bundles of Pulsar's own namespace on a drained broker, which count for neither.
     """
     code = FAILED if missed else REFUSED if work.left or work.owned else 0
-    took = f"in {max((work.ended_at or 0.0) - work.begun_at, 0.0):.0f} s"
+    took = f"in {duration_text((work.ended_at or 0.0) - work.begun_at)}"
     words = _drained(work, took) if work.kind == "drain" else _filled(work, took)
     if system:
         words += f"; {counted(system, 'bundle')} of pulsar/system left there (guardrails.move_system_namespace)"
@@ -402,7 +402,7 @@ def _ends(request: DrainRequest, before: Drain | None, now: float) -> float | No
 def _planned(look: DrainView, tools: Tools, stay: str) -> str:
     """Summary of a job when it begins; ``stay`` says what becomes of bundles that cannot move."""
     bundles = [unload.bundle for unload in look.plan.unloads]
-    words = f"{counted(len(bundles), 'bundle')}, about {estimate(bundles, tools.paced(look)):.0f} s"
+    words = f"{counted(len(bundles), 'bundle')}, about {duration_text(estimate(bundles, tools.paced(look)))}"
     if look.plan.stay:
         words += f"; {len(look.plan.stay)} {stay}: {_numbers(skip.reason.label for skip in look.plan.stay)}"
     if look.last:
@@ -550,7 +550,9 @@ def abandoned(job: Job, error: LbdError, now: float) -> Skip | None:
     job.silent_since = since = job.silent_since or now
     patience = since + LEFT_OFF_SECONDS - now
     if patience > 0:
-        job.waits(f"{error}; left off in {patience:.0f} s if that stays so", now + min(ASKED_EVERY_SECONDS, patience))
+        job.waits(
+            f"{error}; left off in {minutes_text(patience)} if that stays so", now + min(ASKED_EVERY_SECONDS, patience)
+        )
         return None
     stands = "the drain stands, and is gone on with once it answers, or ends as it would"
     return Skip(job.broker, Reason.REPORT_MISSING, f"{error}; {stands}")

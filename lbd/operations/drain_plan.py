@@ -22,7 +22,7 @@ from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
 from lbd.permit.rules import CAPS, barred, current_holds, exempt_reason
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.reason import Reason
-from lbd.text import first_names
+from lbd.text import duration_text, first_names, minutes_text
 from lbd.turn.assess import with_members
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def resting(
             return None
         ago = observation.snapshot.taken_at - gone_at[bundle]
         rest = AGAIN_SECONDS - ago
-        text = f"it was moved off {ago / 60:.0f} min ago; again in {rest / 60:.0f} min"
+        text = f"it was moved off {minutes_text(ago)} ago; again in {minutes_text(rest)}"
         return Skip(bundle, Reason.COOL_DOWN, text) if rest > 0 else None
     rest = parts.planning.guardrails.cool_down_minutes * 60 - ago
     if rest <= 0 or not drain_pass.respect_rest:
         return None
-    text = f"it rests {rest / 60:.0f} min more (guardrails.cool_down_minutes; without --respect-rest it would go)"
+    text = f"it rests {minutes_text(rest)} more (guardrails.cool_down_minutes; without --respect-rest it would go)"
     return Skip(bundle, Reason.COOL_DOWN, text)
 
 
@@ -295,7 +295,7 @@ class DrainView:
         """The hold on a first move."""
         if not self.shown_in_seconds:
             return None
-        return Reason.SETTLING, f"reports show the last moves in {self.shown_in_seconds:.0f} s at most"
+        return Reason.SETTLING, f"reports show the last moves in {duration_text(self.shown_in_seconds)} at most"
 
     @property
     def bundles(self) -> int:
@@ -440,7 +440,7 @@ def _owned(admin: Admin, broker: str, now: Situation) -> Collection[str]:
     calm_in = max(left_at, joined_at) + CALM_SECONDS - now.facts.now
     if not admin.transfers and calm_in > 0:
         who = f"{broker} has joined" if joined_at > left_at else f"{first_names(members.departed) or 'a broker'} left"
-        question = f"{broker} is asked what it owns in {calm_in:.0f} s"
+        question = f"{broker} is asked what it owns in {duration_text(calm_in)}"
         why = f"{who}; {question}, as it can hang by that while it takes bundles over"
         raise HeldError((Reason.MEMBERSHIP_CHANGED, why))
     try:

@@ -33,6 +33,7 @@ from lbd.pulsar.broker_configuration import (
     sheds,
 )
 from lbd.split.triggers import SplitSettings
+from lbd.text import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -227,8 +228,9 @@ def _hits(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
     hits = settings.avg_shedder.hit_count_low
     if cycle != sample:
         yield (
-            f"lbd counts each new CPU sample above a threshold, one every {sample:g} min; brokers count every cycle of "
-            f"{cycle:g} min, new sample or not: {hits} take {hits * sample:g} min here, {hits * cycle:g} there."
+            f"lbd counts each new CPU sample above a threshold, one every {duration_text(sample * 60)}; brokers "
+            f"count every cycle of {duration_text(cycle * 60)}, new sample or not: {hits} take "
+            f"{duration_text(hits * sample * 60)} here, {duration_text(hits * cycle * 60)} there."
         )
 
 
@@ -240,8 +242,8 @@ def _from_any(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
         "(guardrails.max_traffic_per_turn, max_unloads_*); brokers move all they have chosen at once."
     )
     yield (
-        f"A bundle rests {guardrails.cool_down_minutes:g} min after every attempt, by hand or failed, too; brokers "
-        "count their own unloads that succeeded (guardrails.cool_down_minutes)."
+        f"A bundle rests {duration_text(guardrails.cool_down_minutes * 60)} after every attempt, by hand or failed, "
+        "too; brokers count their own unloads that succeeded (guardrails.cool_down_minutes)."
     )
     yield (
         f"A destination must stay at or below {guardrails.max_destination_score:g} points, and below its source, as "

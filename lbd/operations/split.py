@@ -42,6 +42,7 @@ from lbd.split.plan import (
 )
 from lbd.store.control import FAILED, REFUSED, RequestResult, ordered_by
 from lbd.store.moves import within_hour
+from lbd.text import minutes_text
 from lbd.turn.splitting import SplitChoice, SplitRound, all_usable, choose, split_round
 
 if TYPE_CHECKING:
@@ -299,8 +300,7 @@ def limit(cut: Cut, settings: Settings, history: KnownSplits, admin: Admin, now:
     limits = settings.split
     rests_until = history.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
     if now < rests_until:
-        minutes = (rests_until - now) / 60
-        raise RefusedError(f"cool-down: it was moved or split, and rests {minutes:.0f} min more")
+        raise RefusedError(f"cool-down: it was moved or split, and rests {minutes_text(rests_until - now)} more")
     if 0 < limits.max_splits_per_hour <= (hour := within_hour(history.splits, now)):
         raise RefusedError(f"{hour} splits within the last hour (split.max_splits_per_hour)")
     boundaries = Splitter(admin, CLOCK).boundaries(bundle_namespace(cut.bundle))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.model import Skip, Unload
 from lbd.reason import Group, Reason
+from lbd.text import minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +47,6 @@ def block(
     if reason is Reason.PING_PONG or not since:
         return Skip(pair.ends, reason, f"{summary} (guardrails.max_moves_per_bundle)")
     until = min(since) + guardrails.cool_down_minutes * 60
-    wait = max(until - snapshot.taken_at, 0) / 60
-    detail = f"{summary}, the first one may in {wait:.0f} min (guardrails.cool_down_minutes)"
+    wait = minutes_text(until - snapshot.taken_at)
+    detail = f"{summary}, the first one may in {wait} (guardrails.cool_down_minutes)"
     return Skip(pair.ends, reason, detail, until=until)

@@ -17,7 +17,7 @@ import numpy as np
 
 from lbd.model import IMPOSSIBLE_NUMBER, Skip, Unload
 from lbd.reason import Reason
-from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
+from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -131,8 +131,8 @@ class _Cap:
         """How much of the limit is used, and when there will be more."""
         used, limit = self.used(key), self.limit(key)
         whose = f" of {key}" if key else ""
-        wait = max(self.frees_at(key) - now, 0) / 60
-        return f"{used} of {limit} used{whose}, the next one in {wait:.0f} min (guardrails.{self.setting})"
+        wait = minutes_text(self.frees_at(key) - now)
+        return f"{used} of {limit} used{whose}, the next one in {wait} (guardrails.{self.setting})"
 
     def most_used(self) -> Iterator[Used]:
         """The key with the most unloads; none of a limit for single brokers that has counted no unload."""
@@ -214,9 +214,9 @@ class Budget:
         return None
 
     def _traffic_detail(self, unload: Unload, frees_at: float) -> str:
-        wait = max(frees_at - self._now, 0) / 60
         traffic = f"{unload.msg_rate:,.0f} msg/s and {unload.throughput / 1e6:.1f} MB/s"
-        return f"{traffic}, {self._traffic.text}, more in {wait:.0f} min (guardrails.max_traffic_per_hour)"
+        wait = minutes_text(frees_at - self._now)
+        return f"{traffic}, {self._traffic.text}, more in {wait} (guardrails.max_traffic_per_hour)"
 
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from lbd.model import BYTES_IN, BYTES_OUT
 from lbd.reason import Reason
+from lbd.text import HOUR_SECONDS, duration_text, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,8 +81,8 @@ class Trips:
         last = self._last.get(unload.bundle)
         if last is None or last.source != unload.destination:
             return None
-        ago = max(self._now - last.at, 0) / 60
-        return Reason.PING_PONG, self._detail(f"it came from {last.source} {ago:.0f} min ago")
+        return Reason.PING_PONG, self._detail(f"it came from {last.source} {minutes_text(self._now - last.at)} ago")
 
     def _detail(self, what: str) -> str:
-        return f"{what} within {self._guardrails.ping_pong_window_hours:g} h (guardrails.ping_pong_window_hours)"
+        window = duration_text(self._guardrails.ping_pong_window_hours * HOUR_SECONDS)
+        return f"{what} within {window} (guardrails.ping_pong_window_hours)"

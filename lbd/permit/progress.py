@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lbd.text import minutes_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -135,5 +137,5 @@ def standing_still(progress: Progress, now: float, guardrails: Guardrails) -> st
     return (
         f"{progress.rounds} rounds of moves in a row brought no brokers closer, at best {best.source} -> "
         f"{best.destination}: {best.after:.1f} points apart, {best.before:.1f} before; goes on in "
-        f"{(progress.until - now) / 60:.0f} min (guardrails.stand_still_minutes)"
+        f"{minutes_text(progress.until - now)} (guardrails.stand_still_minutes)"
     )

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lbd.load import scoring
 from lbd.load.scoring import broker_conf
 from lbd.model import MSG_IN, MSG_OUT
-from lbd.text import first_names
+from lbd.text import duration_text, first_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -423,7 +423,7 @@ class _Bounded:
 def _free(candidates: Sequence[str], loads: BrokerLoads, settings: RendezvousSettings) -> tuple[dict[str, float], str]:
     """Points of free capacity of the candidates that have some, or why it is not known."""
     if loads.age_seconds > settings.stale_seconds:
-        return {}, f"reports are {loads.age_seconds:.0f} s old"
+        return {}, f"reports are {duration_text(loads.age_seconds)} old"
     points = {broker: float(loads.usage[loads.index[broker]]) * 100 for broker in candidates if broker in loads.index}
     unknown = [broker for broker in candidates if not math.isfinite(points.get(broker, math.nan))]
     if unknown:

@@ -14,6 +14,7 @@ from lbd.errors import ObserveError
 from lbd.pulsar import paths
 from lbd.pulsar.admin import AdminClient
 from lbd.pulsar.broker_configuration import is_on
+from lbd.text import duration_text
 
 if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
@@ -78,13 +79,14 @@ class LeaderTopic(AdminClient):
         default = _whole(runtime.get("ttlDurationDefaultInSeconds"))
         ttl = next(seconds for seconds in (own, policies.message_ttl_in_seconds, default) if seconds is not None)
         if 0 < ttl < retention_seconds:
-            return f"messages of {self.topic} expire after {ttl} s (message TTL), wanted {retention_seconds} s or none"
+            wanted = f"wanted {duration_text(retention_seconds)} or none"
+            return f"messages of {self.topic} expire after {duration_text(ttl)} (message TTL), {wanted}"
         minutes = policies.subscription_expiration_time_minutes
         if minutes is None:
             minutes = _whole(runtime.get("subscriptionExpirationTimeMinutes"))
         if minutes > 0:
-            expires = f"expires after {minutes} min without a consumer (subscription expiration), wanted never"
-            return f"subscription {SUBSCRIPTION!r}, which keeps the messages of {self.topic}, {expires}"
+            expires = f"expires after {duration_text(minutes * 60)} without a consumer (subscription expiration)"
+            return f"subscription {SUBSCRIPTION!r}, which keeps the messages of {self.topic}, {expires}, wanted never"
         return ""
 
     def producers_allowed(self) -> list[str] | None:

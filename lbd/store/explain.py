@@ -29,7 +29,7 @@ from lbd.store.moves import MoveRecord, history, read_splits
 from lbd.store.status import read_status
 from lbd.store.turn_record import BrokerRecord, CandidateLine, PairRecord, Planned, TurnRecord, Verdict
 from lbd.store.turns import KeptTurns, load_bundles
-from lbd.text import counted
+from lbd.text import counted, minutes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -591,7 +591,7 @@ class Explainer:
         """Sentences on the drain of this broker, if there is one."""
         for drain, work in drains_in_force(self._state_dir, self._now):
             if drain.broker == broker:
-                ago = f", {(self._now - drain.since) / 60:.0f} min ago" if drain.since else ""
+                ago = f", {minutes_text(self._now - drain.since)} ago" if drain.since else ""
                 yield f"{drain.by} drains it{ago}{drain.reason and f': {drain.reason}'}"
                 if work is not None and work.sentence:
                     yield work.sentence.rstrip(".")
@@ -764,7 +764,7 @@ def _reason_sentences(
 def _own_reasons(turn: TurnRecord, bundle: str, label: str, cool_down_left: float | None) -> Iterator[str]:
     own = barred(label)
     if cool_down_left is not None:
-        yield f"cool-down: {explained(Reason.COOL_DOWN)}, {cool_down_left / 60:.0f} min are left"
+        yield f"cool-down: {explained(Reason.COOL_DOWN)}, {minutes_text(cool_down_left)} left"
     of_namespace = [skip for skip in turn.skips if skip.what == bundle_namespace(bundle)]
     if own is not None and label not in {Reason.COOL_DOWN.label, *(skip.reason for skip in of_namespace)}:
         yield own

@@ -15,6 +15,7 @@ import numpy as np
 
 from lbd.model import RESOURCES
 from lbd.permit import evidence
+from lbd.text import duration_text, minutes_text
 from lbd.turn.assess import UNREPORTED_SECONDS
 from lbd.turn.verdict import verdict
 
@@ -174,7 +175,7 @@ def _others(taken: Mapping[str, Taken]) -> dict[Key, str]:
         return {}
     bundle = min(taken)
     _, source, owner = taken[bundle]
-    what = f"{len(taken)} bundles changed their broker within {OTHERS_SECONDS / 60:.0f} min, not by this lbd"
+    what = f"{len(taken)} bundles changed their broker within {duration_text(OTHERS_SECONDS)}, not by this lbd"
     who = "and without a restart: another lbd, another balancer or a person moves them; let only one of them move"
     return {("others", ""): f"{what} {who}; the first: {bundle} from {source} to {owner}"}
 
@@ -230,11 +231,11 @@ def _bundles(snapshot: Snapshot) -> dict[str, int]:
 
 def _dated_alarm(alarm: Alarm, now: float, record: TurnResult, shedder: OwnShedder | None) -> Alarm:
     """The alarm with its duration, and for a gap why lbd does not act."""
-    minutes = f"for {(now - alarm.since) / 60:.0f} min"
+    lasts = f"for {minutes_text(now - alarm.since)}"
     if alarm.kind == "names":
         return alarm
     if alarm.kind != "gap":
-        return replace(alarm, text=f"{alarm.text}, {minutes}")
+        return replace(alarm, text=f"{alarm.text}, {lasts}")
     unknown = shedder is not None and shedder.patience_seconds is None
     own = f"; whether the brokers' own {shedder.name} should have, lbd cannot know" if shedder and unknown else ""
-    return replace(alarm, text=f"{alarm.text} {minutes} and nobody acted; lbd: {verdict(record).head}{own}")
+    return replace(alarm, text=f"{alarm.text} {lasts} and nobody acted; lbd: {verdict(record).head}{own}")

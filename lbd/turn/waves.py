@@ -23,7 +23,7 @@ from lbd.load.scoring import AT_LIMIT_POINTS
 from lbd.model import Decision, Result, Skip
 from lbd.permit.evidence import is_expected, is_still
 from lbd.reason import Reason
-from lbd.text import counted
+from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -224,7 +224,7 @@ class Rest:
                 return f"{broker} has {points}"
         waited = snapshot.taken_at - self.began_at
         in_time = 0 <= waited <= (WARM_UP_SECONDS if self.cold & self.expected.keys() else WAIT_SECONDS)
-        return "" if in_time else f"wave {self.waves + 1} could not begin within {waited:.0f} s"
+        return "" if in_time else f"wave {self.waves + 1} could not begin within {duration_text(waited)}"
 
     def in_vain(self, source: str, scores: Mapping[str, float]) -> bool:
         """Whether two waves in a row took bundles off a source and it has not fallen at all, or, in a plan by points,

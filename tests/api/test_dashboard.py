@@ -416,7 +416,7 @@ def test_a_blocked_pair(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert text(browser, "balance") == "No, and blocked"
         assert text(browser, "acting") == "No: blocked by unloads-per-hour"
         assert text(browser, "next") == "Nothing while it is blocked"
-        assert "1 of 1 used, the next one in 60 min" in text(browser, "next-why")
+        assert "1 of 1 used, the next one in 1 h" in text(browser, "next-why")
         assert text(browser, "blocked").startswith("Blocked by unloads-per-hour: ")
 
 

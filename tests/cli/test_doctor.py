@@ -496,7 +496,7 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
             "this version checks the wrong key",
         ),
         (runtime(loadBalancerHostUsageCheckIntervalMinutes="5"), "sample-intervals", "warning", "40 min at least"),
-        (runtime(statsUpdateFrequencyInSecs="300"), "sample-intervals", "warning", "rates every 300 s"),
+        (runtime(statsUpdateFrequencyInSecs="300"), "sample-intervals", "warning", "rates every 5 min"),
         (
             runtime(statsUpdateFrequencyInSecs="often"),
             "sample-intervals",
@@ -509,7 +509,7 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
             "warning",
             "no number as namespaceBundleUnloadingTimeoutMs",
         ),
-        (runtime(namespaceBundleUnloadingTimeoutMs="120000"), "unload-timeout", "warning", "within 120 s"),
+        (runtime(namespaceBundleUnloadingTimeoutMs="120000"), "unload-timeout", "warning", "within 2 min"),
         (both(runtime(**MANY), runtime(1, **FEW)), "unequal-brokers", "warning", "minUnloadMessage: 5 at 127.0.0.2:"),
         (
             dynamic(loadBalancerSheddingEnabled="nonsense"),
@@ -799,7 +799,7 @@ class TestStandingReports:
     @pytest.mark.parametrize(
         ("ago", "usage", "level", "seen"),
         [
-            (300, 50.0, "warning", r"are what they were 3\d\d s ago"),
+            (300, 50.0, "warning", r"are those of \d min \d+ s ago"),
             (300, 49.0, "ok", "changed since lbd's last round"),
             (20, 50.0, "warning", r"not checked: lbd's last round is only [2-5]\d s old"),
         ],
@@ -821,7 +821,7 @@ class TestStandingReports:
         """A card that gives NaN gives it again: that is no new sample."""
         pulsar.brokers[0].report["bandwidthIn"] = {"usage": "NaN", "limit": 1e6}
         sample = Sample((50.0, float("nan"), 1000.0), 1.7e9)
-        self.compare(sample, 300, "warning", r"are what they were 3\d\d s ago", pulsar, tmp_path)
+        self.compare(sample, 300, "warning", r"are those of \d min \d+ s ago", pulsar, tmp_path)
 
     @staticmethod
     def compare(sample: Sample, ago: float, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path) -> None:

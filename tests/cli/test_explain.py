@@ -233,7 +233,7 @@ class TestBundle:
         assert told[:1] == [f"bundle {MOVED[0]}"]
         assert told[1].startswith(f"owner {third}, ")
         assert told[2] == "carries 2,000 msg/s, 0.2 MB/s"
-        assert told[3] == "because cool-down: it rests after the last attempt to move it, 30 min are left"
+        assert told[3] == "because cool-down: it rests after the last attempt to move it, 30 min left"
         assert any("in turn 2, " in line and line.endswith("it was chosen") for line in told)
         assert told[-1].startswith(f"{first}: 81.0 points, 50.6 predicted, 62.0 came (turn 5)")
 

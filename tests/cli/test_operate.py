@@ -831,7 +831,8 @@ class TestOnATerminal:
         (200, "3 min 20 s"),
         (3600, "1 h"),
         (4330, "1 h 12 min"),
-        (86_400 + 7200, "1 d 2 h"),
+        (86_400 + 7200, "1 day 2 h"),
+        (3 * 86_400, "3 days"),
     ],
 )
 def test_spoken(seconds: float, words: str) -> None:

@@ -56,7 +56,7 @@ def test_a_rest_is_told_in_minutes():
     seen = snapshot({A: report(80, {WANTED: stats(100)}), B: report(10)})
     wish = ByHand(WANTED, B, Weights(), "by hand", tried_at=seen.taken_at - 480, rests_minutes=30)
     found = wish(seen, first_averages(seen), permission(seen, barred={WANTED: Reason.COOL_DOWN}), Memory({}))
-    told = "it was moved, or tried, 8 min ago, and rests for 30 (guardrails.cool_down_minutes); --override REASON "
+    told = "it was moved, or tried, 8 min ago, and rests for 30 min (guardrails.cool_down_minutes); --override REASON "
     assert found.skips[0].detail == f"{told}passes this"
 
 

@@ -120,7 +120,7 @@ class TestIntoAFile:
             (("--seconds", "nan"), "nan is not in the range 1<=x<=3600"),
             (("--seconds", "0"), "0.0 is not in the range"),
             (("--scenario", "nope"), "nope: no such scenario"),
-            (("--scenario", "month"), "month: lasts 720 h of the cluster's time, and a demo at most 12"),
+            (("--scenario", "month"), "month: lasts 30 days of the cluster's time, and a demo at most 12 h"),
             (
                 ("--scenario", "rolling-restart"),
                 "nothing happens before minute 30 of the cluster's time, and 60 seconds",

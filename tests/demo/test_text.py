@@ -14,7 +14,7 @@ from lbd.config import ApiSettings
 END = SimpleNamespace(gap_points=1.0, std_points=1.0, max_over_mean=1.0)
 
 
-@pytest.mark.parametrize(("balanced", "told"), [(None, "not in the 1 min of"), (0.5, "after 0 of the 1 min of")])
+@pytest.mark.parametrize(("balanced", "told"), [(None, "not in the 60 s of"), (0.5, "after 30 s of the 60 s of")])
 def test_a_single_minute(balanced: float | None, told: str):
     """Is not told in the plural."""
     found: Any = SimpleNamespace(hours=1 / 60, rounds=1, moves=1, traffic_moved=0.1, bundles_moved_twice=0)

@@ -136,7 +136,7 @@ NEITHER: list[str] = []
         ([left(pause=pause(4)), left(60, pause=pause(4))], [[PAUSED], NEITHER]),
         ([left(pause=pause(40, until=AT + HOUR))], [NEITHER]),
         ([left(pause=pause(4), leads=False)], [NEITHER]),
-        ([left(pause=pause(4)), left(24 * HOUR, pause=pause(4))], [[PAUSED], [PAUSED.replace("4 h", "1 d 4 h")]]),
+        ([left(pause=pause(4)), left(24 * HOUR, pause=pause(4))], [[PAUSED], [PAUSED.replace("4 h", "1 day 4 h")]]),
         (
             [left(pause=pause(5)), left(60, pause=pause(4))],
             [[PAUSED.replace("4 h", "5 h")], [PAUSED.replace("4 h", "4 h 1 min")]],

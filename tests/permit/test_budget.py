@@ -59,8 +59,8 @@ def refused(history: list[Sent], one: Unload | None = None, seen: Snapshot | Non
 )
 def test_each_limit(limit: str, value: int, reason: str):
     """Refused when it is used up, with what is used, when there will be more, and which setting it is."""
-    wait = 50 if "hour" in limit else 24 * 60 - 10
-    assert refused(sent(5), **{limit: value}) == f"{reason}, the next one in {wait} min (guardrails.{limit})"
+    wait = "50 min" if "hour" in limit else "23 h 50 min"
+    assert refused(sent(5), **{limit: value}) == f"{reason}, the next one in {wait} (guardrails.{limit})"
     assert refused(sent(4), **{limit: value}) == ""
     assert refused(sent(500, minutes_ago=10), **{limit: 0}) == ""
 

@@ -30,9 +30,7 @@ def told(found: Trips, destination: str, number: int = 1) -> str:
 def test_never_straight_back():
     """Not to the broker that it came from; on to a third one it may."""
     found = trips((2, "a", "b", 1))
-    assert (
-        told(found, "a") == "ping-pong: it came from a:80 120 min ago within 24 h (guardrails.ping_pong_window_hours)"
-    )
+    assert told(found, "a") == "ping-pong: it came from a:80 2 h ago within 1 day (guardrails.ping_pong_window_hours)"
     assert told(found, "c") == told(found, "b") == told(found, "a", number=2) == ""
     assert found.tired == frozenset()
 

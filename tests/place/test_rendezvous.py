@@ -116,7 +116,7 @@ def test_without_trusted_loads_the_hash_alone_decides_and_says_so():
     plain = {bundle: ask(bundle, seen(dict.fromkeys(BROKERS, 30.0)), PlaceMemory()).broker for bundle in bundles(50)}
     uneven = dict(zip(BROKERS, (0.0, 80.0, 84.0, 10.0, 50.0), strict=True))
     cases = {
-        "reports are 600 s old": seen(uneven, age_seconds=600),
+        "reports are 10 min old": seen(uneven, age_seconds=600),
         "broker-5:8080 gives no usable report": seen({**uneven, BROKERS[4]: float("nan")}),
         "every candidate is at 85 points or above": seen(dict.fromkeys(BROKERS, 90.0)),
     }

@@ -91,10 +91,10 @@ TWO_DAYS = 172_800
         (0, 60, 60, ""),
         (None, TWO_DAYS, None, ""),
         (TWO_DAYS, 60, None, ""),
-        (None, TWO_DAYS - 1, None, "expire after 172799 s"),
-        (3600, None, None, "expire after 3600 s"),
-        (None, None, 7200, "expire after 7200 s"),
-        (3600, 0, 0, "expire after 3600 s"),
+        (None, TWO_DAYS - 1, None, "expire after 1 day 23 h"),
+        (3600, None, None, "expire after 1 h"),
+        (None, None, 7200, "expire after 2 h"),
+        (3600, 0, 0, "expire after 1 h"),
     ],
 )
 def test_lines_that_expire_too_early(

@@ -76,7 +76,7 @@ class TestMoves:
         second = test_turn.once(settings(shop, tmp_path, "shop/*"))
         assert second.plan.unloads == ()
         assert (verdict(second).kind, verdict(second).reason) == ("blocked", "canary-per-hour")
-        assert "1 of 1 used, the next one in 60 min (guardrails.canary.max_moves_per_hour)" in second.sentence
+        assert "1 of 1 used, the next one in 1 h (guardrails.canary.max_moves_per_hour)" in second.sentence
 
     def test_a_pair_without_a_bundle_of_it_is_blocked(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With the reason, what lifts it, and how much of the plan it is; with new samples and without."""

@@ -231,5 +231,5 @@ class TestOthers:
         assert text == (
             "2 bundles changed their broker within 30 min, not by this lbd and without a restart: another lbd, another "
             "balancer or a person moves them; let only one of them move; the first: "
-            f"{bundle(0)} from {HOT} to {COLD}, for 1 min"
+            f"{bundle(0)} from {HOT} to {COLD}, for 60 s"
         )

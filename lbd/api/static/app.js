@@ -24,11 +24,12 @@ const clock = (at) => timed.format(at * 1000);
 const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 const counted = (number, what) => `${grouped.format(number)} ${what}${number === 1 ? "" : "s"}`;
 
+/** As minutes_text of lbd/text.py. */
 function spoken(seconds) {
-  const whole = Math.max(0, Math.round(seconds));
-  if (whole < 120) return `${whole} s`;
-  if (whole < 7200) return `${Math.floor(whole / 60)} min`;
-  return whole < 172800 ? `${Math.floor(whole / 3600)} h` : `${Math.floor(whole / 86400)} days`;
+  if (seconds < 120) return `${Math.max(0, Math.round(seconds))} s`;
+  const whole = Math.round(seconds / 60), days = Math.floor(whole / 1440), hours = Math.floor((whole % 1440) / 60);
+  const parts = [days && counted(days, "day"), hours && `${hours} h`, !days && whole % 60 && `${whole % 60} min`];
+  return parts.filter(Boolean).join(" ");
 }
 
 function amount(bytes) {
