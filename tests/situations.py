@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lbd.clock import Timebase
+from lbd.daemon.status import build_status
 from lbd.remedy import NextStep
 from lbd.simulate.faults import refused
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
+from lbd.store.status import write_status
 from tests.api.conftest import lbd as command_of
 from tests.api.conftest import listening, own_api, working
 from tests.fake_pulsar import HOT, FakePulsar, hot_broker
@@ -46,8 +48,9 @@ class Stand:
             for broker in self.pulsar.brokers:
                 broker.cpu += 0.1 * (-1) ** self._samples
             self.clock[0] += 1.0
-            self.api.turn()
+            record = self.api.turn()
             assert self.api.engine.wait(60)
+            write_status(self.chosen.state_dir, build_status(self.api.engine, record, self._samples, None))
 
     def run(self, step: NextStep, *more: str) -> None:
         """The command of a step, as a person at another machine runs it."""

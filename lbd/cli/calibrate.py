@@ -209,9 +209,11 @@ def _show(proposal: ShownProposal) -> None:
         if measured is not None:
             name = f"measured since {zoned(measured.since)} ({duration_text(measured.seconds)} seen)"
             rows.append((name, measured.figures))
-        figures = table(("", "left"), ("moves a day", "right"), ("mean gap", "right"), ("p95 gap", "right"))
+        heads = ("client-minutes a day", "moves a day", "mean gap", "p95 gap")
+        figures = table(("", "left"), *((head, "right") for head in heads))
         for name, row in rows:
-            figures.add_row(name, f"{row.moves_per_day:.1f}", f"{row.mean_gap:.1f}", f"{row.p95_gap:.1f}")
+            cost = "-" if row.client_minutes_per_day is None else f"{row.client_minutes_per_day:,.1f}"
+            figures.add_row(name, cost, f"{row.moves_per_day:.1f}", f"{row.mean_gap:.1f}", f"{row.p95_gap:.1f}")
         out.print(figures)
         out.print(change_table((change.key, change.now, change.proposed) for change in summary.changes))
     out.print(f"report:      {plain(str(run / REPORT))}")

@@ -505,7 +505,7 @@ def summary(calibration: Calibration, at: float) -> CalibrationSummary:
 def _replayed(figures: Figures | None) -> ReplayedFigures | None:
     if figures is None:
         return None
-    return derived(ReplayedFigures, figures, moves_per_day=moves_per_day(figures))
+    return derived(ReplayedFigures, figures, moves_per_day=moves_per_day(figures), client_minutes_per_day=cost(figures))
 
 
 def write(calibration: Calibration, result: CalibrationSummary, out: Path) -> None:

@@ -49,11 +49,16 @@ class ChangedSetting(msgspec.Struct, frozen=True):
 
 
 class ReplayedFigures(msgspec.Struct, frozen=True):
-    """Figures of settings in a replay of the days that they were not chosen on; gaps in points."""
+    """Figures of settings in a replay of the days that they were not chosen on; gaps in points.
+
+    ``client_minutes_per_day`` is what they cost clients, by which ``lbd calibrate`` chooses; None where that was not
+    measured, as in history and by earlier versions.
+    """
 
     moves_per_day: float
     mean_gap: float
     p95_gap: float
+    client_minutes_per_day: float | None = None
 
 
 class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,16 +79,15 @@ class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
         return all(_value(settings, change.key) == change.proposed for change in self.changes)
 
     def gain(self, zone: tzinfo | None = None) -> str:
-        """``a proposal of Monday, 2026-11-23 would have saved 31 % of the moves, with brokers 0.3 points closer``."""
+        """``a proposal of Monday, 2026-11-23 would have cost 3.0 client-minutes a day instead of 5.1, and ...``."""
+        day = weekday(self.at, zone)
         if self.present is None or self.proposed is None:
-            return f"nothing is recommended since {weekday(self.at, zone)}: {self.reason}"
-        moves, now = self.proposed.moves_per_day, self.present.moves_per_day
-        closer = self.present.mean_gap - self.proposed.mean_gap
-        apart = f"{abs(closer):.1f} points {'closer' if closer >= 0 else 'further apart'}"
-        begin = f"a proposal of {weekday(self.at, zone)} would have"
-        if moves < now:
-            return f"{begin} saved {100 * (1 - moves / now):.0f} % of the moves, with brokers {apart}"
-        return f"{begin} left brokers {apart}, with {moves:.1f} moves a day instead of {now:.1f}"
+            return f"nothing is recommended since {day}: {self.reason}"
+        before, cost = self.present.client_minutes_per_day, self.proposed.client_minutes_per_day
+        moves = f"made {self.proposed.moves_per_day:.1f} moves a day instead of {self.present.moves_per_day:.1f}"
+        known = before is not None and cost is not None
+        costs = f"cost {cost:,.1f} client-minutes a day instead of {before:,.1f}, and " if known else ""
+        return f"a proposal of {day} would have {costs}{moves}"
 
 
 class MeasuredFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import GroupSpread
 from lbd.permit.rule import Case
 from lbd.permit.rules import CAPS, RULES, barred
-from lbd.reason import Reason
+from lbd.reason import Group, Reason
 from lbd.store.proposal import plan_id
 from lbd.turn.canary import NOTHING_HELD, held_back
 from lbd.turn.waves import BY_POINTS, LESS_ABOVE_POINTS, NextWave, Rest
@@ -210,6 +210,7 @@ def plan(
     permission = _permission(planning, case, hold, spread, by_name)
     strategy = planning.strategy if wave is None or hold is not None else NextWave(planning.strategy, wave)
     decision, policies = decide(strategy, case, permission, read, planning.ignored_bars)
+    decision = with_causes(snapshot, decision)
     canary = held_back(strategy, snapshot, facts.averages, permission, facts.memory)
     ledger = planning.ledger(
         case, snapshot, facts.scores, policies, decision.unloads, permission, unshown=facts.unshown
@@ -299,6 +300,29 @@ def decide(
         costs = eligibility.dearer(permission.costs, snapshot, policies.low - low)
         permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong), costs=costs)
     return (decision if policies.isolation.is_known else replace(decision, memory=facts.memory)), policies
+
+
+def with_causes(snapshot: Snapshot, decision: Decision) -> Decision:
+    """The decision whose pairs for which nothing fits have the cause of it as their reason: one word for one cause.
+
+    That is ``TOO_LARGE`` if a bundle of the source is; otherwise the reason that bars most bundles from moving.
+    """
+    sources = {pair.ends: pair.source for pair in decision.comparison.pairs}
+    misfits = {skip for skip in decision.skips if skip.reason is Reason.NOTHING_FITS and skip.what in sources}
+    if not misfits:
+        return decision
+    position, rows = snapshot.brokers.index(), snapshot.rows
+
+    def cause(skip: Skip) -> Reason:
+        own = rows.bundle[rows.of(position[sources[skip.what]])]
+        counts = Counter(Reason.of(code) for code in decision.verdicts[own].tolist())
+        bars = [reason for reason in counts if reason.group is not Group.NORMAL and reason is not Reason.BROKER_BUNDLE]
+        return (
+            Reason.TOO_LARGE if Reason.TOO_LARGE in counts else max(bars, key=counts.__getitem__, default=skip.reason)
+        )
+
+    skips = (replace(skip, reason=cause(skip)) if skip in misfits else skip for skip in decision.skips)
+    return replace(decision, skips=tuple(skips))
 
 
 def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> dict[str, Reason]:

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from lbd.model import CLUSTER, Result, Skip
 from lbd.reason import Group, Reason, cause
@@ -129,9 +128,8 @@ def pair_skip(record: TurnResult, pair: Pair) -> Skip:
     assert record.plan.decision is not None
     skip = next((skip for skip in record.plan.decision.skips if skip.what == pair.ends), None)
     block = record.plan.blocked.get(pair.ends)
-    reason = _misfit_reason(record, pair) if skip is not None and skip.reason is Reason.NOTHING_FITS else None
     held = pair.source in record.plan.canary.held
-    if block is not None and (skip is None or skip.reason in WAITS or reason is block.reason or held):
+    if block is not None and (skip is None or skip.reason in WAITS or skip.reason is block.reason or held):
         return block
     if skip is not None:
         return skip
@@ -335,8 +333,8 @@ def _of_pair(record: TurnResult, pair: Pair) -> Verdict:
     if skip.reason in WAITS:
         reason = Reason.SETTLING if skip.reason is Reason.SETTLING else Reason.WAITING
         return Verdict("waiting", reason.label, _at(pair, skip.detail), samples_left(record, pair))
-    reason = _misfit_reason(record, pair) if skip.reason is Reason.NOTHING_FITS else skip.reason
-    return Verdict("blocked" if reason.group is Group.LIMIT else "not-fixable", reason.label, _at(pair, skip.detail))
+    kind: Kind = "blocked" if skip.reason.group is Group.LIMIT else "not-fixable"
+    return Verdict(kind, skip.reason.label, _at(pair, skip.detail))
 
 
 def samples_left(record: TurnResult, pair: Pair) -> int:
@@ -350,21 +348,6 @@ def samples_left(record: TurnResult, pair: Pair) -> int:
         ends = {pair.source, pair.destination or pair.source} & position.keys()
         unsettled = max(record.facts.evidence.to_settle(position[end], end) for end in ends)
     return max(missing, 1) + max(unsettled - 1, 0)
-
-
-def _misfit_reason(record: TurnResult, pair: Pair) -> Reason:
-    """``TOO_LARGE`` if a bundle is; otherwise the reason that bars most bundles from moving."""
-    assert record.observation is not None
-    assert record.plan.decision is not None
-    snapshot = record.observation.snapshot
-    own = snapshot.rows.bundle[snapshot.rows.of(snapshot.brokers.index()[pair.source])]
-    codes, numbers = np.unique(record.plan.decision.verdicts[own], return_counts=True)
-    counts = {Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)}
-    if Reason.TOO_LARGE in counts:
-        return Reason.TOO_LARGE
-    bars = {reason: number for reason, number in counts.items() if reason.group is not Group.NORMAL}
-    bars.pop(Reason.BROKER_BUNDLE, None)
-    return max(bars, key=lambda reason: bars[reason]) if bars else Reason.NOTHING_FITS
 
 
 def _at(pair: Pair, detail: str) -> str:

@@ -110,9 +110,9 @@ class TestShow:
         assert (found.exit_code, found.stderr) == (0, "")
         assert [re.split(r" {2,}", line.strip()) for line in found.stdout.splitlines()] == [
             [f"A{summary().gain()[1:]}."],
-            ["moves a day", "mean gap", "p95 gap"],
-            ["settings of then, replayed", "8.6", "13.3", "20.0"],
-            ["proposed, replayed", "5.9", "13.0", "20.0"],
+            ["client-minutes a day", "moves a day", "mean gap", "p95 gap"],
+            ["settings of then, replayed", "5.1", "8.6", "13.0", "20.0"],
+            ["proposed, replayed", "3.0", "5.9", "13.0", "20.0"],
             ["setting", "now", "proposed"],
             ["avg_shedder.low_threshold", "15.0", "18.0"],
             ["report:", f"{run}/report.html"],
@@ -141,7 +141,8 @@ class TestShow:
         found = lbd("calibrate", "--show", "--config", own)
 
         (measured,) = (line for line in found.stdout.splitlines() if line.startswith("measured since "))
-        name, moves_a_day, *gaps = re.split(r" {2,}", measured)
+        name, cost, moves_a_day, *gaps = re.split(r" {2,}", measured)
+        assert cost == "-"
         assert name.endswith(" (1 h seen)")
         assert float(moves_a_day) == pytest.approx(24 * len(made.trace().moves), rel=0.05)
         assert [5 < float(one) < 60 for one in gaps] == [True, True]

@@ -20,7 +20,7 @@ from lbd.errors import ObserveError
 from lbd.files import decoded
 from lbd.learn import report as written
 from lbd.learn.calibrate import in_incidents
-from lbd.learn.choose import MEASURES, MOVES, SettingsCandidate, moves_per_day
+from lbd.learn.choose import MEASURES, MOVES, SettingsCandidate, cost, moves_per_day
 from lbd.learn.document import CalibrationDocument, document
 from lbd.learn.history import window_length
 from lbd.learn.incidents import TIMES
@@ -160,7 +160,7 @@ class TestKnownTruth:
         assert summary.in_force(proposed)
         assert not summary.in_force(settled(**CALM))
         assert (summary.present, summary.proposed) == tuple(
-            ReplayedFigures(moves_per_day(one), one.mean_gap, one.p95_gap)
+            ReplayedFigures(moves_per_day(one), one.mean_gap, one.p95_gap, cost(one))
             for one in (by_name["present"], by_name["default"])
         )
 

@@ -20,12 +20,12 @@ FIRST, SECOND, THIRD = "20261115T031700Z", "20261122T031700Z", "20261123T031700Z
 
 
 def summary(
-    present: tuple[float, float] | None = (8.6, 13.3),
-    proposed: tuple[float, float] | None = (5.9, 13.0),
+    present: tuple[float, float | None] | None = (8.6, 5.1),
+    proposed: tuple[float, float | None] | None = (5.9, 3.0),
     low: float = 18.0,
 ) -> CalibrationSummary:
-    """A summary by moves a day and mean gap."""
-    figures = [ReplayedFigures(*one, 20.0) if one is not None else None for one in (present, proposed)]
+    """A summary by moves and client-minutes a day."""
+    figures = [ReplayedFigures(one[0], 13.0, 20.0, one[1]) if one is not None else None for one in (present, proposed)]
     changes = [ChangedSetting("avg_shedder.low_threshold", 15.0, low)] if proposed is not None else []
     return CalibrationSummary(
         at=MONDAY, recommended="low 18" if proposed is not None else None, reason="of a test", changes=changes,
@@ -45,15 +45,17 @@ def put(state_dir: Path, run: str, content: CalibrationSummary | bytes | None) -
 @pytest.mark.parametrize(
     ("found", "gain"),
     [
-        (summary(), "saved 31 % of the moves, with brokers 0.3 points closer"),
-        (summary(proposed=(0.0, 13.9)), "saved 100 % of the moves, with brokers 0.6 points further apart"),
-        (summary(proposed=(9.0, 10.0)), "left brokers 3.3 points closer, with 9.0 moves a day instead of 8.6"),
-        (summary((0.0, 13.3), (0.0, 10.0)), "left brokers 3.3 points closer, with 0.0 moves a day instead of 0.0"),
+        (summary(), "cost 3.0 client-minutes a day instead of 5.1, and made 5.9 moves a day instead of 8.6"),
+        (
+            summary((0.0, 1300.0), (9.0, 20.5)),
+            "cost 20.5 client-minutes a day instead of 1,300.0, and made 9.0 moves a day instead of 0.0",
+        ),
+        (summary((8.6, None), (5.9, None)), "made 5.9 moves a day instead of 8.6"),
     ],
-    ids=["fewer moves", "none, and further apart", "more moves, closer", "none before either"],
+    ids=["fewer moves", "more moves", "of an earlier version"],
 )
 def test_the_gain_is_one_sentence(found: CalibrationSummary, gain: str):
-    """By the moves where there would have been fewer, else by the gap."""
+    """In client-minutes, by which settings are chosen, and in moves."""
     assert found.gain(UTC) == f"a proposal of Monday, 2026-11-23 would have {gain}"
 
 

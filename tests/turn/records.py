@@ -16,7 +16,7 @@ from lbd.permit.membership import Membership
 from lbd.pulsar.admin import Leader
 from lbd.store.state import TurnMemory
 from lbd.turn.parts import TurnResult
-from lbd.turn.plan import Chosen, Plan
+from lbd.turn.plan import Chosen, Plan, with_causes
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def record(
     chosen = AvgShedderSettings.model_validate(settings or {})
     allowed = permission(seen, hold=hold[0] if hold else None, **(permitted or {}))
     means = first_averages(seen)
-    decision = build(chosen, Weights())(seen, means, allowed, Memory(hits or {}))
+    decision = with_causes(seen, build(chosen, Weights())(seen, means, allowed, Memory(hits or {})))
     found = TurnResult(
         observation=Observation(seen, "c", seen.brokers.ids, Leader(None, "http://leader:8080")),
         plan=Plan(decision, decision.unloads, decision.skips, hold),

@@ -121,11 +121,11 @@ def test_why_nothing_moves_is_said_of_the_broker(name: str, pulsar: FakePulsar, 
     record = test_turn.once(chosen(pulsar, tmp_path, name, guardrails=rest))
     first = pulsar.ids[0]
 
-    assert record.sentence.startswith(f"No move: {first}: nothing-fits (")
+    assert record.sentence.startswith(f"No move: {first}: excluded-namespace (")
     assert verdict(record).kind == "not-fixable"
     assert verdict(record).detail.startswith(f"{first}: ")
     (pair,) = turn_record(record, 0.0).pairs
-    assert (pair.ends, pair.reason, pair.hits) == (first, "nothing-fits", "")
+    assert (pair.ends, pair.reason, pair.hits) == (first, "excluded-namespace", "")
     _, alarms = watch(WatchdogMemory(), record)
     assert alarms == ()
 
