@@ -6,13 +6,16 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from jsonschema import Draft202012Validator
 
 from lbd.learn.document import CalibrationDocument
 from lbd.learn.estimate import CalibrationEstimate
 from lbd.store.calibration import ShownProposal
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 PAGE = Path(__file__).parents[1] / "docs" / "calibrate.schema.json"
 KINDS = (CalibrationDocument, CalibrationEstimate, ShownProposal)
@@ -29,6 +32,8 @@ def page() -> str:
 
 def validator(kind: type) -> Draft202012Validator:
     """A validator of the documents of one kind, as the schema's readers would make it."""
+    from jsonschema import Draft202012Validator  # 2 s of CPU, with the grammars of every format
+
     shared = json.loads(PAGE.read_text(encoding="utf-8"))
     return Draft202012Validator({"$ref": f"#/$defs/{kind.__name__}", "$defs": shared["$defs"]})
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import threading
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from tests.fake_pulsar import FakePulsar as HttpPulsar
 
 settings.register_profile("lbd", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=20)
 settings.load_profile("lbd")
-"""How long one example takes says nothing on a machine that runs real brokers beside it."""
+"""How long one example takes says nothing on a machine that runs real brokers beside it.
+
+``tests/run fast`` takes a fifth of the examples, but of tests that say how many they need.
+"""
 
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
@@ -47,10 +52,14 @@ END_TO_END = (
         "nights/test_nights.py",
         "observe/test_reports.py",
     ),
+    *("learn/test_command.py", "learn/test_job.py", "learn/test_kubernetes.py", "learn/test_master.py"),
     *("pulsar/test_load_topics.py", "test_bad_input.py", "test_contributing.py", "test_docs.py"),
     *("test_extensible_turn.py", "test_guardrails.py", "test_turn.py"),
 )
 """Tests with servers, processes or hours of a simulated cluster: marked ``e2e``, so that the others are fast."""
+
+LANDING = ("learn/test_calibrate.py", "learn/test_damaged.py")
+"""Tests of one process that take seconds of CPU each: marked ``landing``, as others are where they stand."""
 
 ONE_WORKER = {
     "brokers": ("e2e",),
@@ -145,27 +154,44 @@ def silence_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def group_of(nodeid: str) -> str:
     """Which of the groups a test is in; empty for most."""
-    path = Path(nodeid.partition("::")[0])
+    return _group_of_file(nodeid.partition("::")[0])
+
+
+@cache
+def _group_of_file(file: str) -> str:
     folders = ((name, TESTS.name / Path(folder)) for name, found in ONE_WORKER.items() for folder in found)
-    return next((name for name, folder in folders if path.is_relative_to(folder)), "")
+    return next((name for name, folder in folders if Path(file).is_relative_to(folder)), "")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Where no test end to end is wanted, their folders are not even read: they import what only they need."""
-    return True if config.option.markexpr.startswith("not e2e") and _is_end_to_end(collection_path) else None
+    wanted = config.option.markexpr
+    left_out = ("not e2e" in wanted and _is_in(collection_path, END_TO_END)) or (
+        "not landing" in wanted and _is_in(collection_path, LANDING)
+    )
+    return True if left_out else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What is end to end by where it stands is marked so, and what may take longer has the time for it."""
-    if _is_end_to_end(item.path):
+    """What is end to end, or long, by where it stands is marked so, and what may take longer has the time for it."""
+    if _is_in(item.path, END_TO_END):
         item.add_marker(pytest.mark.e2e)
-    seconds = [seconds for folder, (seconds, _) in LONGER.items() if item.path.is_relative_to(TESTS / folder)]
-    if seconds or item.get_closest_marker("soak"):
-        item.add_marker(pytest.mark.timeout(0 if item.get_closest_marker("soak") else seconds[0]))
+    if _is_in(item.path, LANDING):
+        item.add_marker(pytest.mark.landing)
+    seconds = 0 if item.get_closest_marker("soak") else _longer_seconds(item.path)
+    if seconds is not None:
+        item.add_marker(pytest.mark.timeout(seconds))
 
 
-def _is_end_to_end(path: Path) -> bool:
-    return any(path.is_relative_to(TESTS / folder) for folder in END_TO_END)
+@cache
+def _is_in(path: Path, folders: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(TESTS / folder) for folder in folders)
+
+
+@cache
+def _longer_seconds(path: Path) -> int | None:
+    """Seconds for tests of this file if they may take longer; 5,000 tests ask for 300 files."""
+    return next((seconds for folder, (seconds, _) in LONGER.items() if path.is_relative_to(TESTS / folder)), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -183,12 +209,18 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Tests of a group stay on one worker. pytest-xdist's marks for that do nothing with pytest 9.2."""
+    """Tests of a group stay on one worker, and fast tests of a file: what takes long is shared out by test.
+
+    The scheduler looks at all that it has given out after each test, which took 10 s when it gave out each test alone.
+    pytest-xdist's marks for groups do nothing with pytest 9.2.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid) or nodeid
+            file = nodeid.partition("::")[0]
+            by_test = _is_in(config.rootpath / file, (*END_TO_END, *LANDING))
+            return group_of(nodeid) or (nodeid if by_test else file)
 
     config.option.loadscopereorder = False
     return ByGroup(config, log)

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,42 +121,42 @@ class ApiServer:
 @contextmanager
 def running(folder: Path) -> Iterator[ApiServer]:
     """A fresh one, whose files are in this folder. Raises :class:`~tests.e2e.artifacts.Missing`."""
-    commands, ports = control_plane(), _free_ports(3)
-    key = folder / "accounts.key"
+    commands, key = control_plane(), folder / "accounts.key"
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
     (folder / "tokens.csv").write_text(f"{ADMIN},admin,admin,system:masters\n")
-    server = ApiServer(folder, ports[0])
-    etcd = f"http://127.0.0.1:{ports[1]}"
-    peers = f"http://127.0.0.1:{ports[2]}"
-    started = [
-        _started(folder, commands / "server", (
-            f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", f"--listen-client-urls={etcd}",
-            f"--advertise-client-urls={etcd}", f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}",
-            f"--initial-cluster=default={peers}",
-        )),
-        _started(folder, commands / "kube-apiserver", (
-            f"--etcd-servers={etcd}", f"--secure-port={ports[0]}", "--bind-address=127.0.0.1",
-            f"--cert-dir={folder / 'certificates'}", "--authorization-mode=RBAC",
-            f"--token-auth-file={folder / 'tokens.csv'}", "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-signing-key-file={key}", f"--service-account-key-file={key}",
-            "--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
-            f"--disable-admission-plugins={WITHOUT_CONTROLLERS}",
-        )),
-    ]  # fmt: skip
-    try:
-        _wait_until_ready(server, started)
+    with held_port() as api, held_port() as clients, held_port() as members, ExitStack() as started:
+        server = ApiServer(folder, api)
+        etcd, peers = f"http://127.0.0.1:{clients}", f"http://127.0.0.1:{members}"
+        started.callback(shutil.rmtree, folder / "etcd", ignore_errors=True)
+        processes = [
+            started.enter_context(_started(folder, commands / "server", (
+                f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--socket-reuse-port",
+                f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}", f"--listen-peer-urls={peers}",
+                f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}",
+            ))),
+            started.enter_context(_started(folder, commands / "kube-apiserver", (
+                f"--etcd-servers={etcd}", f"--secure-port={api}", "--permit-port-sharing", "--bind-address=127.0.0.1",
+                f"--cert-dir={folder / 'certificates'}", "--authorization-mode=RBAC",
+                f"--token-auth-file={folder / 'tokens.csv'}", "--service-account-issuer=https://kubernetes.default.svc",
+                f"--service-account-signing-key-file={key}", f"--service-account-key-file={key}",
+                "--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
+                f"--disable-admission-plugins={WITHOUT_CONTROLLERS}",
+            ))),
+        ]  # fmt: skip
+        _wait_until_ready(server, processes)
         (folder / "kubeconfig").write_text(_kubeconfig(server))
         yield server
-    finally:
-        for process in reversed(started):
-            process.terminate()
-            process.wait()
-        shutil.rmtree(folder / "etcd", ignore_errors=True)
 
 
-def _started(folder: Path, command: Path, flags: tuple[str, ...]) -> subprocess.Popen[bytes]:
+@contextmanager
+def _started(folder: Path, command: Path, flags: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / f"{command.name}.log").open("wb") as log:
-        return subprocess.Popen([command, *flags], stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen([command, *flags], stdout=log, stderr=log, cwd=folder)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _wait_until_ready(server: ApiServer, started: list[subprocess.Popen[bytes]]) -> None:
@@ -186,9 +186,10 @@ def _kubeconfig(server: ApiServer) -> str:
     )
 
 
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A port of loopback that nobody else gets meanwhile; who shares ports (SO_REUSEPORT) may listen there."""
+    with socket.socket() as holding:
+        holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holding.bind(("127.0.0.1", 0))
+        yield holding.getsockname()[1]

@@ -38,6 +38,7 @@ def simulated(minutes: int = 240, seed: int = 1) -> ModelError:
     return measure(gather(rounds(minutes, THREE, seed, moving)), Weights())
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize("seed", range(1, 3))
 def test_simulated_moves_are_predicted_within_the_noise(seed: int):
     """A sample has a point of noise: two points off on average at most, and nearly no bias."""
@@ -50,6 +51,7 @@ def test_simulated_moves_are_predicted_within_the_noise(seed: int):
     assert error.mean_absolute < 0.6 * error.unchanged_mean_absolute
 
 
+@pytest.mark.landing
 def test_a_model_that_is_wrong_is_seen_to_be():
     """Twice the slope, by decree: off on the high side where bundles came, and more than the fitted one."""
     samples = gather(rounds(240, THREE, 1, moving))

@@ -34,6 +34,7 @@ def samples(seed: int, noise: float, times: float = 1.0, neighbour: float = 0.0)
     return found
 
 
+@pytest.mark.landing
 def test_brokers_alike_are_seldom_called_unlike():
     """In one cluster of a hundred at most."""
     named = sum(bool(remarks(fit(samples(seed, noise=3.0)))) for seed in range(SEEDS))
@@ -41,6 +42,7 @@ def test_brokers_alike_are_seldom_called_unlike():
     assert named <= ALIKE_NAMED * SEEDS
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize(
     ("unlike", "remark"),
     [

@@ -127,6 +127,12 @@ def after(head: bytes, rest: Callable[..., Iterable[bytes]] = list, *args: objec
     return answer
 
 
+def zeros(head: bytes, *, layers: int) -> Callable[[], Iterator[bytes]]:
+    """A body that is packed so often, made when somebody asks for it."""
+    packed = b"Content-Encoding: " + b", ".join([b"gzip"] * layers) + b"\r\n"
+    return lambda: iter([sized(bomb(layers), head + packed)])
+
+
 ENDLESS = {
     "says nothing": silence,
     "drips the status line": after(b"", dripping, b"HTTP/1.1 200 " + b"O" * 5000),
@@ -163,12 +169,10 @@ OUTRAGEOUS = {
     "trailers without end": after(CHUNKED + b"0\r\n", repeat, b"X-A: b\r\n" * 8192),
     "a length that is a lie": after(OK + b"Content-Length: 900\r\n\r\nshort"),
     "two lengths": after(OK + b"Content-Length: 3\r\nContent-Length: 900\r\n\r\nxyz"),
-    "packed 128 MiB of zeros": after(sized(bomb(1), GZIP)),
-    "packed three times": after(sized(bomb(3), OK + b"Content-Encoding: gzip, gzip, gzip\r\n")),
-    "a redirect, packed three times": after(
-        sized(bomb(3), b"HTTP/1.1 307 X\r\nLocation: /x\r\nContent-Encoding: gzip, gzip, gzip\r\n")
-    ),
-    "a redirect, packed": after(sized(bomb(1), b"HTTP/1.1 307 X\r\nLocation: /x\r\nContent-Encoding: gzip\r\n")),
+    "packed 128 MiB of zeros": zeros(OK, layers=1),
+    "packed three times": zeros(OK, layers=3),
+    "a redirect, packed three times": zeros(b"HTTP/1.1 307 X\r\nLocation: /x\r\n", layers=3),
+    "a redirect, packed": zeros(b"HTTP/1.1 307 X\r\nLocation: /x\r\n", layers=1),
     "deflated": after(sized(zlib.compress(b"x" * 99), OK + b"Content-Encoding: deflate\r\n")),
     "said to be packed": after(sized(b"{}", GZIP)),
     "packed and broken off": after(sized(gzip.compress(b"x" * 99)[:-9], GZIP)),

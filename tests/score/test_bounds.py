@@ -204,6 +204,7 @@ def test_the_best_peak(found: BundleHistory, moves: int, wanted: float):
     assert best_peak(found, moves) == pytest.approx(wanted)
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize(("slope", "within"), [((1, 1, 1), 1.03), ((1, 1, 0.5), 1.12)], ids=["equal", "unequal"])
 def test_how_near_the_bound_is(slope: tuple[float, ...], within: float):
     """On a hundred clusters of seven unequal bundles the best plan of two moves is, in the mean, that near to it."""

@@ -212,6 +212,7 @@ def files_after(log: list[tuple[str, str, int, bytes]], chance: random.Random) -
     return {name: bytes(content) for name, content in files.items()}
 
 
+@pytest.mark.landing
 @pytest.mark.security("power cuts at every write of the store, with torn and lost writes: nothing promised is lost")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_power_cut_at_any_write(
@@ -248,6 +249,7 @@ def recorded_whole() -> tuple[list[tuple[str, str, int, bytes]], list[int]]:
     return disk.log, promised
 
 
+@pytest.mark.landing
 @pytest.mark.security("power cuts among all that the store holds: what came before a sync is there, in any table")
 def test_a_power_cut_among_all_tables(
     recorded_whole: tuple[list[tuple[str, str, int, bytes]], list[int]], tmp_path: Path
@@ -286,6 +288,7 @@ for number in itertools.count(1):
 """
 
 
+@pytest.mark.landing
 @pytest.mark.security("SIGKILL between the writes of the store: every promised intent is there")
 def test_a_kill_loses_nothing(tmp_path: Path) -> None:
     """What was printed had been written; the next process writes on."""
@@ -302,6 +305,7 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
         moved(journal, 1)
 
 
+@pytest.mark.landing
 @pytest.mark.security("SIGKILL among all that the store holds: what was written is there, in every table")
 def test_a_kill_among_all_tables(tmp_path: Path) -> None:
     """Also what needs no sync: the system has it."""
@@ -318,6 +322,7 @@ def test_a_kill_among_all_tables(tmp_path: Path) -> None:
 # --- damage
 
 
+@pytest.mark.landing
 @pytest.mark.security("620 damaged stores: read, or refused in one line that says what to do", cases=620)
 def test_damage_is_seen_or_harmless(tmp_path: Path) -> None:
     """Bytes changed, cut off, or not lbd's: no traceback, and an entry that is read is one that was written."""
@@ -488,6 +493,7 @@ def test_another_user_reads_what_nobody_writes(open_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "1\n"
 
 
+@pytest.mark.landing
 def test_another_user_reads_all_of_it_while_lbd_writes(open_path: Path) -> None:
     """Who may not write there, as a person with lbd explain or history."""
     script = "import encodings.cp437, os, sys; from pathlib import Path; from tests.store.test_database import last"
@@ -570,6 +576,7 @@ def test_a_backup_while_it_is_written(tmp_path: Path) -> None:
         moved(journal, 0)
 
 
+@pytest.mark.landing
 def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
     """Also beside readers that come and go; after the end it is gone."""
     with closing(journal_at(tmp_path)) as journal:

@@ -13,8 +13,9 @@ import pytest
 from lbd.errors import UsageError
 from lbd.model import Outcome, Result, Unload
 from lbd.split.plan import Cut, CutOutcome, SplitResult
+from lbd.store import journal as journals
 from lbd.store.database import STORE_NAME
-from lbd.store.journal import PRUNED_ENTRIES, Journal, Past, read
+from lbd.store.journal import Journal, Past, read
 from lbd.store.moves import MoveRecord, history, newest_moves
 from tests import disks
 from tests.journals import entries
@@ -291,15 +292,18 @@ class TestPruning:
             assert entries(tmp_path) == []
 
     @pytest.mark.parametrize("write", ["moved", "placed", "split"])
-    def test_it_happens_by_itself_whatever_fills_the_journal(self, write: str, tmp_path: Path) -> None:
+    def test_it_happens_by_itself_whatever_fills_the_journal(
+        self, write: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The newest entries stay for history, and a daemon that only places or only splits does not fill the disk."""
+        monkeypatch.setattr(journals, "PRUNED_ENTRIES", 100)
         now = iter(range(0, 1_000_000_000, 100_000))
         with closing(Journal(tmp_path / STORE_NAME, lambda: float(next(now)), most_entries=50)) as journal:
-            for number in range(PRUNED_ENTRIES + 100):
+            for number in range(200):
                 fill(journal, write, number)
             kept = entries(tmp_path)
-        assert 50 <= len(kept) < 50 + PRUNED_ENTRIES
-        assert kept[-1]["bundle"] == bundle(PRUNED_ENTRIES + 99)
+        assert 50 <= len(kept) < 150
+        assert kept[-1]["bundle"] == bundle(199)
 
     def test_what_was_sent_is_no_later_than_now(self, tmp_path: Path) -> None:
         """A clock that was ahead does not use budgets up for longer than a day."""

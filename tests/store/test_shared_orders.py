@@ -531,6 +531,7 @@ LIVES: dict[str, list[Callable[[Lbd], object]]] = {
 """What the leader writes of an order of each kind, one write after the other."""
 
 
+@pytest.mark.landing
 @pytest.mark.security("a leader that ends at a write of an order, and leads again after a person ended it")
 @pytest.mark.parametrize("person_ends", [True, False], ids=["ended by a person", "still in force"])
 @pytest.mark.parametrize("how", ["killed before", "killed between", "killed after", "stopped", "cut off"])
