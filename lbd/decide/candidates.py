@@ -49,7 +49,7 @@ class Candidates:
         falling = np.where(numbers, -self.traffic, 0.0)
         order = np.lexsort((falling, numbers, costs))
         sorted_keys = np.stack([costs[order], numbers[order], falling[order]])
-        if (np.diff(sorted_keys) != 0).any(axis=0).all():
+        if (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0).all():
             return [int(index) for index in order]
         keys = list(zip(costs.tolist(), numbers.tolist(), falling.tolist(), strict=True))
         return sorted(order.tolist(), key=lambda index: (keys[index], self.names[self.bundles[index]]))

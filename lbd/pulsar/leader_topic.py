@@ -79,8 +79,10 @@ class LeaderTopic(AdminClient):
         default = _whole(runtime.get("ttlDurationDefaultInSeconds"))
         ttl = next(seconds for seconds in (own, policies.message_ttl_in_seconds, default) if seconds is not None)
         if 0 < ttl < retention_seconds:
-            wanted = f"wanted {duration_text(retention_seconds)} or none"
-            return f"messages of {self.topic} expire after {duration_text(ttl)} (message TTL), {wanted}"
+            return (
+                f"messages of {self.topic} expire after {duration_text(ttl)} (message TTL), "
+                f"wanted {duration_text(retention_seconds)} or none"
+            )
         minutes = policies.subscription_expiration_time_minutes
         if minutes is None:
             minutes = _whole(runtime.get("subscriptionExpirationTimeMinutes"))

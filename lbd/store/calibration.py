@@ -84,10 +84,11 @@ class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
         if self.present is None or self.proposed is None:
             return f"nothing is recommended since {day}: {self.reason}"
         before, cost = self.present.client_minutes_per_day, self.proposed.client_minutes_per_day
+        words = f"a proposal of {day} would have"
         moves = f"made {self.proposed.moves_per_day:.1f} moves a day instead of {self.present.moves_per_day:.1f}"
-        known = before is not None and cost is not None
-        costs = f"cost {cost:,.1f} client-minutes a day instead of {before:,.1f}, and " if known else ""
-        return f"a proposal of {day} would have {costs}{moves}"
+        if before is None or cost is None:
+            return f"{words} {moves}"
+        return f"{words} cost {cost:,.1f} client-minutes a day instead of {before:,.1f}, and {moves}"
 
 
 class MeasuredFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,7 +136,7 @@ class TestDifferences:
                 [HITS, RANDOM, EXCLUDED, OWN, NEVER, "is not set"],
             ),
             ({**AVG_SHEDDER, "loadBalancerSheddingIntervalMinutes": "5"}, ["8 take 8 min here, 40 min there"], []),
-            ({**AVG_SHEDDER, "loadBalancerHostUsageCheckIntervalMinutes": "5"}, ["40 min here, 8 there"], []),
+            ({**AVG_SHEDDER, "loadBalancerHostUsageCheckIntervalMinutes": "5"}, ["40 min here, 8 min there"], []),
             ({**AVG_SHEDDER, EVENLY: "true"}, [RANDOM], []),
             (AVG_SHEDDER, [RANDOM], []),
             ({**AVG_SHEDDER, "loadBalancerSheddingExcludedNamespaces": "t/n"}, [EXCLUDED], []),
