@@ -58,7 +58,10 @@ END_TO_END = (
 )
 """Tests with servers, processes or hours of a simulated cluster: marked ``e2e``, so that the others are fast."""
 
-LANDING = ("learn/test_calibrate.py", "learn/test_damaged.py")
+LANDING = (
+    *("learn/test_calibrate.py", "learn/test_damaged.py", "learn/test_estimate.py", "learn/test_recorded.py"),
+    *("test_deadlines.py", "turn/test_junk.py"),
+)
 """Tests of one process that take seconds of CPU each: marked ``landing``, as others are where they stand."""
 
 ONE_WORKER = {

@@ -92,6 +92,7 @@ def test_it_is_explained(pulsar: FakePulsar, tmp_path: Path):
     assert not any("topic_costs" in one for one in explainer.of(HOT[5]).because)  # type: ignore[union-attr]
 
 
+@pytest.mark.landing
 def test_a_drain_moves_it_last_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A broker that is to be restarted must own nothing, whatever turns would do."""
     with fakes.hot(clients=0, runtime=ON) as cluster:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.act.executor import MISSES_THAT_STOP
 from tests.e2e import probe, skew
 from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import EAGER, Balancer
@@ -52,8 +53,10 @@ def first_moves(balancer: Balancer) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(landing=True, versions=CURRENT_VERSIONS, late=2)
 def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
-    """All moves but one at most land where they were to go, and of each is told where, as the brokers say themselves;
-    until the gap is closed see test_balance.
+    """Of each move is told where it landed, as the brokers say themselves; two misses in a row end the plan.
+
+    How many land where they were to go is measured by the part ``landing`` of tests/soak; until the gap is closed see
+    test_balance.
     """
     assert 0 < relieved(cluster, tmp_path, tell) < HOT.bundles
 
@@ -82,13 +85,12 @@ def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> 
 
     # Without a core to spare a client's lookup may come before lbd's, and the leader then chooses
     # (docs/decisions/0002-nudge.md): of 20 moves off a warm one 1. A throttled source may keep a bundle, too.
-    # Either must be named as what it is, and be the exception.
     wanted = {move["bundle"]: move["destination"] for move in turn["unloads"]}
     where_wanted = [outcome for outcome in outcomes if outcome["owner"] == wanted[outcome["bundle"]]]
     others = [outcome for outcome in outcomes if outcome not in where_wanted]
-    assert len(outcomes) == len(wanted)
-    assert {outcome["result"] for outcome in where_wanted} == {"landed"}
-    assert len(others) <= 1, others
+    ended_early = all(outcome in others for outcome in outcomes[-MISSES_THAT_STOP:])
+    assert len(outcomes) == len(wanted) or ended_early, (outcomes, wanted)
+    assert {outcome["result"] for outcome in where_wanted} <= {"landed"}
     assert [other["result"] for other in others] == [
         "failed" if other["owner"] == hot else "landed-elsewhere" for other in others
     ]

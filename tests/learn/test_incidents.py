@@ -223,6 +223,7 @@ def test_who_is_worse_by_more_than_noise(own: Sequence[Harm], clause: str):
     assert bool(found) == bool(clause)
 
 
+@pytest.mark.landing
 def test_a_calm_week_does_not_hide_who_waits_for_ten_minutes():
     """Settings that made no moves on it are refused by the incidents that the defaults end in time."""
     found = week("calm", 1, 2)

@@ -303,6 +303,7 @@ except LbdError as error:
 
 
 @as_root
+@pytest.mark.landing
 class TestOtherUsers:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Iterator[Path]:
