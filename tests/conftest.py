@@ -214,7 +214,8 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Tests of a group stay on one worker, and fast tests of a file: what takes long is shared out by test.
 
-    The scheduler looks at all that it has given out after each test, which took 10 s when it gave out each test alone.
+    The scheduler looks at all that it has given out after each test: 921 fast tests took 22.1 s of CPU one by one, and
+    18.6 by file.
     pytest-xdist's marks for groups do nothing with pytest 9.2.
     """
     from xdist.scheduler import LoadScopeScheduling

@@ -79,6 +79,7 @@ def test_a_neighbour_who_stays_is_background():
     assert model.slope[1, CPU] == pytest.approx(TRUE_SLOPE, rel=0.15)
 
 
+@pytest.mark.landing
 def test_noise_and_interval_are_told():
     """Noise of a point is found within a third; the interval holds the truth in nine of ten runs or more."""
     models = [fitted(60, seed) for seed in range(1, 13)]
