@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,7 +46,12 @@ _UNITS = (("day", DAY_SECONDS), ("h", HOUR_SECONDS), ("min", 60), ("s", 1))
 
 
 def duration_text(seconds: float) -> str:
-    """The two largest units of a duration: ``1 h 12 min``, ``2 days 3 h``; seconds alone up to two minutes."""
+    """The two largest units of a duration: ``1 h 12 min``, ``2 days 3 h``; seconds alone up to two minutes.
+
+    A number of a broker's configuration may be infinite.
+    """
+    if not isfinite(seconds):
+        return f"{seconds} s"
     whole = max(round(seconds), 0)
     for (name, size), (smaller, smaller_size) in pairwise(_UNITS):
         if whole >= size and whole >= 120:
@@ -57,7 +63,7 @@ def duration_text(seconds: float) -> str:
 
 def minutes_text(seconds: float) -> str:
     """An approximate duration: whole minutes from two on."""
-    return duration_text(round(seconds / 60) * 60 if seconds >= 120 else seconds)
+    return duration_text(round(seconds / 60) * 60 if 120 <= seconds < inf else seconds)
 
 
 SHOWN_CHARACTERS = 100

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ def examine(settings: Settings, *, notify: bool = False) -> Checkup:
 
     Raises :class:`~lbd.errors.UsageError` for settings with which no request can be sent.
     """
-    cluster = survey(settings)
+    cluster = survey(settings, time.time)
     of_leader, leader_requests = own_state.check_leader(settings)
     of_webhook = own_state.check_notify(settings, send=notify)
     findings = sorted((*_checks(cluster), *of_leader, *of_webhook), key=lambda finding: LEVELS.index(finding.level))

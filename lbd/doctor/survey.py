@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -97,7 +96,7 @@ class Survey:
         return tuple(call for call, error in self.failed.items() if call in ROLES and _refusal(error))
 
 
-def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
+def survey(settings: Settings, now: Callable[[], float]) -> Survey:
     """Survey the cluster, all brokers in parallel.
 
     A healthy cluster gets at most 9 requests and 4 for each broker. Without a round, each call is tried by itself: at

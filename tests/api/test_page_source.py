@@ -24,7 +24,7 @@ TIMES = re.compile(r"(?:^|_)(?:at|since|until|seconds|pid|turn|format)$")
 MAKES_ONE_OF_MANY = re.compile(r"Math\.(?!round|floor)\w+|\.reduce\w*\(")
 
 DRAWN = {
-    "const whole = Math.max(0, Math.round(seconds));": "a duration as text",
+    "if (seconds < 120) return `${Math.max(0, Math.round(seconds))} s`;": "a duration as text",
     "const width = (score) => `${Math.min(score ?? 0, 100)}%`;": "a bar ends at its track",
     "behind(one) - behind(other) || (other.score ?? -1) - (one.score ?? -1)": "the order of rows",
     "at < (hits * Math.min(wanted, 12)) / wanted": "twelve marks at most stand for all hits",

@@ -50,6 +50,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 def pointed(browser: Chrome, chart: int, left: int, top: int) -> str:
     """The tooltip when the pointer is so far from the left edge of a chart, and at so much of its height in percent."""
     over = browser.find_elements(By.CSS_SELECTOR, ".u-over")[chart]
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", over)  # a test before may have scrolled
     width, height = over.size["width"], over.size["height"]
     move = ActionChains(browser, duration=0)
     for aside in (1, 0):

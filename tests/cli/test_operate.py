@@ -833,6 +833,7 @@ class TestOnATerminal:
         (4330, "1 h 12 min"),
         (86_400 + 7200, "1 day 2 h"),
         (3 * 86_400, "3 days"),
+        (float("inf"), "inf s"),
     ],
 )
 def test_spoken(seconds: float, words: str) -> None:
