@@ -169,8 +169,10 @@ class TestDrain:
             found.turn()
             with working(found):
                 hook = pod(found, tmp_path / "pod", cluster.brokers[2])
-                untrusted = hook.stop(LBD_PRE_STOP_SECONDS=str(SECONDS), LBD_POLL_SECONDS="0.5")
-                assert "SSL certificate problem" in untrusted[0]
+                with hook.begin(LBD_POLL_SECONDS="0.5") as untrusted:
+                    eventually(lambda: hook.log.exists() and hook.log.read_text().endswith("\n"))
+                    untrusted.terminate()
+                assert "SSL certificate problem" in hook.log.read_text().splitlines()[0]
                 assert "owns nothing" in hook.stop(LBD_CA_FILE=files["cert_file"])[-1]
 
 
