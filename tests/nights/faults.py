@@ -200,37 +200,29 @@ def unloads_are_slow(stage: Stage, random: Random) -> Happening:
     return "unloads are slow", happen
 
 
-def answers_twice(stage: Stage, random: Random) -> Happening:
-    """What is read from brokers is asked for a second time, later, as by a proxy that tries again."""
-    number = random.randint(20, 200)
+def the_next(stage: Stage, number: int, counter: str, meet: str) -> Happening:
+    """What the next requests of a kind meet with; the network counts them down."""
 
     def happen() -> None:
-        stage.tell(f"the next {number} questions reach their brokers twice")
-        stage.network.twice += number
+        stage.tell(f"the next {number} {meet}")
+        setattr(stage.network, counter, getattr(stage.network, counter) + number)
 
-    return "questions reach brokers twice", happen
+    return meet, happen
+
+
+def answers_twice(stage: Stage, random: Random) -> Happening:
+    """What is read from brokers is asked for a second time, later, as by a proxy that tries again."""
+    return the_next(stage, random.randint(20, 200), "twice", "questions reach their brokers twice")
 
 
 def changes_come_twice(stage: Stage, random: Random) -> Happening:
     """What lbds change reaches its broker a second time, seconds later."""
-    number = random.randint(1, 6)
-
-    def happen() -> None:
-        stage.tell(f"the next {number} changes reach their brokers twice")
-        stage.network.changes_twice += number
-
-    return "changes reach brokers twice", happen
+    return the_next(stage, random.randint(1, 6), "changes_twice", "changes reach their brokers twice")
 
 
 def changes_are_answered_late(stage: Stage, random: Random) -> Happening:
     """They are made at once, and their answers come when nobody waits for these any more."""
-    number = random.randint(1, 4)
-
-    def happen() -> None:
-        stage.tell(f"the next {number} changes are answered late")
-        stage.network.late += number
-
-    return "changes are answered late", happen
+    return the_next(stage, random.randint(1, 4), "late", "changes are answered late")
 
 
 def redirects_are_slow(stage: Stage, random: Random) -> Happening:
