@@ -268,7 +268,7 @@ class Levelling:
         return replace(pair, measure=measure, wanted=amount), (Reason.BELOW_MINIMUM, "; ".join(below))
 
     def _serve(self, pair: Pair) -> Pair:
-        skip = self._held(pair) or self.refusal(pair) or self._waiting(pair)
+        skip = self.refusal(pair) if pair.fired else self._held(pair) or self.refusal(pair) or self._waiting(pair)
         if skip is None:
             pair, skip = self.level(pair)
         if skip is not None:
@@ -276,27 +276,17 @@ class Levelling:
         return pair
 
     def _held(self, pair: Pair) -> tuple[Reason, str] | None:
-        """Hold on the pair: present figures must not cause a move, or be judged."""
-        source, destination = self.ends(pair)
-        if pair.fired:
-            return None
+        """Hold on a pair that did not fire: present figures must not cause a move, or be judged."""
+        (source, destination), counted = self.ends(pair), progress(pair.hits, pair.wanted_hits)
         if not (self.permission.settled[source] and self.permission.settled[destination]):
-            return (
-                Reason.SETTLING,
-                f"one of them was moved to, moved from or restarted lately; {progress(pair.hits, pair.wanted_hits)}",
-            )
-        return None if self.permission.hold is None else (self.permission.hold, progress(pair.hits, pair.wanted_hits))
+            return Reason.SETTLING, f"one of them was moved to, moved from or restarted lately; {counted}"
+        return None if self.permission.hold is None else (self.permission.hold, counted)
 
-    def _waiting(self, pair: Pair) -> tuple[Reason, str] | None:
-        source, destination = self.ends(pair)
-        if pair.fired:
-            return None
+    def _waiting(self, pair: Pair) -> tuple[Reason, str]:
+        (source, destination), counted = self.ends(pair), progress(pair.hits, pair.wanted_hits)
         if not (self.permission.counts[source] or self.permission.counts[destination]):
-            return (
-                Reason.NO_NEW_SAMPLE,
-                f"neither has a new sample since the last turn; {progress(pair.hits, pair.wanted_hits)}",
-            )
-        return Reason.WAITING, progress(pair.hits, pair.wanted_hits)
+            return Reason.NO_NEW_SAMPLE, f"neither has a new sample since the last turn; {counted}"
+        return Reason.WAITING, counted
 
     def _unload(self, pair: Pair, measure: Measure) -> tuple[Reason, str] | None:
         broker = self._position[pair.source]

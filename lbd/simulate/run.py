@@ -551,18 +551,24 @@ class Simulation(WhatIf):
         """Come to this time of the cluster."""
         self._now = BEGUN_AT + seconds
         self.land()
-        cpu = self._state.cpu
-        self.show(cpu[self._world.answering(self._state.seconds) & (cpu > FIRST_CPU)])
+        if self._shown_at is None:
+            cpu = self._state.cpu
+            self.show(cpu[self._world.answering(self._state.seconds) & (cpu > FIRST_CPU)])
 
     def _later(self, seconds: float) -> ClusterState:
         """The state one step later, or many steps later if no event happens meanwhile."""
         steps = steps_at_once(self._world, self._state, seconds) if self._moving.idle else 0
         if steps > 1:
             after = leap(self._world, self._state, steps)
-            cpu = np.concatenate([self._state.cpu, after.cpu])[np.tile(self._world.present(after.seconds), 2)]
-            if self._shown_at is not None or not self.is_apart(cpu):  # at no moment until then
+            if self._shown_at is not None or not self._may_show(after):
                 return after
         return step(self._world, self._state)
+
+    def _may_show(self, later: ClusterState) -> bool:
+        """Whether some moment until then can have shown two brokers as far apart as the high threshold."""
+        return self.is_apart(
+            np.concatenate([self._state.cpu, later.cpu])[np.tile(self._world.present(later.seconds), 2)]
+        )
 
     def present(self) -> list[str]:
         return [self.brokers[at] for at in np.flatnonzero(self._world.present(self._state.seconds)).tolist()]
