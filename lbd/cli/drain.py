@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from lbd.store.drains import Work
 
 
-LINE_EVERY_SECONDS = 10.0
+LINE_EVERY_SECONDS, WAIT_EVERY_SECONDS = 10.0, 60.0
+"""Time between two lines while bundles move, and while the order waits for the same reason."""
 
 
 def respect_rest_option(command: Command) -> Command:
@@ -90,7 +91,8 @@ class DrainProgressBar:
 
     def _due(self, work: Work) -> bool:
         """Whether a line is due: regularly, and when waiting starts or ends."""
-        return _reason(work) != self._printed or time.monotonic() - self._printed_at >= LINE_EVERY_SECONDS
+        every = WAIT_EVERY_SECONDS if work.held else LINE_EVERY_SECONDS
+        return _reason(work) != self._printed or time.monotonic() - self._printed_at >= every
 
 
 def _reason(work: Work) -> str:

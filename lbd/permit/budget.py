@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 LEAST_PER_HOUR, LEAST_PER_DAY, LEAST_OF_EACH = 30, 100, 20
 """Relative defaults never go below these: a small cluster of large bundles must stay movable."""
 
+PER_HOUR_OF_BROKER, PER_DAY_OF_BROKER = 5, 15
+"""Nor below these for each broker: where brokers have few bundles each, the part of all bundles would leave brokers that
+have just joined half empty for an hour (docs/results/strategies.md, 5 to 10).
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -236,21 +241,22 @@ class _Sizes:
         self._snapshot = snapshot
         self._position = snapshot.brokers.index()
         self._rows = np.diff(snapshot.rows.start)
-        self.all = len(snapshot.bundles)
+        self.all, self.brokers = len(snapshot.bundles), len(self._position)
 
     def of_broker(self, broker: str) -> int:
         return int(self._rows[self._position[broker]]) if broker in self._position else 0
 
     def of_average_broker(self, _: str) -> int:
-        return self.all // max(len(self._position), 1)
+        return self.all // max(self.brokers, 1)
 
 
 def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:
-    hour, day = max(LEAST_PER_HOUR, sizes.all // 10), max(LEAST_PER_DAY, sizes.all // 2)
+    hour = max(LEAST_PER_HOUR, PER_HOUR_OF_BROKER * sizes.brokers, sizes.all // 5)
+    day = max(LEAST_PER_DAY, PER_DAY_OF_BROKER * sizes.brokers, sizes.all // 2)
     per_hour = _fixed(rails.max_unloads_per_hour, hour)
     per_day = _fixed(rails.max_unloads_per_day, day)
-    source = _half(rails.max_unloads_per_broker_per_hour, sizes.of_broker)
-    destination = _half(rails.max_unloads_per_broker_per_hour, sizes.of_average_broker)
+    source = _sized(rails.max_unloads_per_broker_per_hour, lambda broker: sizes.of_broker(broker) // 2)
+    destination = _sized(rails.max_unloads_per_broker_per_hour, sizes.of_average_broker)
     hourly, of_each = HOUR_SECONDS, "max_unloads_per_broker_per_hour"
     return (
         *_canary_cap(rails),
@@ -274,11 +280,11 @@ def _fixed(chosen: int | None, default: int) -> tuple[Callable[[str], int], int]
     return (lambda _: limit), limit
 
 
-def _half(chosen: int | None, size: Callable[[str], int]) -> tuple[Callable[[str], int], int]:
-    """The chosen number, else half of a size. The size is only computed once the least number is reached."""
+def _sized(chosen: int | None, size: Callable[[str], int]) -> tuple[Callable[[str], int], int]:
+    """The chosen number, else the size. The size is only computed once the least number is reached."""
     if chosen is not None:
         return _fixed(chosen, chosen)
-    return (lambda key: max(LEAST_OF_EACH, size(key) // 2)), LEAST_OF_EACH
+    return (lambda key: max(LEAST_OF_EACH, size(key))), LEAST_OF_EACH
 
 
 def _everything(_: Unload | Sent) -> str:

@@ -146,16 +146,15 @@ class Guardrails(BaseModel):
         None,
         ge=0,
         le=1_000_000,
-        description="Unloads within the last hour. null means max(30, 10 % of the bundles): a cold start that"
-        " must move a third of them finishes within hours, and a fault of lbd cannot move "
-        "everything at once. 0 means no limit",
+        description="Unloads within the last hour. null means max(30, 5 for each broker, 20 % of the bundles): brokers "
+        "that join or come back empty are filled within the hour, and a fault of lbd cannot move everything at once. 0 means no limit",
     )
     max_unloads_per_day: int | None = Field(
         None,
         ge=0,
         le=1_000_000,
-        description="Unloads within the last 24 hours. null means max(100, 50 % of the bundles): a balanced "
-        "cluster needs ten a month, a cold start needs a third of all bundles once, and more than"
+        description="Unloads within the last 24 hours. null means max(100, 15 for each broker, 50 % of the bundles): a "
+        "balanced cluster needs ten a month, a cold start needs a third of all bundles once, and more than"
         " half is a storm. 0 means no limit",
     )
     max_unloads_per_broker_per_hour: int | None = Field(
@@ -164,8 +163,8 @@ class Guardrails(BaseModel):
         le=1_000_000,
         description="Unloads from one broker, and also unloads to one broker, within the last hour. null means "
         "max(20, half of its bundles) from a broker, because a broker that is emptied faster stalls all its clients "
-        "at once, and max(20, half of the bundles that a broker holds on average) to a broker, so that a new one is "
-        "filled within hours, while its caches fill, too. 0 means no limit",
+        "at once, and max(20, the bundles that a broker holds on average) to a broker, so that a new one is filled "
+        "within the hour. 0 means no limit",
     )
     max_moves_per_bundle: int = Field(
         2,

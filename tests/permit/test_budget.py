@@ -111,17 +111,19 @@ def test_the_window_slides(limit: str, minutes_ago: float, counts: bool):
     ("limit", "bundles", "brokers", "one", "most"),
     [
         ("max_unloads_per_hour", 40, 3, unload(), 30),
-        ("max_unloads_per_hour", 510, 3, unload(), 51),
+        ("max_unloads_per_hour", 510, 3, unload(), 102),
+        ("max_unloads_per_hour", 40, 10, unload(), 50),
         ("max_unloads_per_day", 40, 3, unload(), 100),
         ("max_unloads_per_day", 510, 3, unload(), 255),
+        ("max_unloads_per_day", 40, 10, unload(), 150),
         ("max_unloads_per_broker_per_hour", 12, 3, FROM, 20),
         ("max_unloads_per_broker_per_hour", 510, 3, FROM, 255),
         ("max_unloads_per_broker_per_hour", 40, 3, TO, 20),
-        ("max_unloads_per_broker_per_hour", 510, 5, TO, 51),
+        ("max_unloads_per_broker_per_hour", 510, 5, TO, 102),
     ],
 )
 def test_what_is_not_set_is_relative(limit: str, bundles: int, brokers: int, one: Unload, most: int):
-    """A tenth of all bundles an hour, half of them a day, half of a broker's; small ones move still."""
+    """A fifth of all bundles an hour, half of them a day, half of a source's, as many as a broker has to a destination."""
     seen = cluster(bundles, brokers)
     assert refused(sent(most - 1), one, seen=seen, **{limit: None}) == ""
     assert refused(sent(most), one, seen=seen, **{limit: None}).startswith("unloads-per-")
