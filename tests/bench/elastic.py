@@ -3,8 +3,8 @@
     python -m tests.bench.elastic
 
 100 bundles (1,000 for the restart) at the constants measured on real brokers: a JVM without traffic is cold, at six
-times its usual CPU, and an unload takes 0.15 s. Pulsar's shedders run once a minute at the defaults of broker.conf,
-lbd every 15 s at its own. Each figure is the median of three seeds.
+times its usual CPU, and an unload takes 0.15 s. Pulsar's shedders run once a minute at the defaults of broker.conf, with
+no limit of lbd's, lbd every 15 s at its own. Each figure is the median of three seeds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,29 @@ SEEDS = range(1, 4)
 LOW, HIGH = 15.0, 40.0
 """Points by which all cells are measured: AvgShedder's thresholds."""
 
+PULSAR = {
+    "profile": "stock",
+    "guardrails": {
+        "cool_down_minutes": 30,  # loadBalancerSheddingGracePeriodMinutes
+        "max_unloads_per_turn": 1_000_000,
+        "max_unloads_per_hour": 0,
+        "max_unloads_per_day": 0,
+        "max_unloads_per_broker_per_hour": 0,
+        "max_traffic_per_turn": 1,
+        "max_traffic_per_hour": 1000,
+        "max_moves_per_bundle": 0,
+        "ping_pong_window_hours": 0,
+        "stand_still_minutes": 0,
+        "membership_settle_seconds": 0,
+        "max_destination_score": 100,
+    },
+}
+"""Pulsar's own balancing, of which lbd's guardrails are no part."""
+
 CELLS: dict[str, dict[str, object]] = {
-    "ThresholdShedder": {"strategy": "threshold-shedder", "profile": "stock"},
-    "AvgShedder": {"strategy": "avg-shedder", "profile": "stock"},
-    "TransferShedder": {"strategy": "transfer-shedder", "profile": "stock"},
+    "ThresholdShedder": {"strategy": "threshold-shedder", **PULSAR},
+    "AvgShedder": {"strategy": "avg-shedder", **PULSAR},
+    "TransferShedder": {"strategy": "transfer-shedder", **PULSAR},
     "lbd": {"interval_seconds": 15},
     "lbd, least-moves": {"strategy": "least-moves", "interval_seconds": 15},
 }
