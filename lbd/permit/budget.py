@@ -29,8 +29,8 @@ LEAST_PER_HOUR, LEAST_PER_DAY, LEAST_OF_EACH = 30, 100, 20
 """Relative defaults never go below these: a small cluster of large bundles must stay movable."""
 
 PER_HOUR_OF_BROKER, PER_DAY_OF_BROKER = 5, 15
-"""Nor below these for each broker: where brokers have few bundles each, the part of all bundles would leave brokers that
-have just joined half empty for an hour (docs/results/strategies.md, 5 to 10).
+"""Nor below these for each broker: where brokers have few bundles each, a fifth of all would leave those that have just
+joined half empty for an hour (docs/results/strategies.md, 5 to 10).
 """
 
 

@@ -147,7 +147,8 @@ class Guardrails(BaseModel):
         ge=0,
         le=1_000_000,
         description="Unloads within the last hour. null means max(30, 5 for each broker, 20 % of the bundles): brokers "
-        "that join or come back empty are filled within the hour, and a fault of lbd cannot move everything at once. 0 means no limit",
+        "that join or come back empty are filled within the hour, and a fault of lbd cannot move everything at once. "
+        "0 means no limit",
     )
     max_unloads_per_day: int | None = Field(
         None,

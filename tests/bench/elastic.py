@@ -3,8 +3,8 @@
     python -m tests.bench.elastic
 
 100 bundles (1,000 for the restart) at the constants measured on real brokers: a JVM without traffic is cold, at six
-times its usual CPU, and an unload takes 0.15 s. Pulsar's shedders run once a minute at the defaults of broker.conf, with
-no limit of lbd's, lbd every 15 s at its own. Each figure is the median of three seeds.
+times its usual CPU, and an unload takes 0.15 s. Pulsar's shedders run once a minute at the defaults of broker.conf
+and under no limit of lbd's, lbd every 15 s at its own. Each figure is the median of three seeds.
 """
 
 from __future__ import annotations
