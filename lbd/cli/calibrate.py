@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from contextlib import contextmanager, suppress
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
     from lbd.cli.options import Read
     from lbd.config import Settings
     from lbd.store.calibration import CalibrationSummary
+
+UNFINISHED = "unfinished"
+"""Folder in the output directory of what has been computed, until all is (:mod:`lbd.learn.kept`)."""
+
+TASKS_OF_WORKER = 2
+"""Tasks for each of Spark's slots in a part of a run: the slots are idle while its last task ends."""
 
 FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "incidents.parquet", "quality.parquet", SUMMARY)
 
@@ -141,19 +148,27 @@ def calibrate(
             click.echo("\n".join(estimate.lines()))
         return
     from lbd.learn import report as written  # noqa: PLC0415 - Spark is loaded only here
-    from lbd.learn.spark import parts, started  # noqa: PLC0415
+    from lbd.learn.spark import parallel, parts, started  # noqa: PLC0415
 
     with _new(out), _ending(out), started(history, master, spark_settings) as spark:
         from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
         from lbd.learn.document import document  # noqa: PLC0415
         from lbd.learn.job import SparkWorkers  # noqa: PLC0415 - needs PySpark
+        from lbd.learn.kept import Done, KeptWorkers  # noqa: PLC0415
 
-        with stages(lambda: parts(spark)) as show_stage:
+        workers = KeptWorkers(SparkWorkers(spark, history), out / UNFINISHED, TASKS_OF_WORKER * parallel(spark))
+
+        def counted() -> tuple[int, int, str]:
+            done = workers.done or Done(*parts(spark), 0, 0.0)
+            return done.done, done.total, done.words
+
+        with stages(counted) as show_stage:
             request = Asked(history, settings, candidates, seeds, show_stage, strategies)
-            calibration = run(SparkWorkers(spark, history), request)
+            calibration = run(workers, request)
         result = document(calibration, time.time())
         written.write(calibration, result.summary, out)
+        shutil.rmtree(out / UNFINISHED)
     if form == "json":
         json_out(result)
     else:
@@ -241,10 +256,25 @@ def _ending(out: Path) -> Iterator[None]:
 
 @contextmanager
 def _new(out: Path) -> Iterator[None]:
-    """A new or empty directory, removed again if nothing was written to it. After a kill it stays and can be reused."""
-    new_directory(out, "--out", parents=True)
+    """A new or empty directory, removed again if nothing was written to it, or that of a run that did not end."""
+    if _unfinished(out):
+        click.echo(f"{out} has what an earlier run computed; this one goes on with it", err=True)
+    else:
+        new_directory(out, "--out", parents=True)
     try:
         yield
+    except KeyboardInterrupt:
+        if _unfinished(out):
+            click.echo(f"\n{out} keeps what was computed; the same command goes on with it", err=True)
+        raise
     finally:
         with suppress(OSError):
             out.rmdir()
+
+
+def _unfinished(out: Path) -> bool:
+    """Whether an output directory has what a run computed that did not end, and nothing else."""
+    try:
+        return [path.name for path in out.iterdir()] == [UNFINISHED]
+    except OSError:
+        return False

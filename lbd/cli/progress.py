@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from rich.console import Console
@@ -18,26 +19,26 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    Counted = Callable[[], tuple[int, int]]
+    Counted = Callable[[], tuple[int, int, str]]
 
-LOOK_SECONDS = 0.5
+Stage = TypeVar("Stage", "_Lines", "_Bar")
+
+LOOK_SECONDS, LINE_SECONDS = 0.5, 60.0
 
 
 @contextmanager
 def stages(counted: Counted) -> Iterator[Callable[[str], None]]:
-    """A context whose callable starts each stage. ``counted`` returns how many parts of the stage are done, and how
-    many there are.
+    """A context whose callable starts each stage. ``counted`` returns how many parts of the stage are done, how many
+    there are, and both in words: these are a line a minute where stderr is no terminal.
     """
     if not sys.stderr.isatty():
-        yield lambda text: click.echo(f"{text} ...", err=True)
+        with _looking(_Lines(counted)) as lines:
+            yield lines.begin
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = _Bar(progress, counted)
-        try:
-            yield bar.begin
-        finally:
-            bar.end()
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}")
+    progress = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True))
+    with progress, _looking(_Bar(progress, counted)) as bar:
+        yield bar.begin
 
 
 def passing(*columns: ProgressColumn, enabled: bool = True) -> Progress:
@@ -46,33 +47,61 @@ def passing(*columns: ProgressColumn, enabled: bool = True) -> Progress:
     return Progress(*shown, console=Console(stderr=True), transient=True, disable=not (enabled and sys.stderr.isatty()))
 
 
+@contextmanager
+def _looking(stage: Stage) -> Iterator[Stage]:
+    """Look how far the stage is, again and again. The last one is not marked as done, because it may have failed."""
+    over = Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            stage.look()
+
+    thread = Thread(target=look, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield stage
+    finally:
+        over.set()
+        thread.join()
+
+
+class _Lines:
+    """A line for each stage, and one a minute."""
+
+    def __init__(self, counted: Counted) -> None:
+        self._counted, self._told, self._next = counted, "", monotonic() + LINE_SECONDS
+
+    def begin(self, text: str) -> None:
+        """Start a stage."""
+        self._next = monotonic() + LINE_SECONDS
+        click.echo(f"{text} ...", err=True)
+
+    def look(self) -> None:
+        """Say how far it is, if that is due and has changed."""
+        if monotonic() >= self._next:
+            self._next = monotonic() + LINE_SECONDS
+            _, total, words = self._counted()
+            if total and words != self._told:
+                self._told = words
+                click.echo(f"  {words}", err=True)
+
+
 class _Bar:
-    """A line for each stage; the last one moves."""
+    """A bar for each stage; the last one moves."""
 
     def __init__(self, progress: Progress, counted: Counted) -> None:
         self._progress, self._counted = progress, counted
         self._task: TaskID | None = None
-        self._over = Event()
-        self._thread = Thread(target=self._look, name="progress", daemon=True)
-        self._thread.start()
 
     def begin(self, text: str) -> None:
         """Start a stage; the one before is done."""
-        self._full()
-        self._task = self._progress.add_task(text, total=None)
-
-    def end(self) -> None:
-        """Stop drawing. The last stage is not marked as done, because it may have failed."""
-        self._over.set()
-        self._thread.join()
-
-    def _full(self) -> None:
         if self._task is not None:
-            self._progress.update(self._task, total=1, completed=1)
+            self._progress.update(self._task, total=1, completed=1, words="")
             self._progress.stop_task(self._task)
+        self._task = self._progress.add_task(text, total=None, words="")
 
-    def _look(self) -> None:
-        while not self._over.wait(LOOK_SECONDS):
-            done, total = self._counted()
-            if self._task is not None and total:
-                self._progress.update(self._task, total=total, completed=done)
+    def look(self) -> None:
+        """Move the bar."""
+        done, total, words = self._counted()
+        if self._task is not None and total:
+            self._progress.update(self._task, total=total, completed=done, words=words)

@@ -271,6 +271,13 @@ def parts(spark: SparkSession) -> tuple[int, int]:
     return sum(stage.numCompletedTasks for stage in active), sum(stage.numTasks for stage in active)
 
 
+def parallel(spark: SparkSession) -> int:
+    """How many tasks Spark runs at a time, as far as it knows by now."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - lbd loads without it
+
+    return spark.range(100_000).select(F.spark_partition_id()).distinct().count()
+
+
 def _check_pyspark(master: str) -> None:
     """Raises :class:`UsageError` where PySpark is missing, or what it needs for Connect."""
     try:

@@ -12,7 +12,7 @@ WORK = """
 import time
 from lbd.cli.progress import stages
 
-with stages(lambda: (1, 4)) as tell:
+with stages(lambda: (1, 4, "1 of 4 parts")) as tell:
     tell("reading")
     tell("choosing")
     time.sleep(1.2)
@@ -40,6 +40,7 @@ def test_bars_on_a_terminal():
     assert "choosing" in said
     assert "..." not in said
     assert "━" in said
+    assert "1 of 4 parts" in said
 
 
 def _all_of(terminal: int) -> bytes:

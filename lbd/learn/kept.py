@@ -1,0 +1,178 @@
+"""What a calibration has computed is kept until it has ended: after Ctrl-C or a kill the same command goes on.
+
+Kept are the rows of each part, a few tasks that the workers run together. A part is found again by a digest of all that
+its rows come from: the files of history, the windows, the tasks, and the function with its arguments.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import partial
+from hashlib import sha256
+from time import monotonic
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel
+
+from lbd import __version__
+from lbd.files import as_usage_error, make_directory, read, replace
+from lbd.text import counted, duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from lbd.learn.quality import FileRows
+    from lbd.learn.workers import Columns, OfDay, OfTask, PackedHistory, Packing, Rows, Task, Workers
+
+FILES = "files.json"
+"""The files of history that the parts are of: a daemon goes on writing while a calibration waits to be resumed."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far a run has come: tasks ``done`` out of ``total``, ``computed`` of them now, in ``seconds``."""
+
+    done: int
+    total: int
+    computed: int
+    seconds: float
+
+    @property
+    def words(self) -> str:
+        """``8 of 15 parts, about 4 min left``; without the time before a first part has ended."""
+        left = self.seconds / self.computed * (self.total - self.done) if self.computed else None
+        about = f", about {duration_text(left)} left" if left else ""
+        return f"{self.done:,} of {counted(self.total, 'part')}{about}"
+
+
+class KeptWorkers:
+    """Other workers, whose results are kept in ``folder``. ``at_once`` tasks are one part."""
+
+    def __init__(self, workers: Workers, folder: Path, at_once: int) -> None:
+        self._workers, self._folder, self._at_once = workers, folder, at_once
+        self._newer: frozenset[str] = frozenset()
+        self._read = ""
+        self._history: KeptHistory | None = None
+
+    @property
+    def done(self) -> Done | None:
+        """How far the present run has come; None before the first."""
+        return self._history.done if self._history is not None else None
+
+    def files(self) -> list[FileRows]:
+        """Of those that the kept parts are of, where all of these are there still; else all, and nothing is kept."""
+        found = self._workers.files()
+        names, path = {file.name for file in found}, self._folder / FILES
+        before = set(json.loads(read(path))) if path.is_file() else set[str]()
+        if not before or not before <= names:
+            before = names
+            with as_usage_error(self._folder):
+                make_directory(self._folder)
+                replace(path, json.dumps(sorted(names)).encode())
+        self._newer = frozenset(names - before)
+        own = [file for file in found if file.name in before]
+        self._read = digest(own)
+        return own
+
+    def reconnect_seconds(self) -> float | None:
+        """As measured by now."""
+        return self._workers.reconnect_seconds()
+
+    def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
+        """Read again: it takes less than the replays."""
+        return self._workers.days({*without, *self._newer}, function, columns)
+
+    def packed(self, without: Collection[str], windows: Packing, hours: Packing) -> KeptHistory:
+        """The history of those files, whose runs are kept."""
+        packed = self._workers.packed({*without, *self._newer}, windows, hours)
+        source = digest((__version__, self._read, sorted(without), windows, hours))
+        self._history = KeptHistory(packed, self._folder, source, self._at_once)
+        return self._history
+
+
+class KeptHistory:
+    """A packed history whose runs are kept. ``source`` is the digest of what it was packed from."""
+
+    def __init__(self, packed: PackedHistory, folder: Path, source: str, at_once: int) -> None:
+        self._packed, self._folder, self._source, self._at_once = packed, folder, source, at_once
+        self.done: Done | None = None
+
+    def windows(self, names: Sequence[str]) -> Rows:
+        """These columns of each window."""
+        return self._packed.windows(names)
+
+    def hours(self, names: Sequence[str]) -> Rows:
+        """These columns of each hour."""
+        return self._packed.hours(names)
+
+    def bundles(self) -> tuple[str, ...]:
+        """The names of all bundles, sorted."""
+        return self._packed.bundles()
+
+    def run(self, windows: Collection[int], tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
+        """The rows of each task, out of the folder where they are kept."""
+        source = digest((self._source, sorted(windows), function, sorted(columns)))
+        parts = [tasks[begin : begin + self._at_once] for begin in range(0, len(tasks), self._at_once)]
+        paths = [self._folder / f"{digest((source, part))}.parquet" for part in parts]
+        rows: Rows = []
+        missing = []
+        for part, path in zip(parts, paths, strict=True):
+            if (kept := _rows(path)) is None:
+                missing.append((part, path))
+            else:
+                rows += kept
+        left, begun = sum(len(part) for part, _ in missing), monotonic()
+        self.done = Done(len(tasks) - left, len(tasks), 0, 0.0)
+        for part, path in missing:
+            own = self._packed.run(windows, part, function, columns)
+            with as_usage_error(path):
+                replace(path, _parquet(own, columns), durable=False)
+            rows += own
+            left, computed = left - len(part), self.done.computed + len(part)
+            self.done = Done(len(tasks) - left, len(tasks), computed, monotonic() - begun)
+        return rows
+
+
+def _rows(path: Path) -> Rows | None:
+    """Rows as they were kept; None where none are, or where a power cut has torn them."""
+    try:
+        rows: Rows = pq.read_table(path).to_pylist()
+    except (FileNotFoundError, pa.ArrowException):
+        return None
+    return rows
+
+
+def _parquet(rows: Rows, columns: Columns) -> memoryview:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items()))), sink)
+    return memoryview(sink.getvalue())
+
+
+def digest(value: object) -> str:
+    """The same for equal values, also in another process; values are plain ones, arrays, records and functions."""
+    return sha256(json.dumps(value, default=_plain, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON takes, by kind
+    if isinstance(value, np.ndarray):
+        return [str(value.dtype), list(value.shape), sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
+    if isinstance(value, BaseModel):
+        return [type(value).__name__, value.model_dump(mode="json")]
+    if isinstance(value, partial):
+        return [value.func, value.args, value.keywords]
+    if is_dataclass(value):
+        return [type(value).__name__, {each.name: getattr(value, each.name) for each in fields(value)}]
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, pa.DataType | Enum):
+        return str(value)
+    if isinstance(value, FunctionType):
+        return value.__qualname__
+    raise TypeError(f"no digest of {type(value).__name__}")
