@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from lbd.cli.options import format_option, new_directory, settings_options
 from lbd.cli.progress import stages
@@ -157,6 +158,7 @@ def calibrate(
         from lbd.learn.job import SparkWorkers  # noqa: PLC0415 - needs PySpark
         from lbd.learn.kept import Done, KeptWorkers  # noqa: PLC0415
 
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGTERM))  # Spark's own handler fails the job instead
         workers = KeptWorkers(SparkWorkers(spark, history), out / UNFINISHED, TASKS_OF_WORKER * parallel(spark))
 
         def counted() -> tuple[int, int, str]:
@@ -244,14 +246,20 @@ def _ending(out: Path) -> Iterator[None]:
         del frame
         with suppress(OSError):
             out.rmdir()
+        Console(stderr=True).show_cursor()
+        if _unfinished(out):
+            click.echo(f"\nInterrupted: {out} keeps what was computed; the same command goes on with it.", err=True)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    numbers = signal.SIGTERM, signal.SIGINT
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -263,10 +271,6 @@ def _new(out: Path) -> Iterator[None]:
         new_directory(out, "--out", parents=True)
     try:
         yield
-    except KeyboardInterrupt:
-        if _unfinished(out):
-            click.echo(f"\n{out} keeps what was computed; the same command goes on with it", err=True)
-        raise
     finally:
         with suppress(OSError):
             out.rmdir()

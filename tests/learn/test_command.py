@@ -64,21 +64,25 @@ def test_the_command(history: Path, tmp_path: Path, capfd: pytest.CaptureFixture
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_sigterm_leaves_nothing_behind(history: Path, tmp_path: Path):
-    """As of a unit that is stopped: no word of Java's, no directory, and no process."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_what_can_be_resumed(history: Path, tmp_path: Path, number: signal.Signals):
+    """As at Ctrl-C, or of a unit that is stopped: no word of Java's and no process; the same command goes on."""
     out = tmp_path / "calibration"
-    words = ("calibrate", "--history", str(history), "--out", str(out), "--master", "local[1]")
+    words = ("calibrate", "--history", str(history), "--out", str(out), "--master", "local[1]", "--candidates", "3")
     with subprocess.Popen([sys.executable, "-m", "lbd", *words], stderr=subprocess.PIPE, text=True) as begun:
         assert begun.stderr is not None
         for line in begun.stderr:
             if line.startswith("replaying"):
-                begun.terminate()
+                begun.send_signal(number)
                 break
         told = begun.stderr.read()  # until Java, which has it, too, is gone
 
-    assert begun.returncode == -signal.SIGTERM
-    assert told == ""
-    assert not out.exists()
+    assert begun.returncode == -number
+    assert told == f"\nInterrupted: {out} keeps what was computed; the same command goes on with it.\n"
+    again = lbd(*words)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.startswith(f"{out} has what an earlier run computed; this one goes on with it\n")
+    assert not (out / "unfinished").exists()
 
 
 @pytest.fixture
