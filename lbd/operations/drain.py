@@ -115,6 +115,9 @@ MEASURED_FROM = 10
 ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED})
 """Holds to wait for: a move that was not sent because of one is due again afterwards."""
 
+TIMES = 2
+"""Moves of one bundle in a drain, each of two attempts, where a client's lookup gives it back to its broker."""
+
 BARREN_PARTS = 3
 """Parts in a row without a request sent: the job has come to its end for now."""
 
@@ -158,6 +161,7 @@ class Job:
         self.silent_since: float | None = None
         self._lock = threading.Lock()
         self._handed: set[str] = set()
+        self._times = Counter[str]()
         self._outcomes: dict[str, Outcome] = {}
         self._skipped: dict[str, Skip] = {}
         self._to_move: list[str] = []
@@ -177,7 +181,8 @@ class Job:
         self._to_move, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
         self._barren = 0 if self.settled > self._settled_before or not self._handed else self._barren + 1
         self._settled_before = self.settled
-        self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._to_move), held="")
+        total = len(self._outcomes.keys() | self._to_move)
+        self._work = msgspec.structs.replace(self._work, total=total, held="")
 
     @property
     def reason(self) -> str:
@@ -214,7 +219,9 @@ class Job:
     def hand(self, bundles: Iterable[str]) -> None:
         """Note the bundles whose moves begin next."""
         with self._lock:
+            bundles = tuple(bundles)
             self._handed.update(bundles)
+            self._times.update(bundles)
 
     def ended(self, end: Outcome | Skip) -> None:
         """Take the end of a move, if it is one of these; a request that was not sent moved nothing."""
@@ -256,14 +263,17 @@ class Job:
 
     @property
     def attempted(self) -> frozenset[str]:
-        """The bundles of moves that were sent and have ended."""
+        """Bundles whose moves were sent and have ended, but for those that came back and may be tried once more."""
         with self._lock:
-            return frozenset(self._outcomes)
+            tried_enough = {name for name, times in self._times.items() if times >= TIMES}
+            ended = {name for name, end in self._outcomes.items() if end.result is not Result.FAILED}
+            return frozenset(ended | (tried_enough & self._outcomes.keys()))
 
     @property
     def tried(self) -> int:
-        """Moves that were sent and have ended."""
-        return len(self.attempted)
+        """Number of bundles whose moves were sent and have ended."""
+        with self._lock:
+            return len(self._outcomes)
 
     def work(self, now: float) -> Work:
         """How far it has come."""

@@ -105,7 +105,8 @@ class Used:
 
 @dataclass(frozen=True)
 class _Cap:
-    """One limit. ``key`` is what an unload counts for, ``limit`` how many may be sent for that, 0 for no limit.
+    """One limit. ``key`` is what an unload counts for, ``limit`` how many may be sent for that, by how many were; 0 is
+    no limit.
 
     ``times`` are the seconds at which they were sent, by key. Below ``least`` the limit need not be computed.
     """
@@ -114,7 +115,7 @@ class _Cap:
     setting: str
     window_seconds: float
     key: Callable[[Unload | Sent], str]
-    limit: Callable[[str], int]
+    limit: Callable[[str, int], int]
     least: int
     times: dict[str, list[float]] = field(default_factory=dict)
 
@@ -123,18 +124,20 @@ class _Cap:
 
     def is_used_up(self, key: str) -> bool:
         used = self.used(key)
-        return used >= self.least and 0 < self.limit(key) <= used
+        return used >= self.least and 0 < self.limit(key, used) <= used
 
     def count(self, move: Unload | Sent, at: float) -> None:
         self.times.setdefault(self.key(move), []).append(at)
 
     def frees_at(self, key: str) -> float:
         """When there will be more of a used-up limit (epoch seconds)."""
-        return sorted(self.times[key])[self.used(key) - self.limit(key)] + self.window_seconds
+        used = self.used(key)
+        return sorted(self.times[key])[used - self.limit(key, used)] + self.window_seconds
 
     def detail(self, key: str, now: float) -> str:
         """How much of the limit is used, and when there will be more."""
-        used, limit = self.used(key), self.limit(key)
+        used = self.used(key)
+        limit = self.limit(key, used)
         whose = f" of {key}" if key else ""
         wait = minutes_text(self.frees_at(key) - now)
         return f"{used} of {limit} used{whose}, the next one in {wait} (guardrails.{self.setting})"
@@ -143,7 +146,8 @@ class _Cap:
         """The key with the most unloads; none of a limit for single brokers that has counted no unload."""
         if self.times or self.key is _everything:
             key = max(self.times, key=lambda name: (self.used(name), name), default="")
-            yield Used(self.reason.label, key, self.used(key), self.limit(key) or None)
+            used = self.used(key)
+            yield Used(self.reason.label, key, used, self.limit(key, used) or None)
 
 
 def cluster_traffic(snapshot: Snapshot) -> tuple[float, float]:
@@ -246,7 +250,8 @@ class _Sizes:
     def of_broker(self, broker: str) -> int:
         return int(self._rows[self._position[broker]]) if broker in self._position else 0
 
-    def of_average_broker(self, _: str) -> int:
+    @property
+    def of_average_broker(self) -> int:
         return self.all // max(self.brokers, 1)
 
 
@@ -255,8 +260,11 @@ def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:
     day = max(LEAST_PER_DAY, PER_DAY_OF_BROKER * sizes.brokers, sizes.all // 2)
     per_hour = _fixed(rails.max_unloads_per_hour, hour)
     per_day = _fixed(rails.max_unloads_per_day, day)
-    source = _sized(rails.max_unloads_per_broker_per_hour, lambda broker: sizes.of_broker(broker) // 2)
-    destination = _sized(rails.max_unloads_per_broker_per_hour, sizes.of_average_broker)
+    source = _sized(
+        rails.max_unloads_per_broker_per_hour,
+        lambda broker, given: (sizes.of_broker(broker) + given) // 2,  # half of what it had an hour ago
+    )
+    destination = _sized(rails.max_unloads_per_broker_per_hour, lambda *_: sizes.of_average_broker)
     hourly, of_each = HOUR_SECONDS, "max_unloads_per_broker_per_hour"
     return (
         *_canary_cap(rails),
@@ -271,20 +279,20 @@ def _canary_cap(rails: Guardrails) -> Iterator[_Cap]:
     if rails.canary is not None:
         limit = rails.canary.max_moves_per_hour
         yield _Cap(
-            Reason.CANARY_UNLOADS, "canary.max_moves_per_hour", HOUR_SECONDS, _everything, lambda _: limit, limit
+            Reason.CANARY_UNLOADS, "canary.max_moves_per_hour", HOUR_SECONDS, _everything, lambda *_: limit, limit
         )
 
 
-def _fixed(chosen: int | None, default: int) -> tuple[Callable[[str], int], int]:
+def _fixed(chosen: int | None, default: int) -> tuple[Callable[[str, int], int], int]:
     limit = default if chosen is None else chosen
-    return (lambda _: limit), limit
+    return (lambda *_: limit), limit
 
 
-def _sized(chosen: int | None, size: Callable[[str], int]) -> tuple[Callable[[str], int], int]:
+def _sized(chosen: int | None, size: Callable[[str, int], int]) -> tuple[Callable[[str, int], int], int]:
     """The chosen number, else the size. The size is only computed once the least number is reached."""
     if chosen is not None:
         return _fixed(chosen, chosen)
-    return (lambda key: max(LEAST_OF_EACH, size(key))), LEAST_OF_EACH
+    return (lambda key, used: max(LEAST_OF_EACH, size(key, used))), LEAST_OF_EACH
 
 
 def _everything(_: Unload | Sent) -> str:

@@ -163,7 +163,7 @@ class Guardrails(BaseModel):
         ge=0,
         le=1_000_000,
         description="Unloads from one broker, and also unloads to one broker, within the last hour. null means "
-        "max(20, half of its bundles) from a broker, because a broker that is emptied faster stalls all its clients "
+        "max(20, half of what it had an hour ago) from a broker: one that is emptied faster stalls all its clients "
         "at once, and max(20, the bundles that a broker holds on average) to a broker, so that a new one is filled "
         "within the hour. 0 means no limit",
     )

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 from unittest import mock
 from weakref import WeakKeyDictionary
 
@@ -105,6 +105,7 @@ class Scheduler:
         self._over = _real_lock()
         self._idle: list[_Worker] = []
         self.threads: set[int] = set()
+        self._home = _thread.get_ident()
         self._stopped: set[str] = set()
         self._still_steps = 0
         self.current: Task | None = None
@@ -214,6 +215,11 @@ class Scheduler:
     def runs_here(self) -> bool:
         """Whether the thread that asks is one of a task."""
         return _thread.get_ident() in self.threads
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the thread that asks is one from before the simulation, as py4j's, or one that a test has left."""
+        return not self.runs_here and _thread.get_ident() != self._home
 
     def sleep(self, seconds: float) -> None:
         """Stand for so long."""
@@ -334,8 +340,15 @@ def scheduler() -> Scheduler:
 class Lock:
     """In place of ``threading.Lock``. Outside of tasks, where nothing else runs, it is only taken and given back.
 
-    A lock that is left by a killed machine is free for others: it is of this process, and not of theirs.
+    A lock that is left by a killed machine is free for others: it is of this process, and not of theirs. A thread from
+    before the simulation gets real ones.
     """
+
+    def __new__(cls, name: str = "lock") -> Self:
+        """Make one, for whoever asks."""
+        del name
+        foreign = _scheduler is not None and _scheduler.is_foreign
+        return cast("Self", _real_lock()) if foreign else super().__new__(cls)
 
     def __init__(self, name: str = "lock") -> None:
         self.name = name
@@ -471,7 +484,7 @@ def _up() -> float:
 
 
 def _sleep(seconds: float) -> None:
-    """In place of ``time.sleep``; a thread of this process from before the simulation, as py4j's, sleeps as ever."""
+    """In place of ``time.sleep``; a foreign thread sleeps as ever."""
     if scheduler().runs_here:
         scheduler().sleep(seconds)
     else:

@@ -265,21 +265,23 @@ def test_an_error_that_leaves_a_thread_ends_the_simulation():
         run(main)
 
 
-def test_a_thread_from_before_sleeps_as_ever():
+def test_a_thread_from_before_sleeps_and_waits_as_ever():
     """As of a library that another test of this process has started: it is no task, and moves no time."""
     begins, ends = _thread.allocate_lock(), _thread.allocate_lock()
+    waited = list[bool]()
     begins.acquire()
     ends.acquire()
 
     def outside() -> None:
         begins.acquire()
         time.sleep(0.001)
+        waited.append(threading.Event().wait(0.001))
         ends.release()
 
     def main(running: Scheduler) -> None:
         begins.release()
         ends.acquire()
-        assert running.seconds == 0.0
+        assert (running.seconds, waited) == (0.0, [False])
 
     _thread.start_new_thread(outside, ())
     run(main)

@@ -184,18 +184,13 @@ def test_a_broker_that_comes_back_empty(seed: int):
 
 @every_seed
 def test_a_rolling_restart(seed: int):
-    """Nothing moves from the second broker on until ten minutes after the last; then the empty ones are filled.
-
-    What exceeds the budget of an hour follows as soon as the hour after the others has passed.
-    """
+    """Nothing moves from the second broker on until ten minutes after the last; then the empty ones are filled."""
     found = run("rolling-restart", seed)
     last_back = 30 + 9 * 5 + 0.5
     assert not [minute for minute in found.minutes if 35 < minute < last_back + 9]
     after = [minute for minute in found.minutes if minute >= last_back]
-    assert 45 <= len(after) <= 75
-    within_budget = sorted(after)[int(0.85 * len(after))]
-    assert within_budget <= last_back + 25
-    assert max(after) <= within_budget + 61
+    assert 60 <= len(after) <= 115
+    assert max(after) <= last_back + 45
     assert found.card.bundles_moved_twice == 0
     assert found.card.last.gap_points < 15 + 1
 
