@@ -123,7 +123,7 @@ def test_the_window_slides(limit: str, minutes_ago: float, counts: bool):
     ],
 )
 def test_what_is_not_set_is_relative(limit: str, bundles: int, brokers: int, one: Unload, most: int):
-    """A fifth of all bundles an hour, half of them a day, half of what a source had, an average broker's to a destination."""
+    """A fifth of all bundles an hour, half a day, half of what a source had, an average broker's to a destination."""
     seen = cluster(bundles, brokers)
     assert refused(sent(most - 1), one, seen=seen, **{limit: None}) == ""
     assert refused(sent(most), one, seen=seen, **{limit: None}).startswith("unloads-per-")
