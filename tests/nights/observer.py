@@ -330,10 +330,14 @@ class Observer:
             self._released.pop(broker, None)
 
     def leads(self, machine: str, engine: Engine) -> None:
-        """The leader has taken a turn: it knows all orders, to be called in a task of its machine."""
+        """The leader has taken a turn: it knows all orders, to be called in a task of its machine.
+
+        One that has stood still since then is about to see that it leads no more.
+        """
         read = engine.orders.read()
-        if not engine.leading.leading:
-            return  # it has lost that meanwhile
+        woken = self._now() <= self.excused_until.get(machine, 0.0) + LOOK_SECONDS
+        if woken or not engine.leading.leading:
+            return
         for name, order in self._orders.items():
             stands = read.stands(name)
             if stands is None and order.ended_at is None:
