@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 from threading import Event, Thread
-from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -69,20 +69,20 @@ class _Lines:
     """A line for each stage, and one a minute."""
 
     def __init__(self, counted: Counted) -> None:
-        self._counted, self._told, self._next = counted, "", monotonic() + LINE_SECONDS
+        self._counted, self._shown, self._next = counted, "", time.monotonic() + LINE_SECONDS
 
     def begin(self, text: str) -> None:
         """Start a stage."""
-        self._next = monotonic() + LINE_SECONDS
+        self._next = time.monotonic() + LINE_SECONDS
         click.echo(f"{text} ...", err=True)
 
     def look(self) -> None:
         """Say how far it is, if that is due and has changed."""
-        if monotonic() >= self._next:
-            self._next = monotonic() + LINE_SECONDS
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LINE_SECONDS
             _, total, words = self._counted()
-            if total and words != self._told:
-                self._told = words
+            if total and words != self._shown:
+                self._shown = words
                 click.echo(f"  {words}", err=True)
 
 

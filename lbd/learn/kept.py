@@ -1,4 +1,4 @@
-"""What a calibration has computed is kept until it has ended: after Ctrl-C or a kill the same command goes on.
+"""Results of a calibration are kept until it has ended: after Ctrl-C or a kill the same command goes on.
 
 Kept are the rows of each part, a few tasks that the workers run together. A part is found again by a digest of all that
 its rows come from: the files of history, the windows, the tasks, and the function with its arguments.
@@ -7,11 +7,11 @@ its rows come from: the files of history, the windows, the tasks, and the functi
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from hashlib import sha256
-from time import monotonic
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +47,8 @@ class Done:
     @property
     def words(self) -> str:
         """``8 of 15 parts, about 4 min left``; without the time before a first part has ended."""
-        left = self.seconds / self.computed * (self.total - self.done) if self.computed else None
-        about = f", about {duration_text(left)} left" if left else ""
+        remaining = self.seconds / self.computed * (self.total - self.done) if self.computed else None
+        about = f", about {duration_text(remaining)} left" if remaining else ""
         return f"{self.done:,} of {counted(self.total, 'part')}{about}"
 
 
@@ -67,9 +67,9 @@ class KeptWorkers:
         return self._history.done if self._history is not None else None
 
     def files(self) -> list[FileRows]:
-        """Of those that the kept parts are of, where all of these are there still; else all, and nothing is kept."""
-        found = self._workers.files()
-        names, path = {file.name for file in found}, self._folder / FILES
+        """The files that the kept parts are of, where all of these are there still; else all, and nothing is kept."""
+        files = self._workers.files()
+        names, path = {file.name for file in files}, self._folder / FILES
         before = set(json.loads(read(path))) if path.is_file() else set[str]()
         if not before or not before <= names:
             before = names
@@ -77,7 +77,7 @@ class KeptWorkers:
                 make_directory(self._folder)
                 replace(path, json.dumps(sorted(names)).encode())
         self._newer = frozenset(names - before)
-        own = [file for file in found if file.name in before]
+        own = [file for file in files if file.name in before]
         self._read = digest(own)
         return own
 
@@ -124,19 +124,19 @@ class KeptHistory:
         rows: Rows = []
         missing = []
         for part, path in zip(parts, paths, strict=True):
-            if (kept := _rows(path)) is None:
+            if (own := _rows(path)) is None:
                 missing.append((part, path))
             else:
-                rows += kept
-        left, begun = sum(len(part) for part, _ in missing), monotonic()
-        self.done = Done(len(tasks) - left, len(tasks), 0, 0.0)
+                rows += own
+        started, done = time.monotonic(), len(tasks) - sum(len(part) for part, _ in missing)
+        self.done = Done(done, len(tasks), 0, 0.0)
         for part, path in missing:
             own = self._packed.run(windows, part, function, columns)
             with as_usage_error(path):
                 replace(path, _parquet(own, columns), durable=False)
             rows += own
-            left, computed = left - len(part), self.done.computed + len(part)
-            self.done = Done(len(tasks) - left, len(tasks), computed, monotonic() - begun)
+            computed = self.done.computed + len(part)
+            self.done = Done(done + computed, len(tasks), computed, time.monotonic() - started)
         return rows
 
 

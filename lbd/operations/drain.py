@@ -265,9 +265,9 @@ class Job:
     def attempted(self) -> frozenset[str]:
         """Bundles whose moves were sent and have ended, but for those that came back and may be tried once more."""
         with self._lock:
-            tried_enough = {name for name, times in self._times.items() if times >= TIMES}
-            ended = {name for name, end in self._outcomes.items() if end.result is not Result.FAILED}
-            return frozenset(ended | (tried_enough & self._outcomes.keys()))
+            may_again = {name for name, times in self._times.items() if times < TIMES}
+            failed = {name for name, end in self._outcomes.items() if end.result is Result.FAILED}
+            return frozenset(self._outcomes.keys() - (failed & may_again))
 
     @property
     def tried(self) -> int:

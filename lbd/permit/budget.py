@@ -262,7 +262,7 @@ def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:
     per_day = _fixed(rails.max_unloads_per_day, day)
     source = _sized(
         rails.max_unloads_per_broker_per_hour,
-        lambda broker, given: (sizes.of_broker(broker) + given) // 2,  # half of what it had an hour ago
+        lambda broker, used: (sizes.of_broker(broker) + used) // 2,  # half of what it had an hour ago
     )
     destination = _sized(rails.max_unloads_per_broker_per_hour, lambda *_: sizes.of_average_broker)
     hourly, of_each = HOUR_SECONDS, "max_unloads_per_broker_per_hour"

@@ -228,7 +228,7 @@ def cases(draw: st.DrawFn) -> Case:
     reports = {f"b{at}:80": _report(random, load, at) for at, load in enumerate(loads)}
     moves, history = draw(st.integers(0, 20)), draw(st.integers(0, 12))
     changed = random.sample(list(owner), random.choice([0, 0, 3]))
-    sent = [_sent(random, *_ends(random, owner, len(loads))) for _ in range(history)]
+    sent = sorted((_sent(random, *_ends(random, owner, len(loads))) for _ in range(history)), key=lambda one: one.at)
     back = [_planned(random, one.bundle, owner[one.bundle], one.source) for one in sent if random.random() < 0.5]
     return Case(
         seen=snapshot(reports),
