@@ -57,6 +57,7 @@ class KeptWorkers:
 
     def __init__(self, workers: Workers, folder: Path, at_once: int) -> None:
         self._workers, self._folder, self._at_once = workers, folder, at_once
+        self._names: Sequence[str] = ()
         self._newer: frozenset[str] = frozenset()
         self._read = ""
         self._history: KeptHistory | None = None
@@ -73,12 +74,9 @@ class KeptWorkers:
         before = set(json.loads(read(path))) if path.is_file() else set[str]()
         if not before or not before <= names:
             before = names
-            with as_usage_error(self._folder):
-                make_directory(self._folder)
-                replace(path, json.dumps(sorted(names)).encode())
         self._newer = frozenset(names - before)
         own = [file for file in files if file.name in before]
-        self._read = digest(own)
+        self._names, self._read = sorted(before), digest(own)
         return own
 
     def reconnect_seconds(self) -> float | None:
@@ -93,15 +91,16 @@ class KeptWorkers:
         """The history of those files, whose runs are kept."""
         packed = self._workers.packed({*without, *self._newer}, windows, hours)
         source = digest((__version__, self._read, sorted(without), windows, hours))
-        self._history = KeptHistory(packed, self._folder, source, self._at_once)
+        self._history = KeptHistory(packed, self._folder, source, self._names, self._at_once)
         return self._history
 
 
 class KeptHistory:
-    """A packed history whose runs are kept. ``source`` is the digest of what it was packed from."""
+    """A packed history whose runs are kept. ``source`` is the digest of its origin, ``names`` are its files."""
 
-    def __init__(self, packed: PackedHistory, folder: Path, source: str, at_once: int) -> None:
-        self._packed, self._folder, self._source, self._at_once = packed, folder, source, at_once
+    def __init__(self, packed: PackedHistory, folder: Path, source: str, names: Sequence[str], at_once: int) -> None:
+        self._packed, self._folder, self._source, self._names = packed, folder, source, names
+        self._at_once = at_once
         self.done: Done | None = None
 
     def windows(self, names: Sequence[str]) -> Rows:
@@ -118,6 +117,10 @@ class KeptHistory:
 
     def run(self, windows: Collection[int], tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
         """The rows of each task, out of the folder where they are kept."""
+        if self.done is None:
+            with as_usage_error(self._folder):
+                make_directory(self._folder)
+                replace(self._folder / FILES, json.dumps(self._names).encode())
         source = digest((self._source, sorted(windows), function, sorted(columns)))
         parts = [tasks[begin : begin + self._at_once] for begin in range(0, len(tasks), self._at_once)]
         paths = [self._folder / f"{digest((source, part))}.parquet" for part in parts]
