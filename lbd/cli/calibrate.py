@@ -73,7 +73,7 @@ FILES = (PROPOSAL, "broker.conf", REPORT, "candidates.parquet", "incidents.parqu
     type=click.Path(path_type=Path),
     default=Path("calibration"),
     show_default=True,
-    help="Output directory, new or empty.",
+    help="Output directory: new, empty, or of a run that was cut short.",
 )
 @click.option(
     "--candidates", type=click.IntRange(2, 1000), default=60, show_default=True, help="Number of settings to try."
