@@ -121,6 +121,7 @@ class Watcher:
     went_at: float = float("-inf")
     started: dict[str, float] = field(default_factory=dict)
     planned: frozenset[str] = frozenset()
+    begun: frozenset[str] = frozenset()
 
     def look(self, turned: Turned) -> None:
         """Check one turn, then remember it."""
@@ -129,6 +130,9 @@ class Watcher:
         self._check_state(record, record.observation)
         self._members(turned.seconds, record.observation.active)
         self._sampled(record.observation.snapshot)
+        under_way = {unload.bundle for unload in record.moves.unfinished}
+        for bundle in self.begun - under_way - {outcome.unload.bundle for outcome in record.moves.outcomes}:
+            self.moved_at[bundle].pop()  # not asked for, as its destination had gone
         if record.moves.unfinished:
             assert not record.plan.unloads
         self._check_plan(turned.seconds, record)
@@ -136,6 +140,7 @@ class Watcher:
             self.moved_at.setdefault(unload.bundle, []).append(turned.seconds)
             self.came_from[unload.bundle] = unload.source
             self.seen_since_move.update({unload.source: 0, unload.destination or "": 0})
+        self.begun = frozenset(under_way | {unload.bundle for unload in record.plan.unloads})
         rest = record.plan.rest.unloads if record.plan.rest is not None else ()
         self.planned = frozenset(unload.bundle for unload in rest)
 
