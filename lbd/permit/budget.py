@@ -130,9 +130,10 @@ class _Cap:
         self.times.setdefault(self.key(move), []).append(at)
 
     def frees_at(self, key: str) -> float:
-        """When there will be more of a used-up limit (epoch seconds)."""
+        """When there will be more of a used-up limit (epoch seconds); one may shrink while what was sent grows old."""
         used = self.used(key)
-        return sorted(self.times[key])[used - self.limit(key, used)] + self.window_seconds
+        within = next(number for number in range(used - 1, -1, -1) if number < self.limit(key, number))
+        return sorted(self.times[key])[used - within - 1] + self.window_seconds
 
     def detail(self, key: str, now: float) -> str:
         """How much of the limit is used, and when there will be more."""

@@ -152,6 +152,16 @@ def test_without_history_only_what_is_for_all_is_told():
     )
 
 
+def test_a_source_is_free_again_when_it_says_so():
+    """What it gave an hour ago is no part of what it had then: more than the oldest move must have grown old."""
+    given, rails = sent(44), Guardrails(max_unloads_per_hour=0, max_unloads_per_day=0)
+    skip = Budget(cluster(), given, rails).refusal(FROM)
+    assert skip is not None
+    assert (skip.reason, skip.until) == (Reason.SOURCE_UNLOADS, given[5].at + 3600)
+    assert Budget(cluster(), given[5:], rails).refusal(FROM) is not None
+    assert Budget(cluster(), given[6:], rails).refusal(FROM) is None
+
+
 def test_a_lowered_limit_may_be_overdrawn():
     """Nothing is left then, and no negative number; more comes when enough of it is an hour ago."""
     budget = Budget(cluster(), sent(5), Guardrails(max_unloads_per_hour=2))
