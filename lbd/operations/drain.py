@@ -119,7 +119,7 @@ TIMES = 2
 """Moves of one bundle in a drain, each of two attempts, where a client's lookup gives it back to its broker."""
 
 BARREN_PARTS = 3
-"""Parts in a row without a request sent: the job has come to its end for now."""
+"""Number of parts in a row without an ended move after which a job ends for now."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,8 @@ class Job:
         self._to_move, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
         self._barren = 0 if self.settled > self._settled_before or not self._handed else self._barren + 1
         self._settled_before = self.settled
-        total = len(self._outcomes.keys() | self._to_move)
+        with self._lock:
+            total = len(self._outcomes.keys() | self._to_move)
         self._work = msgspec.structs.replace(self._work, total=total, held="")
 
     @property
@@ -219,9 +220,7 @@ class Job:
     def hand(self, bundles: Iterable[str]) -> None:
         """Note the bundles whose moves begin next."""
         with self._lock:
-            bundles = tuple(bundles)
             self._handed.update(bundles)
-            self._times.update(bundles)
 
     def ended(self, end: Outcome | Skip) -> None:
         """Take the end of a move, if it is one of these; a request that was not sent moved nothing."""
@@ -232,6 +231,7 @@ class Job:
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
                 self._outcomes[end.unload.bundle] = end
+                self._times[end.unload.bundle] += 1
 
     @property
     def handed(self) -> frozenset[str]:
@@ -253,9 +253,9 @@ class Job:
 
     @property
     def settled(self) -> int:
-        """Number of bundles whose moves have ended, or that had left before."""
+        """Number of moves that have ended, and of bundles that had left before."""
         with self._lock:
-            return len(self._outcomes.keys() | self._taken())
+            return self._times.total() + len(self._taken() - self._times.keys())
 
     def _taken(self) -> set[str]:
         """Bundles that had another owner before a request for them was sent."""
@@ -265,9 +265,11 @@ class Job:
     def attempted(self) -> frozenset[str]:
         """Bundles whose moves were sent and have ended, but for those that came back and may be tried once more."""
         with self._lock:
-            may_again = {name for name, times in self._times.items() if times < TIMES}
-            failed = {name for name, end in self._outcomes.items() if end.result is Result.FAILED}
-            return frozenset(self._outcomes.keys() - (failed & may_again))
+            return frozenset(
+                bundle
+                for bundle, end in self._outcomes.items()
+                if end.result is not Result.FAILED or self._times[bundle] >= TIMES
+            )
 
     @property
     def tried(self) -> int:
