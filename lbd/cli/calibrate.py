@@ -277,8 +277,5 @@ def _new(out: Path) -> Iterator[None]:
 
 
 def _unfinished(out: Path) -> bool:
-    """Whether an output directory has what a run computed that did not end, and nothing else."""
-    try:
-        return [path.name for path in out.iterdir()] == [UNFINISHED]
-    except OSError:
-        return False
+    """Whether an output directory is of a run that did not end: also of one that was killed as it wrote its files."""
+    return (out / UNFINISHED).is_dir()

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
     from rich.progress import ProgressColumn, TaskID
 
-
-if TYPE_CHECKING:
     Counted = Callable[[], tuple[int, int, str]]
-
-Stage = TypeVar("Stage", "_Lines", "_Bar")
 
 LOOK_SECONDS, LINE_SECONDS = 0.5, 60.0
 
@@ -32,12 +28,14 @@ def stages(counted: Counted) -> Iterator[Callable[[str], None]]:
     there are, and both in words: these are a line a minute where stderr is no terminal.
     """
     if not sys.stderr.isatty():
-        with _looking(_Lines(counted)) as lines:
+        lines = _Lines(counted)
+        with _again_and_again(lines.look):
             yield lines.begin
         return
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}")
     progress = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True))
-    with progress, _looking(_Bar(progress, counted)) as bar:
+    bar = _Bar(progress, counted)
+    with progress, _again_and_again(bar.look):
         yield bar.begin
 
 
@@ -48,18 +46,18 @@ def passing(*columns: ProgressColumn, enabled: bool = True) -> Progress:
 
 
 @contextmanager
-def _looking(stage: Stage) -> Iterator[Stage]:
-    """Look how far the stage is, again and again. The last one is not marked as done, because it may have failed."""
+def _again_and_again(look: Callable[[], None]) -> Iterator[None]:
+    """Look how far the stage is. The last one is not marked as done, because it may have failed."""
     over = Event()
 
-    def look() -> None:
+    def until_over() -> None:
         while not over.wait(LOOK_SECONDS):
-            stage.look()
+            look()
 
-    thread = Thread(target=look, name="progress", daemon=True)
+    thread = Thread(target=until_over, name="progress", daemon=True)
     thread.start()
     try:
-        yield stage
+        yield
     finally:
         over.set()
         thread.join()

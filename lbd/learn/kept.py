@@ -1,7 +1,7 @@
 """Results of a calibration are kept until it has ended: after Ctrl-C or a kill the same command goes on.
 
 Kept are the rows of each part, a few tasks that the workers run together. A part is found again by a digest of all that
-its rows come from: the files of history, the windows, the tasks, and the function with its arguments.
+its rows come from: lbd's version, the files of history, the windows, the tasks, and the function with its arguments.
 """
 
 from __future__ import annotations
