@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from lbd import __version__
-from lbd.files import as_usage_error, make_directory, read, replace
+from lbd.files import as_usage_error, decoded, make_directory, replace
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ class KeptWorkers:
     def files(self) -> list[FileRows]:
         """The files that the kept parts are of, where all of these are there still; else all, and nothing is kept."""
         files = self._workers.files()
-        names, path = {file.name for file in files}, self._folder / FILES
-        before = set(json.loads(read(path))) if path.is_file() else set[str]()
+        names, before = {file.name for file in files}, set(decoded(self._folder / FILES, list[str]) or ())
         if not before or not before <= names:
             before = names
         self._newer = frozenset(names - before)

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from importlib import import_module
 from importlib.util import find_spec
@@ -157,7 +157,8 @@ def session(master: str, conf: Mapping[str, str] | None = None) -> Iterator[Spar
         except failures as error:
             raise UsageError(f"--master {master}: Spark could not finish: {first_line(error)}") from error
         finally:
-            spark.stop()
+            with suppress(*_java_gone(master)):
+                spark.stop()
 
 
 def _builder(master: str, conf: Mapping[str, str]) -> SparkSession.Builder:
@@ -237,13 +238,24 @@ def _java_errors(master: str) -> tuple[type[Exception], ...]:
         return ()
     from py4j.protocol import Py4JError  # noqa: PLC0415
 
-    return (Py4JError,)
+    return (Py4JError, *_java_gone(master))
+
+
+def _java_gone(master: str) -> tuple[type[Exception], ...]:
+    """Those of a Java that has ended; a Connect server is nobody's to end."""
+    if master.startswith(CONNECT):
+        return ()
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
+
+    return (Py4JNetworkError, ConnectionError)
 
 
 def first_line(error: Exception) -> str:
     """The reason Spark failed: Java's own message, without its stack; and for a path that Spark has no package for, the
     option that adds it.
     """
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return "its Java has ended, as where memory is short; wanted more: --conf spark.driver.memory=8g"
     lines = str(getattr(error, "java_exception", error)).splitlines()
     line = lines[0] if lines else type(error).__name__
     if "org.apache.hadoop.fs.s3a" in line:
@@ -266,7 +278,10 @@ def parts(spark: SparkSession) -> tuple[int, int]:
     if context is None:
         return 0, 0
     tracker = context.statusTracker()
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    try:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except _java_gone(context.master):  # whoever waits for the stage is told
+        return 0, 0
     active = [stage for stage in stages if stage is not None]
     return sum(stage.numCompletedTasks for stage in active), sum(stage.numTasks for stage in active)
 

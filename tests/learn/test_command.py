@@ -85,6 +85,24 @@ def test_a_signal_leaves_what_can_be_resumed(history: Path, tmp_path: Path, numb
     assert not (out / "unfinished").exists()
 
 
+@pytest.mark.spark
+@pytest.mark.soak
+def test_a_java_that_is_killed_is_told(history: Path, tmp_path: Path):
+    """As by the kernel, where memory is short: one line at the end, and no call of lbd's; PySpark's own threads tell."""
+    words = ("calibrate", "--history", str(history), "--out", str(tmp_path / "calibration"), "--master", "local[1]")
+    with subprocess.Popen([sys.executable, "-m", "lbd", *words], stderr=subprocess.PIPE, text=True) as begun:
+        assert begun.stderr is not None
+        for line in begun.stderr:
+            if line.startswith("replaying"):
+                subprocess.run(["pkill", "-9", "-P", str(begun.pid), "java"], check=True)
+                break
+        told = begun.stderr.read()
+
+    assert begun.returncode == 2
+    assert told.splitlines()[-1].startswith("Error: --master local[1]: Spark could not finish: its Java has ended, ")
+    assert "lbd/learn" not in told
+
+
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
     """A directory for programs, alone on the PATH."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lbd.config import Settings
+from lbd.errors import UsageError
 from lbd.learn.calibrate import CalibrationRequest, calibrate
 from lbd.learn.kept import FILES, Done, KeptWorkers, digest
 from lbd.learn.quality import FileRows
@@ -137,6 +138,14 @@ def test_a_torn_part_is_run_again(tmp_path: Path):
         path.write_bytes(b"")
     found, history, _ = ran(folder)
     assert (found, len(history.ran)) == (ALL, 2)
+
+
+def test_a_torn_list_of_files_is_named(tmp_path: Path):
+    """Nothing is computed by it, and nothing of it is lost: a person may remove the folder."""
+    ran(tmp_path / "unfinished")
+    (tmp_path / "unfinished" / FILES).write_bytes(b'["a",')
+    with pytest.raises(UsageError, match=r"files\.json: cannot be read: "):
+        ran(tmp_path / "unfinished")
 
 
 @dataclass
