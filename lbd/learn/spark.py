@@ -254,10 +254,10 @@ def first_line(error: Exception) -> str:
     """The reason Spark failed: Java's own message, without its stack; and for a path that Spark has no package for, the
     option that adds it.
     """
-    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
-        return "its Java has ended, as where memory is short; wanted more: --conf spark.driver.memory=8g"
     lines = str(getattr(error, "java_exception", error)).splitlines()
     line = lines[0] if lines else type(error).__name__
+    if isinstance(error, ConnectionError) or type(error).__name__ in {"Py4JError", "Py4JNetworkError"}:
+        return f"its Java does not answer ({line}); if memory was short: --conf spark.driver.memory=8g"
     if "org.apache.hadoop.fs.s3a" in line:
         return f"no package for s3a: paths; add --packages org.apache.hadoop:hadoop-aws:{_hadoop_version()}"
     if "No FileSystem for scheme" in line:
@@ -277,10 +277,10 @@ def parts(spark: SparkSession) -> tuple[int, int]:
     context = getattr(spark, "_sc", None)
     if context is None:
         return 0, 0
-    tracker = context.statusTracker()
     try:
+        tracker = context.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    except _java_gone(context.master):  # whoever waits for the stage is told
+    except _java_gone(context.master):  # the run itself fails by that
         return 0, 0
     active = [stage for stage in stages if stage is not None]
     return sum(stage.numCompletedTasks for stage in active), sum(stage.numTasks for stage in active)

@@ -88,7 +88,7 @@ def test_a_signal_leaves_what_can_be_resumed(history: Path, tmp_path: Path, numb
 @pytest.mark.spark
 @pytest.mark.soak
 def test_a_java_that_is_killed_is_told(history: Path, tmp_path: Path):
-    """As by the kernel, where memory is short: one line at the end, and no call of lbd's; PySpark's own threads tell."""
+    """As by the kernel where memory is short: one line at the end, and no call of lbd's; PySpark's threads speak."""
     words = ("calibrate", "--history", str(history), "--out", str(tmp_path / "calibration"), "--master", "local[1]")
     with subprocess.Popen([sys.executable, "-m", "lbd", *words], stderr=subprocess.PIPE, text=True) as begun:
         assert begun.stderr is not None
@@ -99,7 +99,8 @@ def test_a_java_that_is_killed_is_told(history: Path, tmp_path: Path):
         told = begun.stderr.read()
 
     assert begun.returncode == 2
-    assert told.splitlines()[-1].startswith("Error: --master local[1]: Spark could not finish: its Java has ended, ")
+    last = told.splitlines()[-1]
+    assert last.startswith("Error: --master local[1]: Spark could not finish: its Java does not answer (")
     assert "lbd/learn" not in told
 
 
