@@ -64,6 +64,9 @@ LANDING = (
 )
 """Tests of one process that take seconds of CPU each: marked ``landing``, as others are where they stand."""
 
+WAITING = ("pulsar/test_wire.py",)
+"""A file whose tests wait for most of a minute in all: on one worker it alone would run for half of the fast tier."""
+
 ONE_WORKER = {
     "brokers": ("e2e",),
     "spark": ("learn/test_job.py", "learn/test_command.py", "learn/test_master.py"),
@@ -198,10 +201,10 @@ def _longer_seconds(path: Path) -> int | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups come first where there are several workers."""
+    """Groups come first where there are several workers, then those that wait."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         order = [*ONE_WORKER, ""]
-        items.sort(key=lambda item: order.index(group_of(item.nodeid)))
+        items.sort(key=lambda item: (order.index(group_of(item.nodeid)), not _is_in(item.path, WAITING)))
 
 
 def pytest_collection_finish() -> None:
@@ -223,7 +226,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            by_test = _is_in(config.rootpath / file, (*END_TO_END, *LANDING))
+            by_test = _is_in(config.rootpath / file, (*END_TO_END, *LANDING, *WAITING))
             return group_of(nodeid) or (nodeid if by_test else file)
 
     config.option.loadscopereorder = False
