@@ -228,9 +228,12 @@ class Learned:
         return self._saved.trouble
 
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
-        """Slopes with one more round. Samples that cannot be written are reported and stay in memory."""
+        """Slopes with one more round. Samples that cannot be written are reported and stay in memory.
+
+        Samples of a new fit are saved at once: a command beside the daemon fits what is saved, and says the same.
+        """
         slopes = self._learning(snapshot)
-        self._saved.after(snapshot.taken_at)
+        self._saved.after(snapshot.taken_at, at_once=self._learning.fitted_at == snapshot.taken_at)
         return slopes
 
     def known(self, snapshot: Snapshot) -> Slopes | None:

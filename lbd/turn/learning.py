@@ -120,6 +120,11 @@ class Learning:
             self._gathering.take(snapshot)
         self._gathering.forget(snapshot.taken_at - GO_STALE_SECONDS)
 
+    @property
+    def fitted_at(self) -> float:
+        """Time of the round of the last fit, epoch seconds; 0 before the first one."""
+        return self._fitted_at
+
     def samples(self) -> Mapping[str, BrokerSamples]:
         """The samples of each broker."""
         return self._gathering.samples()

@@ -104,6 +104,15 @@ def test_samples_go_to_disk_now_and_then(history: list[Snapshot], tmp_path: Path
     assert {own.at.max() >= history[39].taken_at - 420 for own in kept.values()} == {True}
 
 
+def test_a_command_beside_the_daemon_knows_as_many_brokers(history: list[Snapshot], tmp_path: Path):
+    """lbd doctor said "known of 1 of 6 brokers" for minutes, where lbd status said 2."""
+    settings = Settings(state_dir=tmp_path)
+    learning = Learned(settings, history[0].taken_at)
+    for one in history[:60]:
+        fitted = learning(one)
+        assert known(stored_learning(settings)(one)) == known(fitted)
+
+
 def test_a_full_disk_stops_no_learning(history: list[Snapshot], tmp_path: Path):
     """It is told, and told no more when it is over."""
     folder = tmp_path / "state"
