@@ -329,10 +329,8 @@ def _plan(move: MoveStory) -> tuple[int | None, str, str | None]:
 def _course(move: MoveStory, end: str) -> str:
     """A score before the turn's moves, predicted after all of them, and as measured."""
     before, expected, came = (_end_value(ends, end) for ends in (move.before, move.expected, move.came))
-    text = f"{_points(before)} points, {_points(expected)} predicted"
-    return (
-        f"{text}, {_points(came)} came (turn {move.seen_in})" if move.came is not None else f"{text}, not settled since"
-    )
+    measured = "not settled since" if move.came is None else f"{_points(came)} measured (turn {move.seen_in})"
+    return f"{_points(before)} points, {_points(expected)} predicted, {measured}"
 
 
 def _end_value(ends: Ends | None, end: str) -> float | None:

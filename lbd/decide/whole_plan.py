@@ -48,7 +48,7 @@ NEGLIGIBLE_PART = 0.4
 """Largest part of an amount that may stay, however small the amount: else a pair would need another round."""
 
 MORE_TO_COME = "; more would make its destination a source"
-JOINED, GOES_ON = "; its destination has joined lately", "; goes on with what it gave lately"
+JOINED, GOES_ON = "; its destination has joined lately", "; follows up on its last moves"
 """Words for why no more of a bundle's pair moves, and why the pair waited for no hits."""
 
 

@@ -82,8 +82,8 @@ class TestTurn:
             *(f"{bundle} 2,000 0.2 passed over: not-needed" for bundle in LEFT),
         ]
         assert sum(f"{first} -> {third}: landed, planned in turn 2" in line for line in told) == 3
-        course = f"{first}: 81.0 points, 50.6 predicted, 62.0 came (turn 5)"
-        assert told[-1] == f"{course}; {third}: 11.0 points, 41.4 predicted, 35.0 came (turn 5)"
+        course = f"{first}: 81.0 points, 50.6 predicted, 62.0 measured (turn 5)"
+        assert told[-1] == f"{course}; {third}: 11.0 points, 41.4 predicted, 35.0 measured (turn 5)"
 
     def test_a_source_with_several_destinations(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Sized in points: what was taken is told, and of each bundle to whom it goes."""
@@ -235,7 +235,7 @@ class TestBundle:
         assert told[2] == "carries 2,000 msg/s, 0.2 MB/s"
         assert told[3] == "because cool-down: it rests after the last attempt to move it, 30 min left"
         assert any("in turn 2, " in line and line.endswith("it was chosen") for line in told)
-        assert told[-1].startswith(f"{first}: 81.0 points, 50.6 predicted, 62.0 came (turn 5)")
+        assert told[-1].startswith(f"{first}: 81.0 points, 50.6 predicted, 62.0 measured (turn 5)")
 
     def test_a_proven_landing_outweighs_the_report_after_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker's report still names a bundle up to a minute after it let it go."""

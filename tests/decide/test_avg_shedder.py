@@ -189,7 +189,7 @@ class TestCounters:
         gave_at = seen.taken_at - ago_seconds
         found = ask(seen, Memory(unloaded_at={"b1:80": gave_at}), live=live, hit_count_high=9)
         assert bool(found.unloads) == goes_on
-        assert all(unload.reason.endswith("; goes on with what it gave lately") for unload in found.unloads)
+        assert all(unload.reason.endswith("; follows up on its last moves") for unload in found.unloads)
         kept = {"b1:80": seen.taken_at} if goes_on else {"b1:80": gave_at} if live and ago_seconds < 600 else {}
         assert found.memory.unloaded_at == kept
 

@@ -484,12 +484,12 @@ function twoLines(cell, words, note, writeFirst = write) {
   write(cell.lastChild, note);
 }
 
-/** The broker's score before a move, as it was predicted, and as it came. */
+/** The broker's score before a move, predicted for after it, and measured. */
 function course(move, broker) {
   const end = move.source === broker ? "source" : "destination";
   const [before, expected, came] = [move.before, move.expected, move.came].map((scores) => scores && scores[end]);
   if (typeof before !== "number" || typeof expected !== "number") return "";
-  return `its score: ${before.toFixed(1)}, ${expected.toFixed(1)} predicted, ${typeof came === "number" ? `${came.toFixed(1)} came` : "not settled since"}`;
+  return `its score: ${before.toFixed(1)} before, ${expected.toFixed(1)} predicted, ${typeof came === "number" ? `${came.toFixed(1)} measured` : "not settled since"}`;
 }
 
 // -- scores over time
