@@ -116,7 +116,7 @@ class Offers:
             words = ", ".join(f"{number} {Reason.of(code).label}" for code, number in bars if code)
             return f"none of {listed.size} bundles may move{words and f': {words}'}"
         positive = candidates.traffic[candidates.traffic > 0]
-        smallest = f"the smallest carries {positive.min():.0f}" if positive.size else "none carries traffic"
+        smallest = f"the smallest carries {positive.min():,.0f}" if positive.size else "none carries traffic"
         return f"{candidates.bundles.size} candidates, {smallest}"
 
     def unload(self, bundle: int, ends: tuple[str, str | None], reason: str, choices: tuple[str, ...] = ()) -> Unload:

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
+from lbd.text import zoned
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -150,4 +152,4 @@ def quiet_until(windows: Iterable[QuietHours], at: float) -> tuple[float, str] |
     if not current:
         return None
     end, window = max(current, key=lambda ending: ending[0])
-    return end, f"{window}, until {datetime.fromtimestamp(end, window.zone).isoformat(timespec='minutes')}"
+    return end, f"{window}, until {zoned(end, window.zone)}"

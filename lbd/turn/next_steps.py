@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lbd.turn.parts import TurnResult
 
 
-FAILED_TURN, EMPTY_BROKER = "failed-turn", "empty-broker"
+FAILED_TURN, EMPTY_BROKER, FULL_BROKERS = "failed-turn", "empty-broker", "full-brokers"
 """Reasons of steps that are no reason not to move something."""
 
 OF_DESTINATIONS = frozenset({Reason.SLOW_BROKER, Reason.DRAINED})
@@ -44,12 +44,14 @@ def next_steps(
 
     ``waiting`` is the plan that waits for approval, ``holds_end_at`` the end of each hold that lbd's state knows and
     the turn's facts do not, in epoch seconds. The first step answers the verdict. Others follow only where a
-    person has something to do: brokers that could not be compared or carry nothing.
+    person has something to do: brokers that are full, could not be compared or carry nothing. That balanced brokers
+    want nothing is then left out.
     """
     first = _first(record, guardrails, waiting, holds_end_at or {})
-    others = {(step.reason, step.what): step for step in _of_brokers(record) if step.do}
+    others = {(step.reason, step.what): step for step in _of_brokers(record, guardrails) if step.do}
     others.pop((first.reason, first.what), None)
-    return [first, *others.values()]
+    more = [step for step in others.values() if step.command != first.command]
+    return more if more and first.reason == Reason.BALANCED.label else [first, *more]
 
 
 def _first(
@@ -134,8 +136,9 @@ def _hold_ends_at(record: TurnResult, guardrails: Guardrails, reason: Reason) ->
     return facts.progress.until or None if reason is Reason.NO_IMPROVEMENT else None
 
 
-def _of_brokers(record: TurnResult) -> Iterator[NextStep]:
+def _of_brokers(record: TurnResult, guardrails: Guardrails) -> Iterator[NextStep]:
     """Brokers that a person has to look at, whatever the verdict: each reason once, with the first broker."""
+    yield from _full_brokers(record, guardrails.max_destination_score)
     named = set[Reason]()
     uncompared = {what: reason for what, (reason, _) in not_compared(record).items()}
     for broker, reason in uncompared.items():
@@ -144,6 +147,16 @@ def _of_brokers(record: TurnResult) -> Iterator[NextStep]:
             yield next_step(reason, broker, broker=broker)
     if record.facts is not None and record.plan.decision is not None:
         yield from _empty_brokers(record, record.facts.snapshot, uncompared)
+
+
+def _full_brokers(record: TurnResult, limit: float) -> Iterator[NextStep]:
+    """All brokers, where none may be a destination: they may be balanced, and no move relieves them."""
+    if record.facts is not None and record.facts.scores.size and (lowest := record.facts.scores.min()) >= limit:
+        do = (
+            f"Bring back a broker that is down, or add one: the lowest broker has {lowest:.1f} points, and from "
+            f"{limit:g} on none is given bundles (guardrails.max_destination_score)"
+        )
+        yield NextStep(reason=FULL_BROKERS, do=do, command="lbd capacity", by_itself="it ends when the load falls")
 
 
 def _empty_brokers(record: TurnResult, snapshot: Snapshot, uncompared: dict[str, Reason]) -> Iterator[NextStep]:

@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     except (Missing, subprocess.TimeoutExpired) as missing:
         parts.do_without("helm", str(missing))
     with running(tmp_path_factory.mktemp("api-server")) as found:
-        for kind in ("podmonitors", "prometheusrules"):
+        for kind in ("podmonitors", "prometheusrules", "servicemonitors"):
             definition = yaml.safe_load((DEFINITIONS / f"monitoring.coreos.com_{kind}.yaml").read_text())
             found.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         eventually(lambda: found.request("GET", "/apis/monitoring.coreos.com/v1").ok)

@@ -119,10 +119,10 @@ def test_of_several_the_one_that_ends_last_is_told():
     """In words: which, and until when in its own zone."""
     windows = (window(), window(zone="Europe/Berlin", days=["fri", "sat"]), window(**{"from": "23:00", "to": "23:30"}))
     told = quiet_until(windows, at("2026-11-20 23:10"))
-    assert told == (at("2026-11-21 06:00"), "22:00-06:00 UTC, until 2026-11-21T06:00+00:00")
+    assert told == (at("2026-11-21 06:00"), "22:00-06:00 UTC, until 2026-11-21T06:00:00Z")
     assert quiet_until(windows[1:2], at("2026-11-20 23:10")) == (
         at("2026-11-21 05:00"),
-        "fri, sat 22:00-06:00 Europe/Berlin, until 2026-11-21T06:00+01:00",
+        "fri, sat 22:00-06:00 Europe/Berlin, until 2026-11-21T06:00:00+01:00",
     )
     assert quiet_until(windows, at("2026-11-20 12:00")) is None
     assert quiet_until((), 0.0) is None

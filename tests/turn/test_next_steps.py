@@ -125,8 +125,18 @@ def test_an_empty_broker_is_named_beside_the_verdict():
     """Not while a pair is to fill it, and not for its own heartbeat bundle."""
     own = {"pulsar/c/idle:8080/0x00000000_0xffffffff": stats(1.0)}
     calm = {**two(12, 10), "idle:8080": report(1.0, own)}
-    assert text_of(record(calm))[1:] == [f"{FILL}: `lbd fill idle:8080`"]
+    assert text_of(record(calm)) == [f"{FILL}: `lbd fill idle:8080`"]
     apart = {**two(60, 30), "idle:8080": report(1.0, own)}
     assert len(text_of(record(apart))) == 1
     moved = (Unload(bundle(0), HOT, "idle:8080", 1.0, 1.0),)
     assert len(text_of(record(calm, unfinished=moved))) == 1
+
+
+def test_where_all_brokers_are_full_a_broker_is_missing():
+    """They are balanced, and nothing that lbd does would help: "Nothing" was the answer at 96, 92 and 88 points."""
+    (step,) = text_of(record(two(96, 88)))
+    assert step == (
+        "Bring back a broker that is down, or add one: the lowest broker has 88.0 points, and from 85 on none is given "
+        "bundles (guardrails.max_destination_score): `lbd capacity`; or wait: it ends when the load falls"
+    )
+    assert text_of(record(two(96, 84))) == [CALM]
