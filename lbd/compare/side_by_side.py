@@ -24,6 +24,7 @@ from lbd.permit.evidence import IMPOSSIBLE_SHARE, ReportedOwners, compare_owners
 from lbd.pulsar.admin import Leader
 from lbd.replay import rounds as rounds_of
 from lbd.score.bounds import BundleHistory, everywhere
+from lbd.score.gap import gap
 from lbd.score.scorecard import ClusterTruth, Moved, Trace, scorecard
 from lbd.simulate.run import Run, Simulation, WhatIf, run_to_end
 from lbd.simulate.scenario import Below, layered
@@ -114,7 +115,7 @@ def recorded_trace(rounds: Sequence[Snapshot], model: LoadModel, weights: Weight
         before, (owners, changed) = owners, compare_owners(owners, snapshot)
         if before is not None and changed:
             moves += _changes(before, owners, changed, snapshot, seconds)
-        if shown_at is None and np.ptp(points) >= high_threshold:
+        if shown_at is None and gap(points) >= high_threshold:
             shown_at = seconds
     return Trace(tuple(truths), tuple(moves), brokers, shown_at)
 

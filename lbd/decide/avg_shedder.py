@@ -24,6 +24,7 @@ from lbd.load import scoring
 from lbd.load.scoring import broker_conf
 from lbd.model import Comparison, Decision, Hits, Memory, Pair, Skip
 from lbd.reason import Reason
+from lbd.score.gap import gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -356,6 +357,6 @@ def decide(
     plan = levelling(snapshot, averages, permission, settings, comparison)
     comparison = replace(comparison, pairs=plan.serve(pairs))
     if not pairs:
-        gap = f"largest difference {float(np.ptp(compared)):.1f} points, low threshold {settings.low_threshold:g}"
-        plan.skips.append(Skip("cluster", Reason.BALANCED, gap))
+        apart = f"largest difference {gap(compared):.1f} points, low threshold {settings.low_threshold:g}"
+        plan.skips.append(Skip("cluster", Reason.BALANCED, apart))
     return Decision(tuple(plan.unloads), tuple(plan.skips), Memory(brokers.hits), comparison, plan.verdicts)

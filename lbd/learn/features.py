@@ -13,7 +13,7 @@ import numpy as np
 from lbd.learn.window import AROUND
 from lbd.load.estimate import scores
 from lbd.load.fit import NORMAL
-from lbd.score.scorecard import gaps as range_of_rows
+from lbd.score.gap import gaps
 from lbd.text import HOUR_SECONDS
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Features:
 def features(scored: MinuteScores) -> Features:
     """The features of a history's scores."""
     comparable = scored.comparable()
-    gap = range_of_rows(comparable.points)
+    gap = gaps(comparable.points)
     return Features(
         pairs=pair_gaps(comparable),
         lasting=lasting_gaps(comparable.minutes, gap, LEVELS),

@@ -21,7 +21,7 @@ from lbd.learn.replay import NOBODY, replay, stretch_means
 from lbd.learn.window import LONGEST_SILENCE_SECONDS, OF_BROKERS, Window, dealt, renumbered
 from lbd.load.estimate import CPU, background_as_recorded, carried, driving
 from lbd.load.samples import YOUNG_SECONDS
-from lbd.score.scorecard import gaps
+from lbd.score.gap import gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -43,7 +43,8 @@ from lbd.permit.membership import Membership
 from lbd.permit.policies import Groups, Policies
 from lbd.permit.rules import barred_by_name, current_holds
 from lbd.reason import Reason
-from lbd.score.scorecard import gaps, thrashing
+from lbd.score.gap import gap, gaps
+from lbd.score.scorecard import thrashing
 from lbd.store.calibration import CalibrateSettings
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.learning import slopes
@@ -384,7 +385,7 @@ class _Replay:
             clients[number] = self._cluster.clients_by_broker()
             points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
             if window.fresh[number].any():
-                self._decide(number, float(np.ptp(points[number, here])) if here.sum() > 1 else 0.0)
+                self._decide(number, gap(points[number, here]))
             self._before = float(window.at[number]), here
         self._at.append(window.at)
         self._points.append(np.clip(points, 0.0, 100.0))

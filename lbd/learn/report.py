@@ -25,7 +25,7 @@ from lbd.learn.incidents import RESOLUTION, TIMES, excess, mean
 from lbd.learn.replay import Figures
 from lbd.load.estimate import CPU, Source
 from lbd.load.settings import UNIT
-from lbd.score.scorecard import gaps
+from lbd.score.gap import gaps
 from lbd.store.calibration import PROPOSAL, REPORT, SUMMARY, CalibrationSummary, ChangedSetting, ReplayedFigures
 from lbd.text import HOUR_SECONDS, counted
 

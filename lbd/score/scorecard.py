@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.score.bounds import best_peak, fewest_moves, fewest_moves_between
+from lbd.score.gap import gaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,14 +42,8 @@ def mean_evenness(points: FloatArray) -> Evenness:
     """Mean of each figure over all looks; ``points`` is float64 (T, B), NaN for a broker that is away at that look."""
     mean = np.nanmean(points, axis=1)
     peak = np.where(mean > 0, np.nanmax(points, axis=1) / np.where(mean > 0, mean, np.inf), 1.0)
-    figures = (gaps(points), np.nanstd(points, axis=1), peak)
+    figures = (np.nan_to_num(gaps(points)), np.nanstd(points, axis=1), peak)
     return Evenness(*(float(figure.mean()) for figure in figures))
-
-
-def gaps(points: FloatArray) -> FloatArray:
-    """Highest minus lowest score of each look, float64 (T,), in points."""
-    gap: FloatArray = np.nanmax(points, axis=1) - np.nanmin(points, axis=1)
-    return gap
 
 
 def thrashing(points: FloatArray) -> float:

@@ -12,7 +12,8 @@ import yaml
 from lbd.charts.chart import COLOURS, Chart, Line, Mark, Marks, Threshold
 from lbd.charts.page import page as html_page
 from lbd.charts.page import table
-from lbd.score.scorecard import EVENNESS, FIGURES, RUN, WHEN, clock, figures, gaps, spread, transfers
+from lbd.score.gap import gaps
+from lbd.score.scorecard import EVENNESS, FIGURES, RUN, WHEN, clock, figures, spread, transfers
 from lbd.text import counted
 
 if TYPE_CHECKING:

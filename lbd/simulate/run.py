@@ -29,6 +29,7 @@ from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.score.bounds import BundleHistory, Pools
+from lbd.score.gap import gap
 from lbd.score.scorecard import ClusterTruth, Moved, SplitEvent, Trace, scorecard
 from lbd.simulate.cluster import (
     FIRST_CPU,
@@ -328,7 +329,7 @@ class WhatIf(ABC):
 
     def is_apart(self, points: FloatArray) -> bool:
         """Whether two of these scores are as far apart as the high threshold."""
-        return bool(points.size and np.ptp(points) >= self.settings.avg_shedder.high_threshold)
+        return gap(points) >= self.settings.avg_shedder.high_threshold
 
 
 # --- a completed run, and its scorecard

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from lbd.charts.chart import thinned
+from lbd.score.gap import gaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +42,7 @@ class Scores:
 
     def gap(self) -> FloatArray:
         """The highest score minus the lowest, (T,); NaN where fewer than two are known."""
-        points = self._points()
-        high = np.fmax.reduce(points, axis=1, initial=np.nan)
-        low = np.fmin.reduce(points, axis=1, initial=np.nan)
-        several = np.isfinite(points).sum(axis=1) > 1
-        return np.where(several, high - low, np.nan)
+        return gaps(self._points())
 
     def mean(self) -> FloatArray:
         """The mean score, (T,); NaN where none is known."""

@@ -18,6 +18,7 @@ from lbd.model import BYTES_IN, BYTES_OUT, CLUSTER, MSG_IN, MSG_OUT, RESOURCES, 
 from lbd.permit.served import reconnecting
 from lbd.reason import Reason
 from lbd.score.bounds import fewest_removed
+from lbd.score.gap import gap
 from lbd.store.history_round import HistoryRound
 from lbd.store.predictions import Predictions
 from lbd.store.proposal import PLAN_SECONDS, PlannedScore, Proposal, ProposedMove, plan_id
@@ -192,8 +193,8 @@ def gap_points(brokers: Iterable[Scored]) -> float | None:
 
     A drained broker does not count: it is empty on purpose, in no pair and no average.
     """
-    scores = compared_scores(brokers)
-    return round(max(scores) - min(scores), 3) if len(scores) > 1 else None
+    apart = gap(np.array(compared_scores(brokers), dtype=np.float64))
+    return None if np.isnan(apart) else round(apart, 3)
 
 
 def mean_points(brokers: Iterable[Scored]) -> float | None:

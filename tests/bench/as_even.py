@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.score.scorecard import gaps
+from lbd.score.gap import gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from lbd.score.scorecard import evenness, gaps, mean_evenness, thrashing
+from lbd.score.gap import gaps
+from lbd.score.scorecard import evenness, mean_evenness, thrashing
 
 SCORES = arrays(
     float, array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.floats(0.5, 100, allow_nan=False, width=32)
@@ -32,6 +33,7 @@ def test_the_mean_over_a_run():
     """Of each look's figures; a broker that is away at a look does not count in it."""
     points = np.array([[60.0, 40.0, np.nan], [50.0, 50.0, 50.0]])
     assert gaps(points).tolist() == [20, 0]
+    assert np.isnan(gaps(points[:1, :1])).all()
     assert mean_evenness(points).gap_points == 10
     assert mean_evenness(points).max_over_mean == pytest.approx(1.1)
 
