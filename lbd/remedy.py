@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class Remedy:
     """Remedy of a reason. It has something to ``do``, an end ``by_itself``, or both.
 
-    ``do`` is an imperative without a full stop, empty where a person need do nothing. ``command`` carries it out, or
-    shows the facts to check first. ``by_itself`` is a clause on the end without anybody's help. Names in braces
-    (``{broker}``, ``{bundle}``, ``{namespace}``, ``{plan}``) are filled in with the subject of the reason.
+    ``do`` is an imperative without a full stop, empty where a person need do nothing. ``command`` belongs to its last
+    clause: it carries that out, or shows what to look at. ``by_itself`` is a clause on the end without anybody's help.
+    Names in braces (``{broker}``, ``{bundle}``, ``{namespace}``, ``{plan}``) are filled in with the subject of the
+    reason.
     """
 
     do: str = ""
@@ -29,8 +30,9 @@ class Remedy:
 
 
 _READ_SETTING = "lbd config show"
-_FOR_GOOD = "(add --apply; it cannot be undone)"
-_MOVED_MUCH = "Find what moved so much; if that was right, raise {} and reload the settings"
+_FOR_GOOD = "(--apply splits it, which cannot be undone)"
+_MOVED_MUCH = "To move sooner, raise {} and reload lbd (SIGHUP), if what moved was right"
+_ONE_MORE = "the oldest of these moves is {} old then, and another bundle may move"
 
 REMEDIES: Mapping[Reason, Remedy] = {
     # normal
@@ -39,14 +41,19 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.BALANCED: Remedy(by_itself="lbd goes on comparing the brokers in every turn"),
     Reason.WAITING: Remedy(by_itself="lbd moves bundles if the brokers are still too far apart then"),
     Reason.BELOW_MINIMUM: Remedy(
-        "If the gap matters at this traffic, lower avg_shedder.min_unload_message and min_unload_message_throughput, "
-        "and reload the settings",
+        "If the gap matters at this traffic, lower avg_shedder.min_unload_message or "
+        "avg_shedder.min_unload_message_throughput and reload lbd (SIGHUP); what is set",
         _READ_SETTING,
         "it ends when there is more traffic to move",
     ),
-    Reason.TOO_LARGE: Remedy(f"Split the bundle that is too large to move {_FOR_GOOD}", "lbd split {bundle}"),
+    Reason.TOO_LARGE: Remedy(
+        f"See where the bundle that is too large to move would be cut {_FOR_GOOD}", "lbd split {bundle}"
+    ),
     Reason.NO_TRAFFIC: Remedy(by_itself="it ends when the bundle has traffic"),
-    Reason.SOLE_BUNDLE: Remedy(f"Split the only bundle of the broker {_FOR_GOOD}", "lbd split {bundle}"),
+    Reason.SOLE_BUNDLE: Remedy(
+        f"See where the only bundle of the broker would be cut, so that lbd can move a part {_FOR_GOOD}",
+        "lbd split {bundle}",
+    ),
     Reason.BACKGROUND_LOAD: Remedy(
         "Find what uses {broker} beside its traffic: another process, compaction, a weaker machine", "lbd doctor"
     ),
@@ -64,27 +71,27 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.HOUR_UNLOADS: Remedy(
         _MOVED_MUCH.format("guardrails.max_unloads_per_hour"),
         "lbd history --since 1h --last 200",
-        "it ends when the oldest of these moves is an hour old",
+        _ONE_MORE.format("an hour"),
     ),
     Reason.DAY_UNLOADS: Remedy(
         _MOVED_MUCH.format("guardrails.max_unloads_per_day"),
         "lbd history --since 1d --last 200",
-        "it ends when the oldest of these moves is a day old",
+        _ONE_MORE.format("a day"),
     ),
     Reason.SOURCE_UNLOADS: Remedy(
         _MOVED_MUCH.format("guardrails.max_unloads_per_broker_per_hour"),
         "lbd history --since 1h --last 200 --broker {broker}",
-        "it ends when the oldest of these moves is an hour old",
+        _ONE_MORE.format("an hour"),
     ),
     Reason.DESTINATION_UNLOADS: Remedy(
         _MOVED_MUCH.format("guardrails.max_unloads_per_broker_per_hour"),
         "lbd history --since 1h --last 200",
-        "it ends when the oldest of these moves is an hour old",
+        _ONE_MORE.format("an hour"),
     ),
     Reason.HOUR_TRAFFIC: Remedy(
         _MOVED_MUCH.format("guardrails.max_traffic_per_hour"),
         "lbd history --since 1h --last 200",
-        "it ends when the oldest of these moves is an hour old",
+        _ONE_MORE.format("an hour"),
     ),
     Reason.PING_PONG: Remedy(
         "Read the moves of these bundles: a load that comes and goes needs fewer moves, not more",
@@ -98,13 +105,13 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "bundles may move again guardrails.cool_down_minutes after they were moved",
     ),
     Reason.CANARY: Remedy(
-        "If lbd is to move more than the canary, widen or remove guardrails.canary and reload the settings",
+        "If lbd is to move more, widen or remove guardrails.canary and reload lbd (SIGHUP); what is set",
         _READ_SETTING,
     ),
     Reason.CANARY_UNLOADS: Remedy(
-        "If the canary is too slow, raise its max_moves_per_hour or remove it, and reload the settings",
+        "If the canary is too slow, raise its max_moves_per_hour or remove it, and reload lbd (SIGHUP); what is set",
         _READ_SETTING,
-        "it ends when the oldest of these moves is an hour old",
+        _ONE_MORE.format("an hour"),
     ),
     # policies
     Reason.ISOLATION_POLICY: Remedy(
@@ -117,7 +124,8 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "it ends when another namespace of the group leaves a broker",
     ),
     Reason.EXCLUDED_NAMESPACE: Remedy(
-        "If its bundles may move, take {namespace} out of guardrails.excluded_namespaces and reload the settings",
+        "If bundles of {namespace} may move, take it out of guardrails.excluded_namespaces and reload lbd (SIGHUP); "
+        "what is set",
         _READ_SETTING,
     ),
     Reason.BROKER_BUNDLE: Remedy(by_itself="the bundle belongs to its broker and never moves"),
@@ -131,10 +139,11 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.DRAINED: Remedy(
         "When the work on {broker} is done, release it",
         "lbd drain {broker} --release",
-        "it ends with the drain's time, or when the broker restarts",
+        "it ends with the drain's time, and when the broker restarts",
     ),
     Reason.NOT_INCLUDED: Remedy(
-        "If its bundles may move, name {namespace} in guardrails.include_namespaces and reload the settings",
+        "If bundles of {namespace} may move, add it to guardrails.include_namespaces and reload lbd (SIGHUP); "
+        "what is set",
         _READ_SETTING,
     ),
     Reason.BALANCE_OFF: Remedy(
@@ -156,16 +165,17 @@ REMEDIES: Mapping[Reason, Remedy] = {
     ),
     # safety
     Reason.IN_BROKER_SHEDDING: Remedy(
-        "Turn the brokers' own shedding off, or set in_broker_shedding to take-over",
+        "It is not urgent, as the brokers balance themselves. For lbd to do it, set in_broker_shedding to take-over, "
+        "or turn their own shedding off",
         "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false",
     ),
     Reason.DESTINATION_OVERLOADED: Remedy(
-        "Bring back a broker that is down, or add one: those that are there would be too full",
+        "Bring back a broker that is down, or add one: those that are there would be too full; how many are missing",
         "lbd capacity",
         "it ends when the load falls",
     ),
     Reason.DESTINATION_ABOVE_SOURCE: Remedy(
-        f"Split the bundle, as its destination would be fuller than its source is now {_FOR_GOOD}",
+        f"See where the bundle would be cut: whole, it would make its destination fuller than its source {_FOR_GOOD}",
         "lbd split {bundle}",
     ),
     Reason.DESTINATION_FORBIDDEN: Remedy(
@@ -174,18 +184,18 @@ REMEDIES: Mapping[Reason, Remedy] = {
         "the next turn takes another destination",
     ),
     Reason.TOPIC_LIMIT: Remedy(
-        "Add a broker, or raise guardrails.max_topics_per_broker: the destinations have as many topics as it allows",
+        "Raise guardrails.max_topics_per_broker, as the destinations have as many topics as it allows, or add a broker",
         "lbd capacity",
     ),
     Reason.TOO_FEW_BROKERS: Remedy(
-        "Look at the brokers without a usable report",
+        "Look whether the brokers without a usable report serve their clients",
         "lbd doctor",
         "it ends when half of the brokers, and two at least, have a usable report",
     ),
     Reason.SETTLING: Remedy(by_itself="lbd compares a broker again after two samples that follow a move or restart"),
     Reason.MEMBERSHIP_CHANGED: Remedy(by_itself="lbd goes on when no broker has come or gone for a while"),
     Reason.LEADER_UNREACHABLE: Remedy(
-        "If it lasts, check the metadata store; restart the broker that hangs, if the turn names one",
+        "If it lasts for two minutes, check the metadata store and the broker that should lead",
         "lbd doctor",
         "it ends when a broker leads again, usually within one session timeout (30 s)",
     ),
@@ -197,7 +207,8 @@ REMEDIES: Mapping[Reason, Remedy] = {
     ),
     Reason.PAUSED: Remedy("When the work is done, let lbd go on", "lbd resume", "lbd goes on when the pause ends"),
     Reason.OBSERVE_ONLY: Remedy(
-        "To let lbd move bundles, set mode: approve or mode: auto and restart it, if this shows what you want",
+        "For lbd to move bundles, set mode: approve (a person applies each plan) or mode: auto, and restart it; "
+        "what it would move",
         "lbd dry-run",
     ),
     Reason.QUIET_HOURS: Remedy(by_itself="lbd goes on when guardrails.quiet_hours are over"),
@@ -235,7 +246,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
     ),
     # data
     Reason.REPORT_MISSING: Remedy(
-        "Look at the log of {broker}: it gives no load report",
+        "{broker} gives no load report: look whether it is up, and at its log; what lbd knows of it",
         "lbd explain {broker}",
         "it ends when the broker answers again",
     ),

@@ -114,7 +114,7 @@ class TestQuietHours:
         chosen = settings(pulsar, tmp_path, quiet_hours=ALWAYS)
         record = once(chosen)
         assert record.moves.outcomes == ()
-        assert record.sentence.startswith("No move: quiet-hours: 00:00-24:00 UTC, until ")
+        assert record.sentence.startswith("No move: quiet-hours: 00:00-24:00 UTC, and no time of the week is left")
         assert all(hits.high == 0 for hits in StateDir(chosen.state_dir).load().hits.values())
         pulsar.sample(80.5, 45.5, 10.5)
         assert len(landed(once(settings(pulsar, tmp_path)))) == 3
@@ -123,7 +123,9 @@ class TestQuietHours:
         """The hold would only hide the answer."""
         record = dry_run(settings(pulsar, tmp_path, quiet_hours=ALWAYS))
         assert len(record.plan.unloads) == 3
-        assert told(record, Reason.QUIET_HOURS)[0].startswith("lbd run would move nothing: 00:00-24:00 UTC, until ")
+        assert told(record, Reason.QUIET_HOURS)[0].startswith(
+            "lbd run would move nothing: 00:00-24:00 UTC, and no time"
+        )
 
     def test_a_person_may_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With a reason; without one the hold is the answer."""

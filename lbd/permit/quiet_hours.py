@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -15,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from lbd.text import zoned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -143,13 +144,21 @@ def _parse_window(text: str) -> QuietHours:
         raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
 
 
-def quiet_until(windows: Iterable[QuietHours], at: float) -> tuple[float, str] | None:
-    """When the quiet hours that hold ``at`` end (epoch seconds), and the window in words; None outside of all.
+WEEK_SECONDS = 7 * 86_400
 
-    Of several that overlap, the one that ends last.
+
+def quiet_until(windows: Sequence[QuietHours], at: float) -> tuple[float, str] | None:
+    """When it is quiet no more (epoch seconds), and the window that holds ``at`` in words; None outside of all.
+
+    Of several that overlap, the one that ends last is named. Those that begin before it is over prolong it; windows
+    that leave no time of a week have no end, which is infinite.
     """
     current = [(end, window) for window in windows if (end := window.end(at)) is not None]
     if not current:
         return None
-    end, window = max(current, key=lambda ending: ending[0])
-    return end, f"{window}, until {zoned(end, window.zone)}"
+    until, window = max(current, key=lambda ending: ending[0])
+    while until < at + WEEK_SECONDS and (ends := [end for other in windows if (end := other.end(until)) is not None]):
+        until = max(ends)
+    if until < at + WEEK_SECONDS:
+        return until, f"{window}, until {zoned(until, window.zone)}"
+    return inf, f"{window}, and no time of the week is left"

@@ -46,8 +46,8 @@ class Canary(BaseModel):
     namespaces: tuple[str, ...] = Field(
         min_length=1,
         description="While this is set, turns move only bundles of these namespaces, as tenant/namespace or tenant/*, "
-        "and lbd says how many bundles of its plan the canary holds. Orders of people (lbd unload, drain, rollout and "
-        "so on) are not held. Remove canary to let lbd move everything",
+        "and lbd says how many bundles of its plan the canary keeps back. Orders of people (lbd unload, drain, rollout "
+        "and so on) are not held. Remove canary to let lbd move everything",
     )
     max_moves_per_hour: int = Field(
         1,

@@ -158,11 +158,17 @@ class Doors:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._done = threading.Event()
+        self._claims: list[socket.socket] = []
         self._thread = threading.Thread(target=self._accept, name="fake-pulsar", daemon=True)
 
     def hold(self, number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:
         """A port for each broker, each at its own address where the system has them: isolation policies go by hosts."""
         with ExitStack() as undone:
+            if port:
+                # Two sockets may be bound to a port on which none listens yet; of a name there is one in the system.
+                claim = undone.enter_context(socket.socket(socket.AF_UNIX))
+                claim.bind(f"\0lbd-simulated-{port}")
+                self._claims.append(claim)
             doors = []
             for index in range(number):
                 doors.append(_door(f"127.0.{index // 250}.{index % 250 + 1}", port, answers))
@@ -190,6 +196,8 @@ class Doors:
         if self._thread.ident is not None:
             self._thread.join()
         self._selector.close()
+        for claim in self._claims:
+            claim.close()
 
     def _accept(self) -> None:
         while not self._done.is_set():

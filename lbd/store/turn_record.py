@@ -47,7 +47,7 @@ class Verdict(msgspec.Struct, frozen=True):
         if self.kind in {"blocked", "held"}:
             return f"{self.kind} {cause(self.reason)}"
         if self.kind == "not-fixable":
-            return f"not fixable by moving, {self.reason}"
+            return f"no move possible, {self.reason}"
         return self.kind
 
 

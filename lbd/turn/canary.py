@@ -36,14 +36,15 @@ class CanaryHold:
         """The same as text; empty where it keeps nothing back."""
         if not self.held:
             return ""
-        return f"the canary holds {self.total} of {counted(self.planned, 'bundle')} of the plan (guardrails.canary)"
+        planned = counted(self.planned, "bundle")
+        return f"the canary keeps back {self.total} of {planned} of the plan (guardrails.canary)"
 
     def blocks(self, pairs: Collection[Pair], planned: Collection[str]) -> Iterator[Skip]:
         """Pairs of whose source bundles are held, and none is ``planned`` within the canary."""
         for pair in pairs:
             if pair.source in self.held and pair.source not in planned:
                 number = counted(self.held[pair.source], "planned bundle")
-                yield Skip(pair.ends, Reason.CANARY, f"{number} outside of it until guardrails.canary is widened")
+                yield Skip(pair.ends, Reason.CANARY, f"{number} outside of it stay until guardrails.canary is widened")
 
 
 NOTHING_HELD = CanaryHold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +31,18 @@ FAILED_TURN, EMPTY_BROKER, FULL_BROKERS = "failed-turn", "empty-broker", "full-b
 OF_DESTINATIONS = frozenset({Reason.SLOW_BROKER, Reason.DRAINED})
 """Reasons of a pair that are about the broker that would be given bundles."""
 
+FOR_GOOD = frozenset(one.label for one in (Reason.TOO_LARGE, Reason.SOLE_BUNDLE, Reason.DESTINATION_ABOVE_SOURCE))
+"""Reasons whose remedy is a split, which cannot be undone: what else there is to do comes before it."""
+
 FOR_OTHERS = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
 """Holds that want nothing of a person while the brokers are balanced."""
+
+
+_ALWAYS_QUIET = NextStep(
+    reason=Reason.QUIET_HOURS.label,
+    do="Change guardrails.quiet_hours, which leave no time of the week, and reload lbd (SIGHUP); what is set",
+    command="lbd config show",
+)
 
 
 def next_steps(
@@ -44,14 +55,16 @@ def next_steps(
 
     ``waiting`` is the plan that waits for approval, ``holds_end_at`` the end of each hold that lbd's state knows and
     the turn's facts do not, in epoch seconds. The first step answers the verdict. Others follow only where a
-    person has something to do: brokers that are full, could not be compared or carry nothing. That balanced brokers
-    want nothing is then left out.
+    person has something to do: brokers that are full, could not be compared or carry nothing. They come before a
+    split, and that balanced brokers want nothing is then left out.
     """
     first = _first(record, guardrails, waiting, holds_end_at or {})
     others = {(step.reason, step.what): step for step in _of_brokers(record, guardrails) if step.do}
     others.pop((first.reason, first.what), None)
     more = [step for step in others.values() if step.command != first.command]
-    return more if more and first.reason == Reason.BALANCED.label else [first, *more]
+    if more and first.reason == Reason.BALANCED.label:
+        return more
+    return [*more, first] if first.reason in FOR_GOOD else [first, *more]
 
 
 def _first(
@@ -66,7 +79,7 @@ def _first(
     calm = judged.kind in {"balanced", "partial"}
     if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED and not (calm and hold[0] in FOR_OTHERS):
         ends_at = holds_end_at.get(hold[0]) or _hold_ends_at(record, guardrails, hold[0])
-        return next_step(hold[0], ends_at=ends_at)
+        return next_step(hold[0], ends_at=ends_at) if ends_at != inf else _ALWAYS_QUIET
     return _of_verdict(record, judged)
 
 
@@ -139,6 +152,8 @@ def _hold_ends_at(record: TurnResult, guardrails: Guardrails, reason: Reason) ->
 def _of_brokers(record: TurnResult, guardrails: Guardrails) -> Iterator[NextStep]:
     """Brokers that a person has to look at, whatever the verdict: each reason once, with the first broker."""
     yield from _full_brokers(record, guardrails.max_destination_score)
+    if record.plan.hold is not None and record.plan.hold[0] is Reason.TOO_FEW_BROKERS:
+        return  # the first step is about them all
     named = set[Reason]()
     uncompared = {what: reason for what, (reason, _) in not_compared(record).items()}
     for broker, reason in uncompared.items():
@@ -153,8 +168,8 @@ def _full_brokers(record: TurnResult, limit: float) -> Iterator[NextStep]:
     """All brokers, where none may be a destination: they may be balanced, and no move relieves them."""
     if record.facts is not None and record.facts.scores.size and (lowest := record.facts.scores.min()) >= limit:
         do = (
-            f"Bring back a broker that is down, or add one: the lowest broker has {lowest:.1f} points, and from "
-            f"{limit:g} on none is given bundles (guardrails.max_destination_score)"
+            f"Bring back a broker that is down, or add one: the lowest one has {lowest:.1f} points, and from {limit:g} "
+            "on none is given bundles (guardrails.max_destination_score); how many are missing"
         )
         yield NextStep(reason=FULL_BROKERS, do=do, command="lbd capacity", by_itself="it ends when the load falls")
 

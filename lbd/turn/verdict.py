@@ -233,7 +233,7 @@ ORDER = ("blocked", "waiting", "not-fixable")
 
 
 def verdict(record: TurnResult) -> Verdict:
-    """Balanced, waiting, moving, blocked, held, not fixable by moving, or unknown: see the functions below."""
+    """Balanced, waiting, moving, blocked, held, not fixable by moves, or unknown: see the functions below."""
     if record.observation is None or record.plan.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
     calm = _calm_verdict(record, record.plan.decision)

@@ -124,7 +124,7 @@ class TestStatus:
         """In words for a person, in parts for a program."""
         told(daemon, turn=7, verdict=Verdict("not-fixable", "too-large", "a -> b 37.0 points apart"))
         lines = lbd("status").stdout.splitlines()
-        assert lines[3] == "verdict    not fixable by moving, too-large: a -> b 37.0 points apart"
+        assert lines[3] == "verdict    no move possible, too-large: a -> b 37.0 points apart"
         found = json.loads(lbd("status", "--format", "json").stdout)
         assert found["turn"] == 7
         assert found["verdict"] == {

@@ -86,8 +86,9 @@ def read_until(process: subprocess.Popen[str], part: str) -> str:
     said = ""
     assert process.stdout is not None
     while part not in said:
-        found = process.stdout.readline()
-        assert found, f"{part!r} was not said, but {said}"
+        if not (found := process.stdout.readline()):
+            rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
+            pytest.fail(f"{part!r} was not said, but {said}{rest}{errors} (exit code {process.returncode})")
         said += found
     return said
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SHOP = [name.replace("t/n/", "shop/a/") for name in HOT[:4]]
 """Four bundles more of the hot broker, as large as its others."""
 
-ALL_HELD = "the canary holds 3 of 3 bundles of the plan (guardrails.canary)"
+ALL_HELD = "the canary keeps back 3 of 3 bundles of the plan (guardrails.canary)"
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ class TestMoves:
         first = test_turn.once(settings(shop, tmp_path, "shop/*"))
         (moved,) = landed(first)
         assert moved in SHOP
-        words = f"the canary holds {outside} of {len(planned)} bundles of the plan (guardrails.canary)"
+        words = f"the canary keeps back {outside} of {len(planned)} bundles of the plan (guardrails.canary)"
         assert first.sentence == f"Moved 1 of 1 bundle: 1 landed; {words}."
         assert verdict(first).words == f"moving: 1 landed; {words}"
         assert first.plan.counts["canary"] == 8 + 2  # t/n, on all three brokers
@@ -81,7 +81,7 @@ class TestMoves:
     def test_a_pair_without_a_bundle_of_it_is_blocked(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With the reason, what lifts it, and how much of the plan it is; with new samples and without."""
         ends = f"{pulsar.ids[0]} -> {pulsar.ids[2]} 70.0 points apart"
-        why = "3 planned bundles outside of it until guardrails.canary is widened"
+        why = "3 planned bundles outside of it stay until guardrails.canary is widened"
         with engine(settings(pulsar, tmp_path, "shop/*")) as balancer:
             first, second = balancer.once(), balancer.once()
         test_turn.unmoved(pulsar, first)
@@ -110,14 +110,14 @@ class TestMoves:
         record = test_turn.once(with_strategy(shop, tmp_path, name, guardrails=held))
         test_turn.unmoved(shop, record)
         assert (verdict(record).kind, verdict(record).reason) == ("blocked", "canary")
-        assert "the canary holds " in record.sentence
+        assert "the canary keeps back " in record.sentence
         shop.sample(80.1, 45.1, 10.1)
         moved = landed(test_turn.once(with_strategy(shop, tmp_path, name, guardrails=shop_alone)))
         assert set(moved) <= set(SHOP)
         assert 0 < len(moved) <= 2
 
     def test_with_approval_the_plan_is_within_it(self, shop: FakePulsar, tmp_path: Path) -> None:
-        """One bundle is proposed, and what the canary holds is said beside it; an hour has one plan."""
+        """One bundle is proposed, and what the canary keeps back is said beside it; an hour has one plan."""
         with engine(settings(shop, tmp_path, "shop/*", mode="approve")) as balancer:
             record = balancer.once()
             assert balancer.proposal is not None
@@ -177,10 +177,10 @@ class TestPeople:
     ("hold", "words", "blocked"),
     [
         (CanaryHold(), "", []),
-        (CanaryHold(1, {"a": 1}), "the canary holds 1 of 1 bundle of the plan (guardrails.canary)", ["a -> b"]),
+        (CanaryHold(1, {"a": 1}), "the canary keeps back 1 of 1 bundle of the plan (guardrails.canary)", ["a -> b"]),
         (
             CanaryHold(9, {"a": 3, "c": 2}),
-            "the canary holds 5 of 9 bundles of the plan (guardrails.canary)",
+            "the canary keeps back 5 of 9 bundles of the plan (guardrails.canary)",
             ["a -> b"],
         ),
     ],

@@ -36,12 +36,21 @@ def text_of(found: TurnResult, **more: Any) -> list[str]:
 
 
 BY_HAND = "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false"
-LOOK = "Look at the brokers without a usable report: `lbd doctor`"
-FOR_GOOD = "(add --apply; it cannot be undone)"
-TO_MOVE = "To let lbd move bundles, set mode: approve or mode: auto and restart it, if this shows what you want"
+LOOK = "Look whether the brokers without a usable report serve their clients: `lbd doctor`"
+FOR_GOOD = "(--apply splits it, which cannot be undone)"
+TO_MOVE = (
+    "For lbd to move bundles, set mode: approve (a person applies each plan) or mode: auto, and restart it; "
+    "what it would move"
+)
+NOT_URGENT = (
+    "It is not urgent, as the brokers balance themselves. For lbd to do it, set in_broker_shedding to take-over, "
+    "or turn their own shedding off"
+)
+CUT_SOLE = "See where the only bundle of the broker would be cut, so that lbd can move a part"
+ONE_MORE = "the oldest of these moves is an hour old then, and another bundle may move"
 FILL = "idle:8080 has no bundle; if it should carry load, see what it would be given, and add --apply"
 HISTORY = (
-    "Find what moved so much; if that was right, raise guardrails.max_unloads_per_hour and reload the settings: "
+    "To move sooner, raise guardrails.max_unloads_per_hour and reload lbd (SIGHUP), if what moved was right: "
     "`lbd history --since 1h --last 200`"
 )
 
@@ -60,14 +69,14 @@ HISTORY = (
         (two(), {"settings": AT_ONCE, "acts": False},
          f"{TO_MOVE}: `lbd dry-run`"),
         (two(30, 20), {"hold": (Reason.IN_BROKER_SHEDDING, "")},
-         f"Turn the brokers' own shedding off, or set in_broker_shedding to take-over: `{BY_HAND}`"),
+         f"{NOT_URGENT}: `{BY_HAND}`"),
         (two(rates=(5000.0,)), {"settings": AT_ONCE},
-         f"Split the only bundle of the broker {FOR_GOOD}: `lbd split {bundle(0)}`"),
+         f"{CUT_SOLE} {FOR_GOOD}: `lbd split {bundle(0)}`"),
         (two(rates=(5000.0, 1.0)),
          {"settings": AT_ONCE, "permitted": {"barred": {bundle(1): Reason.COOL_DOWN}}},
-         f"Split the bundle that is too large to move {FOR_GOOD}: `lbd split {bundle(0)}`"),
+         f"See where the bundle that is too large to move would be cut {FOR_GOOD}: `lbd split {bundle(0)}`"),
         (two(), {"blocked": {ENDS: FULL}},
-         f"{HISTORY}; or wait about 50 min: it ends when the oldest of these moves is an hour old"),
+         f"{HISTORY}; or wait about 50 min: {ONE_MORE}"),
         (two(rates=(10.0,) * 8), {},
          f"Find what uses {HOT} beside its traffic: another process, compaction, a weaker machine: `lbd doctor`"),
         ({HOT: report(80.0)}, {},
@@ -136,7 +145,25 @@ def test_where_all_brokers_are_full_a_broker_is_missing():
     """They are balanced, and nothing that lbd does would help: "Nothing" was the answer at 96, 92 and 88 points."""
     (step,) = text_of(record(two(96, 88)))
     assert step == (
-        "Bring back a broker that is down, or add one: the lowest broker has 88.0 points, and from 85 on none is given "
-        "bundles (guardrails.max_destination_score): `lbd capacity`; or wait: it ends when the load falls"
+        "Bring back a broker that is down, or add one: the lowest one has 88.0 points, and from 85 on none is given "
+        "bundles (guardrails.max_destination_score); how many are missing: `lbd capacity`; "
+        "or wait: it ends when the load falls"
     )
     assert text_of(record(two(96, 84))) == [CALM]
+
+
+def test_a_split_comes_last():
+    """It cannot be undone, and filling an empty broker can."""
+    empty = {**two(rates=(5000.0,)), "idle:8080": report(30.0, {})}
+    found = record(empty, settings=AT_ONCE)
+    assert [step.command for step in next_steps(found, RAILS)] == ["lbd fill idle:8080", f"lbd split {bundle(0)}"]
+
+
+def test_quiet_hours_without_an_end_are_to_be_changed():
+    """ "Nothing, for about 21 h" was the answer to windows that leave no time of the week."""
+    always = Guardrails.model_validate({"quiet_hours": [{"from": "00:00", "to": "24:00"}]})
+    (step,) = next_steps(record(two(), hold=(Reason.QUIET_HOURS, "")), always)
+    assert step.text(TAKEN_AT) == (
+        "Change guardrails.quiet_hours, which leave no time of the week, and reload lbd (SIGHUP); what is set: "
+        "`lbd config show`"
+    )

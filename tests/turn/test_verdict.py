@@ -273,4 +273,4 @@ def test_pools_of_one_broker_are_the_policies_doing():
     few = Skip("pool gold", Reason.TOO_FEW_BROKERS, "1 of 2 reports can be compared")
     alone = replace(found.plan.decision, skips=(few,), comparison=replace(found.plan.decision.comparison, pairs=()))
     judged = verdict(altered(found, decision=alone))
-    assert judged.words == "not fixable by moving, isolation-policy: pool gold: 1 of 2 reports can be compared"
+    assert judged.words == "no move possible, isolation-policy: pool gold: 1 of 2 reports can be compared"

@@ -159,7 +159,7 @@ function trouble(words) {
 
 const VERDICTS = {
   balanced: ["Yes", "good"], partial: ["Not known of all brokers", "warn"], waiting: ["No, not yet", "warn"], moving: ["No, it moves", "warn"],
-  blocked: ["No, and blocked", "wrong"], held: ["No, and held", "warn"], "not-fixable": ["No, and moving cannot help", "wrong"], unknown: ["Unknown", "wrong"],
+  blocked: ["No, and blocked", "wrong"], held: ["No, and held", "warn"], "not-fixable": ["No, and no move is possible", "wrong"], unknown: ["Unknown", "wrong"],
 };
 
 function showBalance(status) {
