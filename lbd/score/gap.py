@@ -15,13 +15,13 @@ def gaps(points: FloatArray) -> FloatArray:
 
     NaN where fewer than two are known: one broker is no farther from another than nothing.
     """
-    known = np.isfinite(points)
-    highest = np.max(points, axis=-1, where=known, initial=-np.inf)
-    lowest = np.min(points, axis=-1, where=known, initial=np.inf)
-    apart: FloatArray = np.where(known.sum(axis=-1) > 1, highest - lowest, np.nan)
+    is_known = np.isfinite(points)
+    highest = np.max(points, axis=-1, where=is_known, initial=-np.inf)
+    lowest = np.min(points, axis=-1, where=is_known, initial=np.inf)
+    apart: FloatArray = np.where(is_known.sum(axis=-1) > 1, highest - lowest, np.nan)
     return apart
 
 
 def gap(points: FloatArray) -> float:
-    """That of one look, ``points`` being float64 (B,)."""
+    """The gap of one look; ``points`` is float64 (B,)."""
     return float(gaps(points[np.newaxis])[0])

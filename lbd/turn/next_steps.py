@@ -31,7 +31,7 @@ FAILED_TURN, EMPTY_BROKER, FULL_BROKERS = "failed-turn", "empty-broker", "full-b
 OF_DESTINATIONS = frozenset({Reason.SLOW_BROKER, Reason.DRAINED})
 """Reasons of a pair that are about the broker that would be given bundles."""
 
-FOR_GOOD = frozenset(one.label for one in (Reason.TOO_LARGE, Reason.SOLE_BUNDLE, Reason.DESTINATION_ABOVE_SOURCE))
+FOR_GOOD = frozenset(reason.label for reason in (Reason.TOO_LARGE, Reason.SOLE_BUNDLE, Reason.DESTINATION_ABOVE_SOURCE))
 """Reasons whose remedy is a split, which cannot be undone: what else there is to do comes before it."""
 
 FOR_OTHERS = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
