@@ -14,6 +14,10 @@ from lbd.remedy import REMEDIES, next_step
 
 NAMES = {"broker", "bundle", "namespace", "plan"}
 NOW = 1_000_000.0
+CUT = (
+    "See where the only bundle of the broker would be cut, so that lbd can move a part "
+    "(--apply splits it, which cannot be undone)"
+)
 RESUME = "When the work is done, let lbd go on: `lbd resume`"
 
 
@@ -65,13 +69,13 @@ def test_no_remedy_counts_samples(reason: Reason):
             Reason.SOLE_BUNDLE,
             None,
             {"bundle": "t/n/0x"},
-            "Split the only bundle of the broker (add --apply; it cannot be undone): `lbd split t/n/0x`",
+            f"{CUT}: `lbd split t/n/0x`",
         ),
         (
             Reason.SOLE_BUNDLE,
             None,
             {},
-            "Split the only bundle of the broker (add --apply; it cannot be undone): `lbd split BUNDLE`",
+            f"{CUT}: `lbd split BUNDLE`",
         ),
         (
             Reason.PAUSED,

@@ -318,7 +318,7 @@ class Assembled:
         ignored = OBSERVED_BESIDE if self.observing else frozenset[Reason]()
         return replace(
             parts,
-            planning=replace(parts.planning, ignored_holds=ignored, leader_topic=settings.leader.kept_topic),
+            planning=replace(parts.planning, ignored=ignored, leader_topic=settings.leader.kept_topic),
             learn=self.learned,
             watch=self._watch,
             ordered_hold=self.hold,

@@ -192,7 +192,7 @@ class Judge:
         if Reason.NOT_SERVED in self._passes:
             policies = replace(policies, unserved={})
         permission = self.evidence.permission(self.barred)
-        planning = replace(self._planning, ignored_bars=self._passed_limits | CAPS | frozenset(ignored))
+        planning = replace(self._planning, ignored=self._passed_limits | CAPS | frozenset(ignored))
         return planning.ledger(self._case, snapshot, scores, policies, unloads, permission)
 
 

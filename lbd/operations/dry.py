@@ -113,7 +113,7 @@ def parts_of_known(
     parts = parts_of(settings, observer, policies, past, store, DryRun(), eager=True)
     return replace(
         parts,
-        planning=replace(parts.planning, ignored_holds=IGNORED_HOLDS, leader_topic=settings.leader.kept_topic),
+        planning=replace(parts.planning, ignored=IGNORED_HOLDS, leader_topic=settings.leader.kept_topic),
         ordered_hold=ordered_hold,
         learn=stored_learning(settings),
         drained=partial(_drained, settings),
@@ -134,7 +134,7 @@ def acting(parts: Parts, memory: TurnMemory, averages: Averages, hold: Callable[
     """Parts of a look that judges like an order: with everything that turns remember, and with every hold."""
     store = Scratch(memory, averages)
     chosen = replace(parts.planning.chosen, eager=False)
-    planning = replace(parts.planning, ignored_holds=frozenset(), chosen=chosen)
+    planning = replace(parts.planning, ignored=frozenset(), chosen=chosen)
     return replace(parts, store=store, ordered_hold=hold, planning=planning)
 
 

@@ -64,8 +64,7 @@ def overriding(parts: Parts, request: UnloadRequest) -> Parts:
     planning = replace(
         parts.planning,
         guardrails=parts.planning.guardrails.without_canary,
-        ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
-        ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
+        ignored=OVERRIDDEN_HOLDS | OVERRIDDEN_BARS if passes else frozenset(),
     )
     return replace(parts, planning=planning, heeds_properties=False, unserved=dict if passes else parts.unserved)
 

@@ -72,9 +72,9 @@ class Planning:
 
     ``topic_costs`` are those that the settings give; None: Pulsar's own topics make no bundle dearer. The bundle that
     carries ``leader_topic`` stays where it is. With ``moved_rest`` a bundle that lbd moved lately rests while others
-    can go instead. Turns that cannot act list in ``ignored_holds`` the holds that would only hide their answer; bars
-    with a reason in ``ignored_bars`` are counted and not held. With ``approval`` a plan is a proposal, and the memory
-    stays as under a hold. With ``in_waves`` what the limits of a turn cut off goes in the next turns.
+    can go instead. Holds and bars with a reason in ``ignored`` are reported and stop nothing: those that a person
+    passes, or that would only hide the answer of a turn that cannot act. With ``approval`` a plan is a proposal, and
+    the memory stays as under a hold. With ``in_waves`` what the limits of a turn cut off goes in the next turns.
     """
 
     strategy: Strategy
@@ -84,8 +84,7 @@ class Planning:
     topic_costs: Mapping[TopicKind, float | str] | None = None
     leader_topic: str = ""
     moved_rest: bool = True
-    ignored_holds: frozenset[Reason] = frozenset()
-    ignored_bars: frozenset[Reason] = frozenset()
+    ignored: frozenset[Reason] = frozenset()
     approval: bool = False
     in_waves: bool = False
 
@@ -95,7 +94,7 @@ class Planning:
 
     def hold(self, holds: Iterable[Hold]) -> Hold | None:
         """The gravest hold that counts in this kind of turn."""
-        return next((hold for hold in holds if hold[0] not in self.ignored_holds), None)
+        return next((hold for hold in holds if hold[0] not in self.ignored), None)
 
     def ledger(
         self,
@@ -122,7 +121,7 @@ class Planning:
             sent=case.facts.sent,
             unshown=unshown,
             permission=permission,
-            ignored=self.ignored_bars,
+            ignored=self.ignored,
             weights=self.weights,
         )
 
@@ -209,7 +208,7 @@ def plan(
     hold = planning.hold(holds)
     permission = _permission(planning, case, hold, spread, by_name)
     strategy = planning.strategy if wave is None or hold is not None else NextWave(planning.strategy, wave)
-    decision, policies = decide(strategy, case, permission, read, planning.ignored_bars)
+    decision, policies = decide(strategy, case, permission, read, planning.ignored)
     decision = with_causes(snapshot, decision)
     canary = held_back(strategy, snapshot, facts.averages, permission, facts.memory)
     ledger = planning.ledger(
@@ -233,7 +232,7 @@ def plan(
         decision=decision,
         unloads=permitted.unloads,
         skips=(
-            *_ignored(holds, planning.ignored_holds),
+            *_ignored(holds, planning.ignored),
             *decision.skips,
             *permitted.skips,
             *policies.kept(snapshot.namespaces.names, moving),
@@ -260,7 +259,7 @@ def _permission(
 ) -> Permission:
     facts = case.facts
     return replace(
-        facts.evidence.permission(barred(case, planning.ignored_bars, by_name)),
+        facts.evidence.permission(barred(case, planning.ignored, by_name)),
         hold=hold[0] if hold is not None else None,
         pools=case.pools,
         costs=case.costs,
