@@ -1,4 +1,4 @@
-"""The gap between the highest and the lowest score, for status, charts, scorecards and replays."""
+"""The gap between the highest and the lowest score; ``turn/record.py: gap_points`` says which brokers count in it."""
 
 from __future__ import annotations
 
