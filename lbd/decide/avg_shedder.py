@@ -304,11 +304,11 @@ class Levelling:
         choices = self._choices(pair)
         if choices:
             pair = replace(pair, destination=choices[0])
-        for index in taken:
-            reason = f"{pair.apart}, {candidates.traffic[index]:,.0f} {UNITS[measure]}{words}"
-            ends = pair.source, pair.destination
-            self.unloads.append(self.offers.unload(int(candidates.bundles[index]), ends, reason, choices))
-        self.moved(pair, candidates.bundles[taken])
+        bundles, ends, apart = candidates.bundles[taken], (pair.source, pair.destination), pair.apart
+        for bundle, traffic in zip(bundles.tolist(), candidates.traffic[taken].tolist(), strict=True):
+            reason = f"{apart}, {traffic:,.0f} {UNITS[measure]}{words}"
+            self.unloads.append(self.offers.unload(bundle, ends, reason, choices))
+        self.moved(pair, bundles)
         return None
 
     def _choices(self, pair: Pair) -> tuple[str, ...]:

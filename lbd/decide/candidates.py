@@ -44,14 +44,13 @@ class Candidates:
 
         NaN counts as larger than all, as in Java's ``Double.compare``.
         """
-        costs = self.costs if self.costs is not None else np.zeros(len(self.traffic))
         numbers = ~np.isnan(self.traffic)
-        falling = np.where(numbers, -self.traffic, 0.0)
-        order = np.lexsort((falling, numbers, costs))
-        sorted_keys = np.stack([costs[order], numbers[order], falling[order]])
-        if (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0).all():
-            return [int(index) for index in order]
-        keys = list(zip(costs.tolist(), numbers.tolist(), falling.tolist(), strict=True))
+        columns = [*([] if self.costs is None else [self.costs]), numbers, np.where(numbers, -self.traffic, 0.0)]
+        order = np.lexsort(columns[::-1])
+        ties = [column[order[1:]] == column[order[:-1]] for column in columns]
+        if not np.logical_and.reduce(ties).any():
+            return [*order.tolist()]
+        keys = list(zip(*(column.tolist() for column in columns), strict=True))
         return sorted(order.tolist(), key=lambda index: (keys[index], self.names[self.bundles[index]]))
 
 
