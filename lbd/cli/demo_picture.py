@@ -22,7 +22,7 @@ from rich.text import Text
 from lbd.cli.render import amount, plain, table
 from lbd.cli.status_text import common_end
 from lbd.demo import DAY_SECONDS, NOT_SENT, SENT, WAITS, DemoProgress
-from lbd.text import counted, minutes_text
+from lbd.text import minutes_text
 from lbd.turn.record import gap_points
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def _reported(gaps: tuple[float, float] | None) -> Iterator[str]:
 
 
 def _lines(scorecard: Scorecard) -> Iterator[str]:
-    lasted, rounds = minutes_text(scorecard.hours * 3600), counted(scorecard.rounds, "round")
+    lasted = minutes_text(scorecard.hours * 3600)
     yield (
-        f"bundles moved: {scorecard.moves} in {rounds}, {scorecard.traffic_moved:.1%} of the traffic; "
+        f"bundles moved: {scorecard.moves}, {scorecard.traffic_moved:.1%} of the traffic; "
         f"moved twice: {scorecard.bundles_moved_twice}"
     )
     if scorecard.fewest_moves_as_even is not None:
