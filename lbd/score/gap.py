@@ -24,4 +24,4 @@ def gaps(points: FloatArray) -> FloatArray:
 
 def gap(points: FloatArray) -> float:
     """The gap of one look; ``points`` is float64 (B,)."""
-    return float(gaps(points[np.newaxis])[0])
+    return float(gaps(points))

@@ -12,7 +12,7 @@ from lbd.permit.eligibility import broker_bundles
 from lbd.permit.membership import settled_at
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
-from lbd.remedy import NextStep, next_step
+from lbd.remedy import REMEDIES, NextStep, next_step
 from lbd.turn.verdict import not_compared, pair_skip, verdict
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FAILED_TURN, EMPTY_BROKER, FULL_BROKERS = "failed-turn", "empty-broker", "full-b
 OF_DESTINATIONS = frozenset({Reason.SLOW_BROKER, Reason.DRAINED})
 """Reasons of a pair that are about the broker that would be given bundles."""
 
-FOR_GOOD = frozenset(reason.label for reason in (Reason.TOO_LARGE, Reason.SOLE_BUNDLE, Reason.DESTINATION_ABOVE_SOURCE))
+FOR_GOOD = frozenset(reason.label for reason, remedy in REMEDIES.items() if remedy.command.startswith("lbd split "))
 """Reasons whose remedy is a split, which cannot be undone: what else there is to do comes before it."""
 
 FOR_OTHERS = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})

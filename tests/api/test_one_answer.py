@@ -89,7 +89,7 @@ Figures = dict[str, Any]
 def without_countdowns(value: Any) -> Any:
     """The same without what is left of a time: commands ask one after the other, and each minute ends between two."""
     if isinstance(value, list):
-        return [without_countdowns(one) for one in value]
+        return [without_countdowns(part) for part in value]
     return re.sub(r"for about [^:]+", "for about …", value) if isinstance(value, str) else value
 
 
@@ -206,8 +206,8 @@ def test_every_surface_shows_the_same_figure(situation: Situation, browser: Chro
     with arranged(situation, tmp_path) as stand:
         shown = list(figures(Views(stand, browser)))
     assert len(shown) > 12
-    for name, seen in shown:
-        values = {surface: without_countdowns(value) for surface, value in seen.items()}
+    for name, surfaces in shown:
+        values = {surface: without_countdowns(value) for surface, value in surfaces.items()}
         first = next(iter(values.values()))
         expected = pytest.approx(first, abs=0.006) if isinstance(first, float) else first
         assert {**values} == dict.fromkeys(values, expected), name

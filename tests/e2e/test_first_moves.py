@@ -41,10 +41,10 @@ DEADLINE_SECONDS = 300
 
 
 def first_moves(balancer: Balancer) -> list[dict[str, Any]]:
-    """Turns until one has moved something; its outcomes."""
+    """Turns until one has moved something; its outcomes. A turn may refuse to act for now."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
-        if balancer.turn().get("outcomes"):
+        if balancer.turn(may_refuse=True).get("outcomes"):
             return balancer.outcomes
         time.sleep(PAUSE_SECONDS)
     raise AssertionError(f"nothing was moved: {balancer.turns[-1]['summary']}")
