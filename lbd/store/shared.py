@@ -262,13 +262,12 @@ class SharedJournal(Journal):
         self._term, self._terms = 0, dict[str, int]()
         self._publish: Callable[[bytes], None] | None = None
         self._unpublished: list[bytes] = []
-        self._leading = threading.Event()
         self.on_foreign: Callable[[Unload], None] = lambda _: None
 
     @property
     def leading(self) -> bool:
         """Whether intents may be written."""
-        return self._leading.is_set()
+        return self._publish is not None
 
     def lead(self, publish: Callable[[bytes], None]) -> None:
         """From now on lines are written with ``publish``, which returns when one is stored.
@@ -279,13 +278,12 @@ class SharedJournal(Journal):
             while self._unpublished:
                 publish(self._unpublished[0])
                 del self._unpublished[0]
-            self._publish = publish
             self._term += 1
-            self._leading.set()
+            self._publish = publish
 
     def resign(self) -> None:
-        """Write no further intent; waits for no line that is on its way."""
-        self._leading.clear()
+        """Write no further intent; waits for no line that is on its way. The connection of ``publish`` is let go."""
+        self._publish = None
 
     def intend(self, unload: Unload, attempt: int) -> str:
         """As :meth:`Journal.intend`, once it is acknowledged. Raises :class:`RefusedError` when this lbd leads no more.
@@ -375,19 +373,21 @@ class SharedJournal(Journal):
             raise
 
     def _acknowledged(self, line: bytes) -> None:
-        if self._publish is None or not self.leading:
+        publish = self._publish
+        if publish is None:
             raise RefusedError("this lbd does not lead (leader.enabled), and who leads may move the same bundle")
         try:
-            self._publish(line)
+            publish(line)
         except LbdError as error:
             self.resign()
             raise RefusedError(f"this lbd leads no more: {error}") from error
 
     def _publish_or_wait(self, line: bytes) -> None:
         """Publish a line, or else keep it until this lbd leads again; another leader finds the outcome itself."""
+        publish = self._publish
         try:
-            if self._publish is not None and self.leading:
-                self._publish(line)
+            if publish is not None:
+                publish(line)
                 return
         except LbdError:
             self.resign()

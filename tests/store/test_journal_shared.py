@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
@@ -98,6 +99,16 @@ def broken_disk(journal: SharedJournal) -> Iterator[None]:
     """No write of this journal reaches its store."""
     with mock.patch.object(journal._store, "write", side_effect=UsageError("disk I/O error")):
         yield
+
+
+def test_a_connection_is_let_go_with_the_leadership(tmp_path: Path):
+    """It has a thread and sockets of its own, and this lbd may stand by for weeks."""
+    one, topic = journal(tmp_path, "one"), Topic()
+    gone = weakref.ref(topic)
+    one.lead(topic.publish)
+    one.resign()
+    del topic
+    assert gone() is None
 
 
 def test_what_took_too_long_is_not_asked_for(tmp_path: Path):
