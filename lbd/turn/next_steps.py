@@ -166,7 +166,9 @@ def _of_brokers(record: TurnResult, guardrails: Guardrails) -> Iterator[NextStep
 
 def _full_brokers(record: TurnResult, limit: float) -> Iterator[NextStep]:
     """All brokers, where none may be a destination: they may be balanced, and no move relieves them."""
-    if record.facts is not None and record.facts.scores.size and (lowest := record.facts.scores.min()) >= limit:
+    facts = record.facts
+    takes = facts.scores[facts.evidence.paired != Reason.DRAINED.code] if facts is not None else np.zeros(0)
+    if takes.size and (lowest := takes.min()) >= limit:
         do = (
             f"Bring back a broker that is down, or add one: the lowest one has {lowest:.1f} points, and from {limit:g} "
             "on none is given bundles (guardrails.max_destination_score); how many are missing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from lbd.errors import ObserveError
@@ -150,6 +151,16 @@ def test_where_all_brokers_are_full_a_broker_is_missing():
         "or wait: it ends when the load falls"
     )
     assert text_of(record(two(96, 84))) == [CALM]
+
+
+def test_a_drained_broker_is_no_room():
+    """It has few points because it is to have none, and takes nothing."""
+    found = record({**two(96, 88), "leaves:8080": report(1.0, {})})
+    facts = found.facts
+    assert facts is not None
+    drained = np.array([Reason.DRAINED.code if broker == "leaves:8080" else 0 for broker in facts.snapshot.brokers.ids])
+    left_out = replace(facts, evidence=replace(facts.evidence, paired=drained.astype(np.int8)))
+    assert any("the lowest one has 88.0 points" in step for step in text_of(replace(found, facts=left_out)))
 
 
 def test_a_split_comes_last():
