@@ -185,6 +185,12 @@ class Brokers:
         """Whether each broker's CPU is the present one, bool (B,)."""
         return np.zeros(len(self), dtype=np.bool_) if self.live is None else np.isfinite(self.live.seconds)
 
+    @property
+    def bytes_per_second(self) -> float:
+        """Traffic of all of them, in + out; a total that is no number counts as nothing."""
+        totals = self.rates[:, [BYTES_IN, BYTES_OUT]]
+        return float(totals[np.isfinite(totals)].sum())
+
     def as_reported(self) -> Brokers:
         """The brokers with nothing but their load reports."""
         return self if self.live is None else self.live.reported

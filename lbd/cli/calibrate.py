@@ -200,7 +200,14 @@ def _shown(settings: Settings, history: Path) -> ShownProposal:
     in_force = summary.in_force(settings)
     proposed = summary.present is not None and summary.proposed is not None
     measured = _measured(summary, history, settings) if proposed and in_force else None
-    return ShownProposal(folder=str(run), summary=summary, in_force=in_force, measured=measured)
+    expired = summary.expired(_last_load(history)) if summary.load is not None else None
+    return ShownProposal(folder=str(run), summary=summary, in_force=in_force, measured=measured, expired=expired)
+
+
+def _last_load(history: Path) -> tuple[int, float] | None:
+    from lbd.learn.drift import last_load  # noqa: PLC0415 - NumPy and pyarrow are loaded only here
+
+    return last_load(history)
 
 
 def _measured(summary: CalibrationSummary, history: Path, settings: Settings) -> MeasuredFigures | None:
@@ -219,8 +226,8 @@ def _show(proposal: ShownProposal) -> None:
     """Print its gain, what it changes, its figures, and those measured."""
     summary, measured, run = proposal.summary, proposal.measured, Path(proposal.folder)
     out = console()
-    gain = summary.gain()
-    out.print(plain(f"{gain[0].upper()}{gain[1:]}."))
+    for words in filter(None, (summary.gain(), proposal.expired)):
+        out.print(plain(f"{words[0].upper()}{words[1:]}."))
     if summary.present is not None and summary.proposed is not None:
         rows = [("settings of then, replayed", summary.present), ("proposed, replayed", summary.proposed)]
         if measured is not None:

@@ -101,7 +101,7 @@ def split_line(end: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
 def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
     """Collect the facts that ``lbd status`` shows."""
     observation, rows = record.observation, _brokers(record, engine.settings)
-    calibration, unread = _calibration(engine.settings)
+    calibration, unread = _calibration(engine.settings, observation)
     waiting = engine.proposal
     scores, gap_after = planned_scores(rows, waiting.expected) if waiting is not None else ([], None)
     return Status(
@@ -141,10 +141,13 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
     )
 
 
-def _calibration(settings: Settings) -> tuple[str | None, tuple[str, ...]]:
+def _calibration(settings: Settings, observation: Observation | None) -> tuple[str | None, tuple[str, ...]]:
     """The sentence on a proposal of settings, and why it cannot be read, where it cannot."""
+    now = None
+    if observation is not None:
+        now = len(observation.active), observation.snapshot.brokers.bytes_per_second
     try:
-        return proposal_text(settings.state_dir, settings), ()
+        return proposal_text(settings.state_dir, settings, now), ()
     except UsageError as error:
         return None, (str(error),)
 

@@ -1,4 +1,4 @@
-"""How the proposed settings did since they were taken: the figures of a calibration, from what really happened.
+"""How the proposed settings did since they were taken, from what really happened, and what the cluster carries now.
 
 It reads history with pyarrow, a day at a time, and needs no Spark.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -77,6 +78,26 @@ def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weig
         if since is not None and rounds.num_rows:
             by_day.append(_figures(rounds.slice(bisect_left(times, since)), Folder(history), day.name, weights))
     return Drift(since, pooled(by_day)) if since is not None else None
+
+
+LAST_SECONDS = 300.0
+"""Each broker has sampled several times within it."""
+
+
+def last_load(history: Path) -> tuple[int, float] | None:
+    """The brokers of the last minutes of a history, and the bytes/s in + out that they carried; None of no history.
+
+    Raises :class:`UsageError` for history that cannot be read.
+    """
+    days = Folder(history).days("broker_rounds")
+    rows = day_rows(days[-1], "broker_rounds", 0.0) if days else None
+    if not rows:
+        return None
+    end = rows["t"][-1].as_py()
+    rows = rows.filter(pc.field("t") > end - timedelta(seconds=LAST_SECONDS))
+    carried = rows.group_by("broker").aggregate([("throughput_in", "mean"), ("throughput_out", "mean")])
+    both = [pc.sum(carried[f"{column}_mean"]).as_py() or 0.0 for column in ("throughput_in", "throughput_out")]
+    return carried.num_rows, sum(both)
 
 
 def taken_since(

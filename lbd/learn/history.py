@@ -28,6 +28,7 @@ from lbd.learn.rounds import BUNDLES, counts, last_settings, reports, without
 from lbd.learn.spark import HOW
 from lbd.learn.window import hourly, joined, names_to_bytes, pack, reported_traffic, to_bytes, without_bundles
 from lbd.learn.workers import Packing, columns_of
+from lbd.store.calibration import CalibratedLoad
 from lbd.store.history_tables import COLUMNS
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 
@@ -143,7 +144,8 @@ class CheckedHistory:
     first and last rounds (``spans``) and their ``scores``; and all ``bundles`` in them.
 
     ``read`` counts what was read and left out, ``checks`` say how good that was. ``torn`` are the files, ``lost`` the
-    days that are left out; ``days`` is the time that the rest covers. ``strategy`` and ``settings`` were in force last.
+    days that are left out; ``days`` is the time that the rest covers, ``load`` what was carried then. ``strategy`` and
+    ``settings`` were in force last.
     """
 
     packed: PackedHistory
@@ -157,6 +159,7 @@ class CheckedHistory:
     torn: tuple[str, ...]
     lost: tuple[LostDay, ...]
     days: float
+    load: CalibratedLoad
     strategy: str | None
     settings: str | None
 
@@ -253,6 +256,11 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
         torn=tuple(torn),
         lost=lost,
         days=sum(day["seconds_seen"] for day in days if day["day"] not in without_days) / DAY_SECONDS,
+        load=CalibratedLoad(
+            min(len(row["brokers"]) for row in usable),
+            max(len(row["brokers"]) for row in usable),
+            max(counted.carried for counted in hours if counted.hour // HOURS_A_DAY not in without_days),
+        ),
         strategy=in_force["strategy"],
         settings=in_force["settings"],
     )

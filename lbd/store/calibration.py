@@ -12,7 +12,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from lbd.files import At, decoded, refused
-from lbd.text import weekday
+from lbd.text import counted, weekday
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -61,9 +61,32 @@ class ReplayedFigures(msgspec.Struct, frozen=True):
     client_minutes_per_day: float | None = None
 
 
+OUTGROWN = 1.5
+"""A proposal holds for a load like the one that it was chosen on: up to as many times of it, or down to that part."""
+
+
+class CalibratedLoad(msgspec.Struct, frozen=True):
+    """The load of a history: fewest and most brokers of a day, and the bytes/s of its busiest hour, in + out of all."""
+
+    fewest_brokers: int
+    most_brokers: int
+    most_bytes_per_second: float
+
+    def outgrown(self, brokers: int, bytes_per_second: float) -> str:
+        """Clause that says how unlike the present cluster is; empty where it is like it. A calm hour is like it."""
+        if not self.fewest_brokers / OUTGROWN <= brokers <= self.most_brokers * OUTGROWN:
+            before = " to ".join(map(str, sorted({self.fewest_brokers, self.most_brokers})))
+            return f"the cluster has {counted(brokers, 'broker')}, and had {before}"
+        if bytes_per_second > self.most_bytes_per_second * OUTGROWN:
+            now, then = bytes_per_second / 1e6, self.most_bytes_per_second / 1e6
+            return f"the cluster carries {now:,.1f} MB/s, and carried {then:,.1f} MB/s at most"
+        return ""
+
+
 class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A calibration ``at`` epoch seconds. ``recommended`` is the name of the proposed settings, None if there are none;
     ``reason`` says why. ``present`` and ``proposed`` are None where nothing was judged, or nothing is recommended.
+    ``load`` is what it was made of; None in those of earlier versions.
     """
 
     format: Literal[1] = 1
@@ -73,6 +96,16 @@ class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[ChangedSetting]
     present: ReplayedFigures | None
     proposed: ReplayedFigures | None
+    load: CalibratedLoad | None = None
+
+    def expired(self, now: tuple[int, float] | None, zone: tzinfo | None = None) -> str | None:
+        """The sentence where the load has changed: ``now`` is the number of brokers and their bytes/s, None: unknown.
+
+        Also where the proposal is in force: it was chosen for another load.
+        """
+        if self.recommended is None or self.load is None or now is None or not (why := self.load.outgrown(*now)):
+            return None
+        return f"the proposal of {weekday(self.at, zone)} has expired: {why}; calibrate again"
 
     def in_force(self, settings: object) -> bool:
         """Whether these settings have all proposed values."""
@@ -101,13 +134,14 @@ class MeasuredFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 class ShownProposal(msgspec.Struct, frozen=True, kw_only=True):
     """The newest scheduled proposal, whose files are in ``folder``. ``measured`` is null unless it is in force and
-    history has a round since.
+    history has a round since; ``expired`` unless the load has changed.
     """
 
     folder: str
     summary: CalibrationSummary
     in_force: bool
     measured: MeasuredFigures | None
+    expired: str | None = None
 
 
 def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
@@ -126,15 +160,19 @@ def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
     return next(((run, summary) for run, summary in summaries if summary is not None), None)
 
 
-def proposal_text(state_dir: Path, settings: object) -> str | None:
-    """The sentence of status, API and dashboard on the newest proposal; None if there is none, or it is in force.
+def proposal_text(state_dir: Path, settings: object, now: tuple[int, float] | None = None) -> str | None:
+    """The sentence of status, API and dashboard on the newest proposal; None if there is none, or it is in force and
+    the load (``now``, as :meth:`CalibrationSummary.expired` takes it) is as it was.
 
     Raises :class:`UsageError` as :func:`newest` does.
     """
     latest = newest(state_dir)
-    if latest is None or latest[1].recommended is None or latest[1].in_force(settings):
+    if latest is None or latest[1].recommended is None:
         return None
-    return f"{latest[1].gain()}: {SHOW}"
+    expired = latest[1].expired(now)
+    if expired is None and latest[1].in_force(settings):
+        return None
+    return f"{expired or latest[1].gain()}: {SHOW}"
 
 
 def _value(settings: object, key: str) -> object:

@@ -7,6 +7,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,6 +20,7 @@ from lbd.demo import RUNTIME
 from lbd.simulate.cluster import cluster
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load, settled
+from lbd.store.calibration import CalibratedLoad
 from lbd.store.status import write_status
 from tests.api.conftest import listening, own_api
 from tests.store.test_calibration import SECOND, put, summary
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     Moment: TypeAlias = tuple[Api, Callable[..., Any]]
 
 TURNS, TURN_SECONDS = 16, 30.0
+
+OUTGROWN = msgspec.structs.replace(summary(), load=CalibratedLoad(2, 3, 1e12))
+"""Of half as many brokers."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,7 @@ def moment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moment]:
             "load": {"measure": "throughput", "live_cpu": False, "brokers": known},
             "api": own_api(folder),
         }
-        put(folder / "state", SECOND, summary())
+        put(folder / "state", SECOND, OUTGROWN)
         config = folder / "lbd.yaml"
         config.write_text(json.dumps(own))
 
@@ -163,10 +168,10 @@ def test_what_is_known_of_the_load_model(moment: Moment):
     assert [scraped["lbd_load_model_brokers", state] for state in ("known", "pooled", "unknown")] == [1, 5, 0]
 
 
-def test_what_a_calibration_proposes(moment: Moment):
+def test_what_a_calibration_proposed_for_another_cluster(moment: Moment):
     """One sentence, word for word, wherever it is read."""
     api, command = moment
-    sentence = f"{summary().gain()}: lbd calibrate --show"
+    sentence = f"{OUTGROWN.expired((6, 0.0))}: lbd calibrate --show"
     assert line(command("status"), "settings") == sentence
     assert command("status", "--format", "json")["calibration"] == sentence
     assert api.get("/v1/status").json()["calibration"] == sentence

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from lbd.store.calibration import ShownProposal
+from lbd.store.calibration import CalibratedLoad, ShownProposal
 from tests import calibrate_schema
 from tests.cli.conftest import lbd
 from tests.learn.histories import NEIGHBOUR, settled, simulated
@@ -129,7 +129,8 @@ class TestShow:
         values = json.loads(found.stdout)
         calibrate_schema.validator(ShownProposal).validate(values)
         assert values == {
-            "folder": str(run), "summary": msgspec.to_builtins(summary()), "in_force": low == 18.0, "measured": None
+            "folder": str(run), "summary": msgspec.to_builtins(summary()), "in_force": low == 18.0, "measured": None,
+            "expired": None,
         }  # fmt: skip
 
     def test_what_came_of_it(self, tmp_path: Path):
@@ -152,6 +153,18 @@ class TestShow:
         calibrate_schema.validator(ShownProposal).validate(values)
         assert values["measured"]["seconds"] == pytest.approx(3600, rel=0.05)
         assert f"{values['measured']['figures']['moves_per_day']:.1f}" == moves_a_day
+
+    def test_it_has_expired(self, tmp_path: Path):
+        """The cluster of its history was another one than that of the last minutes."""
+        load = CalibratedLoad(12, 14, 1.0)
+        put(tmp_path / "state", SECOND, msgspec.structs.replace(summary(), load=load))
+        assert "has expired" not in lbd("calibrate", "--show", "--config", config(tmp_path)).stdout
+        simulated(tmp_path / "state" / "history", settled(), hours=0.2, **NEIGHBOUR)
+        found = lbd("calibrate", "--show", "--config", config(tmp_path))
+
+        assert (found.exit_code, found.stderr) == (0, "")
+        why = "the cluster has 4 brokers, and had 12 to 14; calibrate again."
+        assert found.stdout.splitlines()[1].endswith(f" has expired: {why}")
 
     def test_before_its_first_round_nothing_is_measured(self, tmp_path: Path):
         """The settings are in force, and history has none of them."""

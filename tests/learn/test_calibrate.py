@@ -22,6 +22,7 @@ from lbd.learn import report as written
 from lbd.learn.calibrate import in_incidents
 from lbd.learn.choose import MEASURES, MOVES, SettingsCandidate, cost, moves_per_day
 from lbd.learn.document import CalibrationDocument, document
+from lbd.learn.drift import last_load
 from lbd.learn.history import window_length
 from lbd.learn.incidents import TIMES
 from lbd.learn.loss import LostDay
@@ -101,6 +102,15 @@ class TestKnownTruth:
             ["2.0 s", "60 minutes"],
             ["7.5 s", "5 minutes"],
         ]
+
+    def test_the_load_is_that_of_its_history(self, history: Path, found: Calibration):
+        """By which a proposal expires: four brokers, and about what they carry at last."""
+        load, now = found.history.load, last_load(history)
+
+        assert now is not None
+        assert (load.fewest_brokers, load.most_brokers, now[0]) == (4, 4, 4)
+        assert load.most_bytes_per_second == pytest.approx(now[1], rel=0.2)
+        assert written.summary(found, 1000.0).load == load
 
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
         """As settings, with the evidence beside them; as lines of broker.conf; and as a page without a network."""

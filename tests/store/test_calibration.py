@@ -10,7 +10,14 @@ import pytest
 
 from lbd.config import Settings
 from lbd.errors import UsageError
-from lbd.store.calibration import CalibrationSummary, ChangedSetting, ReplayedFigures, newest, proposal_text
+from lbd.store.calibration import (
+    CalibratedLoad,
+    CalibrationSummary,
+    ChangedSetting,
+    ReplayedFigures,
+    newest,
+    proposal_text,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +101,38 @@ def test_a_proposal_is_shown_until_it_is_in_force(
     found = proposal_text(tmp_path, Settings.model_validate(settings))
 
     assert found == (f"{content.gain()}: lbd calibrate --show" if shown else None)
+
+
+LOAD = CalibratedLoad(5, 6, 200e6)
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        ((6, 120e6), ""),
+        ((9, 300e6), ""),
+        ((6, 1e6), ""),
+        ((10, 200e6), "the cluster has 10 brokers, and had 5 to 6"),
+        ((3, 90e6), "the cluster has 3 brokers, and had 5 to 6"),
+        ((6, 301e6), "the cluster carries 301.0 MB/s, and carried 200.0 MB/s at most"),
+    ],
+    ids=["as it was", "half as much again", "a calm hour", "more brokers", "fewer brokers", "more traffic"],
+)
+def test_a_proposal_expires_with_its_load(tmp_path: Path, now: tuple[int, float], why: str):
+    """Taken or not: it was chosen for another cluster than this. One of an earlier version does not say for which."""
+    put(tmp_path, FIRST, msgspec.structs.replace(summary(), load=LOAD))
+    expired = f"the proposal of Monday, 2026-11-23 has expired: {why}; calibrate again: lbd calibrate --show"
+    taken = Settings.model_validate({"avg_shedder": {"low_threshold": 18.0}})
+
+    assert proposal_text(tmp_path, taken, now) == (expired if why else None)
+    assert proposal_text(tmp_path, Settings(), now) == (expired if why else f"{summary().gain()}: lbd calibrate --show")
+    put(tmp_path, SECOND, summary())
+    assert proposal_text(tmp_path, taken, now) is None
+
+
+def test_a_cluster_of_always_as_many_brokers():
+    """One number, not from 6 to 6."""
+    assert CalibratedLoad(6, 6, 1.0).outgrown(12, 0.0) == "the cluster has 12 brokers, and had 6"
 
 
 def test_nothing_is_proposed_where_nothing_was_calibrated(tmp_path: Path):
