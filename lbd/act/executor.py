@@ -222,7 +222,7 @@ class Executor:
         self._inherited = dict(journal.open)
         self._foreign: list[Unload] = list(self._inherited.values())
         self._unfinished: list[Unload] = []
-        self._heir = False
+        self._heir, self._led_since = False, 0.0
         self._unwritten: dict[str, Outcome] = {}
         """Outcomes that could not be written, by move."""
         self._doubts: dict[str, _Doubt] = {}
@@ -235,6 +235,7 @@ class Executor:
         self._skips: list[Skip] = []
         self._failure: LbdError | None = None
         self._touched: set[str] = set()
+        self._moved_elsewhere: set[str] = set()
 
     @property
     def unfinished(self) -> tuple[Unload, ...]:
@@ -248,7 +249,7 @@ class Executor:
         Another process may still be executing them until its fence has ended (``fence.py``).
         """
         with self._changed:
-            self._heir = True
+            self._heir, self._led_since = True, boot_seconds()
             for unload in self._inherited.values():
                 self._foreign.remove(unload)
             busy = {unload.bundle for unload in (*self._foreign, *self._unfinished)}
@@ -258,7 +259,8 @@ class Executor:
     def moved_elsewhere(self, unload: Unload) -> None:
         """Note a move of another instance: both brokers must settle as if it were moved here."""
         with self._changed:
-            self._touched |= touched_brokers((unload,))
+            self._moved_elsewhere |= touched_brokers((unload,))
+            self._doubts.pop(unload.bundle, None)  # what becomes of the bundle from now on is that move's
 
     def start(self, plan: Sequence[Unload], limits: Limits, orders: Execution) -> None:
         """Start a plan and return at once."""
@@ -269,14 +271,14 @@ class Executor:
             self._runs = [*self._runs, run] if self._unfinished else [run]
             self._unfinished.extend(plan)
         for lane in orders.pace.lanes(plan):
-            name = f"lbd-move-{lane[0].source}"
-            threading.Thread(target=self._work, args=(run, lane), name=name, daemon=True).start()
+            self._begin(run, lane)
 
     def collect(self) -> FinishedMoves:
         """Moves that ended since the last call."""
         with self._changed:
             unfinished = (*self._foreign, *self._unfinished)
-            self._touched |= touched_brokers(unfinished, (*self._outcomes, *self._amended))
+            self._touched |= touched_brokers(unfinished, (*self._outcomes, *self._amended)) | self._moved_elsewhere
+            self._moved_elsewhere = set()
             outcomes, skips, amended = tuple(self._outcomes), tuple(self._skips), tuple(self._amended)
             failure, touched = self._failure, frozenset(self._touched)
             self._outcomes, self._skips, self._amended, self._failure = [], [], [], None
@@ -326,21 +328,32 @@ class Executor:
             self._foreign.extend(lost.values())
             inherited, self._inherited = {**self._inherited, **lost}, {}
         if inherited:
-            threading.Thread(target=self._recover, args=(inherited, unloader), name="lbd-recover", daemon=True).start()
+            work = partial(self._recover, inherited, unloader)
+            try:
+                threading.Thread(target=work, name="lbd-recover", daemon=True).start()
+            except RuntimeError as error:  # the next turn tries again
+                with self._changed:
+                    self._inherited = inherited
+                self._fail(error)
+                return
             with self._changed:
                 self._changed.wait_for(lambda: not self._foreign, seconds)
 
     def _recover(self, open_moves: dict[str, Unload], unloader: Callable[[], Unloader]) -> None:
         """Finish open moves. An heir counts from its own start: times of another machine's clock are not comparable."""
         started, heir = boot_seconds(), self._heir
-        if heir:
-            threading.Event().wait(HEIR_WAITS_SECONDS)
-        while open_moves := {
-            move: unload
-            for move, unload in open_moves.items()
-            if not self._finish(move, unload, unloader, self._age(unload, boot_seconds() - started, heir=heir))
-        }:
-            threading.Event().wait(RECOVERY_PAUSE_SECONDS)
+        while open_moves:
+            began = max(started, self._led_since)  # another one may have led in between
+            if heir and (wait := began + HEIR_WAITS_SECONDS - boot_seconds()) > 0:
+                threading.Event().wait(wait)
+                continue
+            open_moves = {
+                move: unload
+                for move, unload in open_moves.items()
+                if not self._finish(move, unload, unloader, self._age(unload, boot_seconds() - began, heir=heir))
+            }
+            if open_moves:
+                threading.Event().wait(RECOVERY_PAUSE_SECONDS)
 
     def _age(self, unload: Unload, waited: float, *, heir: bool) -> float:
         """Seconds, at least, since the last request for the move; ``waited`` is by a clock that cannot be set."""
@@ -371,6 +384,15 @@ class Executor:
         with self._changed:
             self._foreign.remove(unload)
             self._changed.notify_all()
+
+    def _begin(self, run: _PlanRun, lane: Sequence[Unload]) -> None:
+        """Begin a lane in a thread of its own; where the system has none left, its moves end as not sent."""
+        name = f"lbd-move-{lane[0].source}"
+        try:
+            threading.Thread(target=self._work, args=(run, lane), name=name, daemon=True).start()
+        except RuntimeError as error:
+            for unload in lane:
+                self._end(unload, self._give_up(run, unload, error), self._unfinished)
 
     def _work(self, run: _PlanRun, lane: Sequence[Unload]) -> None:
         """Execute the moves of one lane, one after the other."""
@@ -450,6 +472,9 @@ class Executor:
     def _send(self, run: _PlanRun, ready: ReadyMove, attempt: int) -> Outcome | Skip:
         """Send one request. Limits apply each time, retries included: every sent request counts."""
         with self._limiting:
+            stop = run.stop or self._open(ready.move.bundle)
+            if stop is not None:
+                return Skip(ready.move.bundle, *stop)
             refusal = run.limits.sending_refusal(ready.move, self._journal.sent, self._now())
             if refusal is not None:
                 return refusal
@@ -468,6 +493,11 @@ class Executor:
             run.end(Reason.ROUND_STOPPED, "not asked for: the journal cannot be written")
         self._doubt(move, outcome, lambda: run.orders.unloader)
         return outcome
+
+    def _open(self, bundle: str) -> tuple[Reason, str] | None:
+        """Reason why no second move of a bundle may begin: its plan may be older than what another lbd left open."""
+        is_open = any(unload.bundle == bundle for _, unload in self._journal.open)
+        return (Reason.MOVES_UNFINISHED, "a move of this bundle is open; not sent") if is_open else None
 
     def _fenced(self, run: _PlanRun, ready: ReadyMove, move: str) -> ReadyMove:
         """The move with its fence: another leader, a hold, or too long a time since its checks stops its requests."""
@@ -498,8 +528,13 @@ class Executor:
             until = boot_seconds() + AMEND_FOR_SECONDS
             self._doubts[outcome.unload.bundle] = _Doubt(move, outcome, unloader, until)
             if self._amending is None:
-                self._amending = threading.Thread(target=self._amend, name="lbd-amend", daemon=True)
-                self._amending.start()
+                amending = threading.Thread(target=self._amend, name="lbd-amend", daemon=True)
+                try:
+                    amending.start()
+                except RuntimeError as error:  # the next doubtful outcome tries again
+                    self._fail(error)
+                else:
+                    self._amending = amending
 
     def _amend(self) -> None:
         """Check doubtful outcomes until there are none."""
@@ -535,6 +570,8 @@ class Executor:
         before = doubt.outcome
         outcome = doubt.unloader().judge(before.unload)
         if (outcome.result, outcome.owner) == (before.result, before.owner):
+            return
+        if self._doubts.get(before.unload.bundle) is not doubt:  # another lbd has begun to move it
             return
         detail = f"was {before.result.value} before; {outcome.detail}".removesuffix("; ")
         amended = replace(before, result=outcome.result, owner=outcome.owner, detail=detail, amended=True)

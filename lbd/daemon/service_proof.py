@@ -81,8 +81,8 @@ class ServiceProof:
 
     def _recent(self) -> list[Unserved]:
         """Bundles not served for less than the time of the hold, and since a person resumed lbd."""
-        now = self._now()
-        since = max(self._resumed_at(), now - self._hold_seconds())
+        now, resumed_at = self._now(), self._resumed_at()
+        since = max(resumed_at if resumed_at <= now else 0.0, now - self._hold_seconds())
         return [unserved for unserved in self._journal.unserved.values() if min(unserved.at, now) > since]
 
     def _held(self) -> ServiceHold:
@@ -107,7 +107,7 @@ class ServiceProof:
             elif verdict is not None:
                 self._ask(move, landing, partial(concluded, landing, verdict))
         for move, unserved in failures.items():
-            if reported.taken_at > unserved.at + TOO_LATE_SECONDS:
+            if reported.taken_at > unserved.at + max(TOO_LATE_SECONDS, self._hold_seconds()):
                 continue
             again = recovered(unserved, reported, None)
             if again is not None:
@@ -138,10 +138,11 @@ class ServiceProof:
         with self._changed:
             if self._closed or move in self._pending:
                 return
-            self._pending[move] = landing, conclude
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="lbd-served", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="lbd-served", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._pending[move] = landing, conclude
 
     def _work(self) -> None:
         """One bundle after the other, until none is left."""

@@ -21,6 +21,8 @@ from lbd.files import At
 from lbd.permit.evidence import ReportedOwners, compare_owners, unexplained
 from lbd.reason import Reason
 from lbd.store.database import value, writing
+from lbd.store.journal_lines import Up
+from lbd.store.moves import Now
 from lbd.text import counted, utc
 from lbd.turn.assess import UNREPORTED_SECONDS
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from lbd.clock import Moment
     from lbd.daemon.take_over import ClusterObserver
     from lbd.model import Snapshot
     from lbd.observe.observer import Observation
@@ -46,6 +49,14 @@ class UnknownMoves(msgspec.Struct, frozen=True):
     noticed_at: At
     since: At
     hands: dict[str, tuple[str, str]]
+    boot: str = ""
+    up: Up = None
+
+    def shown_at(self, now: float, moment: Moment | None) -> float:
+        """When it was noticed, as the clock that is set now would have shown it, where that can be told."""
+        if moment is None or self.up is None or moment.boot != self.boot:
+            return self.noticed_at
+        return Now(now, moment.up).shown(self.noticed_at, self.up)
 
 
 OWNERS, UNKNOWN_MOVES = "owners", "unknown-moves"
@@ -121,11 +132,12 @@ class UnknownMovesWatch:
         gap_seconds: Callable[[], float],
         rest_seconds: Callable[[], float],
         resumed_at: Callable[[], float],
+        boot: Callable[[], Moment | None] = lambda: None,
     ) -> None:
         """After a gap of ``gap_seconds`` at most nothing was restored. ``resumed_at`` is when a person resumed lbd."""
         self._owners, self._attempted_at = owners, attempted_at
         self._gap_seconds, self._rest_seconds, self._resumed_at = gap_seconds, rest_seconds, resumed_at
-        self._lock = threading.Lock()
+        self._boot, self._lock = boot, threading.Lock()
         self._latest: Snapshot | None = None
         self._saved_at = float("-inf")
         self.before: ReportedOwners | None = None
@@ -149,13 +161,17 @@ class UnknownMovesWatch:
         now = snapshot.taken_at
         hands = unexplained(before, *compare_owners(before, snapshot), snapshot)
         if hands and not 0 <= now - before.seen_at <= self._gap_seconds():
-            noticed = self._noticed = UnknownMoves(now, before.seen_at, hands)
+            boot, up = self._boot() or ("", None)
+            noticed = self._noticed = UnknownMoves(now, before.seen_at, hands, boot, up)
             self._write(lambda: self._owners.notice(noticed))
 
     def hold(self, now: float) -> Hold | None:
         """The reason why nothing may move, ``now`` in epoch seconds; a clock that was set back makes it no longer."""
         noticed, rest = self._noticed, self._rest_seconds()
-        if noticed is None or not 0 <= now - noticed.noticed_at < rest or self._resumed_at() >= noticed.noticed_at:
+        if noticed is None:
+            return None
+        noticed_at = noticed.shown_at(now, self._boot())
+        if not 0 <= now - noticed_at < rest or noticed_at <= self._resumed_at() <= now:
             return None
         attempted_at, since = self._attempted_at(), noticed.since - UNREPORTED_SECONDS
         moved = [bundle for bundle in noticed.hands if attempted_at.get(bundle, float("-inf")) < since]
@@ -165,7 +181,7 @@ class UnknownMovesWatch:
         source, owner = noticed.hands[bundle]
         what = f"{counted(len(moved), 'bundle')} changed owners since lbd last looked at {utc(noticed.since)}"
         why = "neither its journal nor a restart explains it: an older backup was restored, or others moved them"
-        until = f"all rests until {utc(self.ends_at)}, or until lbd resume; check the orders in lbd status"
+        until = f"all rests until {utc(noticed_at + rest)}, or until lbd resume; check the orders in lbd status"
         return Reason.CHANGED_HANDS, f"{what}; {why}; {until}; the first: {bundle} from {source} to {owner}"
 
     @property

@@ -156,6 +156,7 @@ class Assembled:
             lambda: gap_seconds(self.settings),
             lambda: self.settings.guardrails.cool_down_minutes * 60,
             lambda: self.control.resumed_at,
+            timebase.boot,
         )
         self.silences = BrokerHealth()
         self.looking = self._look(settings)

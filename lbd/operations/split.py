@@ -270,7 +270,11 @@ class Splitting:
         with self._changed:
             self._under_way = what
         self._halted.clear()
-        threading.Thread(target=self._work, args=(work,), name="lbd-split", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, args=(work,), name="lbd-split", daemon=True).start()
+        except RuntimeError:
+            self._over()
+            raise
 
     def _work(self, work: Callable[[], None]) -> None:
         try:
@@ -278,9 +282,12 @@ class Splitting:
         except Exception as error:  # noqa: BLE001 - a thread cannot raise to a caller: listeners get the error
             self.on_end(as_lbd_error(error))
         finally:
-            with self._changed:
-                self._under_way = ""
-                self._changed.notify_all()
+            self._over()
+
+    def _over(self) -> None:
+        with self._changed:
+            self._under_way = ""
+            self._changed.notify_all()
 
 
 class KnownSplits(Protocol):

@@ -144,11 +144,12 @@ class BrokerHealth:
         with self._changed:
             if self._closed or base in self._silent:
                 return
+            if self._thread is None:
+                thread = threading.Thread(target=self._ask_again, name="lbd-asks-again", daemon=True)
+                thread.start()
+                self._thread = thread
             self._silent[base] = silence
             self._changed.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._ask_again, name="lbd-asks-again", daemon=True)
-                self._thread.start()
 
     def _ask_again(self) -> None:
         """Probe each unresponsive broker in turn until all respond."""

@@ -144,8 +144,9 @@ class AccessToken:
 
     def _begin(self, now: float) -> None:
         if self._renewal is None and now >= self._again_at:
-            self._renewal = threading.Event()
-            threading.Thread(target=self._renew, args=(self._renewal,), name="lbd-oauth2", daemon=True).start()
+            renewal = threading.Event()
+            threading.Thread(target=self._renew, args=(renewal,), name="lbd-oauth2", daemon=True).start()
+            self._renewal = renewal
 
     def _wait(self, renewal: threading.Event | None, ends_at: float | None) -> None:
         if renewal is not None:

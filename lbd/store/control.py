@@ -252,7 +252,8 @@ class Control:
 
     def go_on(self, now: float, by: str = "", reason: str = "") -> Pause | None:
         """Resume: end the pause, and the hold for moves that are not served at ``now`` (epoch seconds)."""
-        return self._end(now, {"by": by, "reason": reason} if self._orders.state_dir.is_dir() else None)
+        result = {"by": by, "reason": reason, "at": now}
+        return self._end(now, result if self._orders.state_dir.is_dir() else None)
 
     @property
     def resumed(self) -> Resumption | None:
@@ -263,7 +264,9 @@ class Control:
             return None
         if resumed is None:
             return None
-        return Resumption(resumed.time, str(resumed.body.get("by", "")), str(resumed.body.get("reason", "")))
+        at = resumed.body.get("at")  # the end's own time is a later one where a clock was set back since the last
+        time = float(at) if isinstance(at, int | float) else resumed.time
+        return Resumption(time, str(resumed.body.get("by", "")), str(resumed.body.get("reason", "")))
 
     @property
     def resumed_at(self) -> float:

@@ -125,6 +125,7 @@ class JournalState:
         self.sent: dict[str, Sent] = {}
         self.amended_at: dict[str, float] = {}
         self.served_at: dict[str, float] = {}
+        self._missed: dict[str, Intent] = {}
         self._landed: dict[str, _Landed] = {}
         self._landed_of: dict[str, set[str]] = {}
         self.notes: dict[str, LeaderNote] = {}
@@ -165,8 +166,13 @@ class JournalState:
         self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
         self.amended_at = {move: at for move, at in self.amended_at.items() if move in self.sent}
         self.served_at = {move: at for move, at in self.served_at.items() if move in self.sent}
-        for move, landed in [(move, landed) for move, landed in self._landed.items() if move not in self.sent]:
-            self._drop_landing(move, landed.landing.bundle)
+        self._missed = {move: intent for move, intent in self._missed.items() if move in self.sent}
+        for move, landed in list(self._landed.items()):
+            served = landed.served
+            if served is not None and served.at > now:
+                self._landed[move] = replace(landed, served=msgspec.structs.replace(served, at=now))
+            elif move not in self.sent and (served is None or served.at <= since):
+                self._drop_landing(move, landed.landing.bundle)
         self._up = {name: up for name, up in self._up.items() if name in self.attempted_at or name in self.sent}
         self._last = {bundle: move for bundle, move in self._last.items() if bundle in self.attempted_at}
         self.splits.settle(time, DAY_SECONDS)
@@ -252,8 +258,12 @@ class JournalState:
 
     def _end(self, entry: OutcomeLine) -> None:
         intent = self.intents.pop(entry.move, None)
+        if intent is None and self._last.get(entry.bundle) == entry.move:
+            intent = self._missed.pop(entry.move, None)
         if intent is not None and entry.result is Result.LANDED:
             self._land(entry, intent)
+        elif intent is not None:
+            self._missed[entry.move] = intent
         if entry.move in self.sent:
             failed = entry.result is Result.FAILED
             self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner, ended_at=entry.at)
@@ -394,6 +404,8 @@ class Journal:
     def unserved(self) -> Mapping[str, Unserved]:
         """Moves whose clients are not back, by their ids."""
         with self._lock:
+            if self._state.unserved():
+                self._follow_clock()
             return self._state.unserved()
 
     def serve(self, move: str, landing: Landing, service: ServiceResult) -> None:
@@ -511,7 +523,8 @@ class Journal:
     def _follow_clock(self) -> Now:
         """After the clock was set back, times later than now become now, and age from there."""
         time = self._time()
-        if any(at > time.now for at in self._state.attempted_at.values()):
+        unserved = (found.at for found in self._state.unserved().values())
+        if any(at > time.now for at in (*self._state.attempted_at.values(), *unserved)):
             self._state.settle(time, self._keep_seconds)
         return time
 

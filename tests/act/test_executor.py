@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -908,3 +909,92 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         with self._changed:
             self._within -= 1
+
+
+def no_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The system has no thread left for this work, as under a limit of processes."""
+    usual = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        if self.name.startswith(name):
+            raise RuntimeError("can't start new thread")
+        usual(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_a_lane_without_a_thread_holds_nothing_for_ever(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its moves end as not sent, and the turn tells why."""
+    no_thread(monkeypatch, "lbd-move-")
+    executor = Executor(Diary(pulsar), time.time)
+    with suppress(RuntimeError):
+        executor.start(plan(pulsar, 0, 1), SameForAll(), Execution(unloader(pulsar)))
+    assert executor.wait(5)
+    ended = executor.collect()
+    assert [skip.what for skip in ended.skips] == BUNDLES[:2]
+    assert "can't start new thread" in str(ended.failure)
+
+
+def test_what_was_left_open_is_closed_once_there_is_a_thread(
+    pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later turn tries again; until then the move stays under way."""
+    Journal(tmp_path / STORE_NAME, lambda: time.time() - 100).intend(plan(pulsar, 0)[0], 1)
+    executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
+    with monkeypatch.context() as full, suppress(RuntimeError):
+        no_thread(full, "lbd-recover")
+        executor.recover(lambda: unloader(pulsar), 1)
+    assert executor.unfinished == tuple(plan(pulsar, 0))
+    executor.recover(lambda: unloader(pulsar), 5)
+    assert executor.unfinished == ()
+
+
+def test_what_another_lbd_does_with_a_bundle_is_no_end_of_an_earlier_move(
+    pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker refused it and never acted on it; the bundle left by the other one's order."""
+    monkeypatch.setattr(executing, "AMEND_EVERY_SECONDS", 0.05)
+    pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
+    executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
+    executor.start(plan(pulsar, 0), SameForAll(), Execution(unloader(pulsar)))
+    assert executor.wait(60)
+    executor.moved_elsewhere(Unload(BUNDLES[0], pulsar.ids[0], pulsar.ids[1], 200.0, 20_000.0))
+    pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
+    time.sleep(0.5)
+    executor.close()
+    assert [one.result for one in history(tmp_path)] == [Result.FAILED]
+
+
+def test_a_move_of_another_lbd_is_told_also_where_it_comes_amid_a_turn(pulsar: FakePulsar) -> None:
+    """What is written down of the turn before does not have it."""
+    executor = Executor(Diary(pulsar), time.time)
+    executor.collect()
+    executor.moved_elsewhere(plan(pulsar, 0)[0])
+    executor.settled()
+    assert executor.collect().touched == {pulsar.ids[0], pulsar.ids[2]}
+
+
+def test_who_comes_to_lead_once_more_waits_once_more(
+    pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one led in between, and may still send for what is open."""
+    now = [1000.0]
+    monkeypatch.setattr(executing, "boot_seconds", lambda: now[0])
+    monkeypatch.setattr(executing, "HEIR_WAITS_SECONDS", 0.1)
+    monkeypatch.setattr(executing, "RECOVERY_PAUSE_SECONDS", 0.02)
+    journal = Journal(tmp_path / STORE_NAME, time.time)
+    journal.intend(plan(pulsar, 0)[0], 1)
+    executor = Executor(journal, time.time)
+    executor.inherit(dict(journal.open))
+    executor.recover(lambda: unloader(pulsar))
+    now[0] += 0.2
+    eventually(lambda: bool(pulsar.requests))
+    executor.inherit(dict(journal.open))
+    executor.recover(lambda: unloader(pulsar))
+    time.sleep(0.3)
+    pulsar.owners[BUNDLES[0]] = None
+    time.sleep(0.3)
+    assert pulsar.asked("/schemas/") == []
+    now[0] += 0.2
+    until_closed(executor)
+    assert pulsar.owners[BUNDLES[0]] == pulsar.ids[2]

@@ -21,6 +21,7 @@ from lbd.pulsar.leader_topic import Writer
 from lbd.reason import Reason
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
+from lbd.store.journal_lines import Intent, encoded
 from lbd.store.shared import SharedJournal, SharedOrders
 from tests.leader_topic import Connection, Topic
 from tests.limits import SameForAll
@@ -380,3 +381,37 @@ class TestOrders:
             until(lambda: said and said[-1].startswith("this lbd leads since"))
             topic.gone = True
             until(lambda: "no broker has it" in said[-1])
+
+
+def test_a_plan_that_outlasts_another_leader_leaves_its_open_move_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look that it was made from began before the other one led, and the other may still send for its move."""
+    for name in ("ELECT_EVERY_SECONDS", "AGAIN_AFTER_SECONDS"):
+        monkeypatch.setattr(election, name, 0.01)
+    topic, sent = Topic(), list[str]()
+
+    class Sender:
+        """An unloader whose moves land at once."""
+
+        def check(self, unload: Unload) -> ReadyMove:
+            return ReadyMove(unload, Leader("b:80", "http://b:80"), named=True)
+
+        def send(self, ready: ReadyMove) -> Outcome:
+            sent.append(ready.move.bundle)
+            return Outcome(ready.move, Result.LANDED, ready.move.destination)
+
+    with lbd(tmp_path, topic, "one") as one:
+        executor = Executor(one.journal, time.time)
+        one.serve(executor, _Still())  # type: ignore[arg-type]
+        assert one.wait(PATIENCE_SECONDS)
+        topic.gone = True
+        until(lambda: not one.leading)
+        topic.lines.append(encoded(Intent(time.time(), "of-two", MOVE.bundle, "a:80", "b:80")))
+        topic.gone = False
+        until(lambda: one.leading)
+        executor.start([MOVE], SameForAll(), Execution(Sender(), held=one.hold))  # type: ignore[arg-type]
+        assert executor.wait(PATIENCE_SECONDS)
+        ended = executor.collect()
+
+    assert (sent, [skip.reason for skip in ended.skips]) == ([], [Reason.MOVES_UNFINISHED])

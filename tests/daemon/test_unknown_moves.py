@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.clock import Moment, Timebase
+from lbd.daemon import engine as live
 from lbd.daemon.unknown_moves import OWNERS
 from lbd.reason import Reason
 from lbd.store import database
@@ -179,3 +181,20 @@ def test_owners_that_cannot_be_read_are_a_warning(site: Site):
         assert any("the owners of bundles cannot be read" in warning for warning in lbd.engine.warnings)
         assert lbd.turn().plan.hold is None
     assert database.damage(site.state / STORE_NAME) == ""
+
+
+@pytest.mark.parametrize("step_seconds", [3600.0, -60.0], ids=["ahead", "back"])
+def test_a_clock_that_is_set_ends_no_rest(site: Site, step_seconds: float) -> None:
+    """A machine that came from a backup has its clock set right a moment after the start."""
+    site.restore()
+    ahead = [0.0]
+    timebase = Timebase(
+        lambda: site.cluster.now() + ahead[0], boot=lambda: Moment("this-start", site.cluster.now() - 1e9)
+    )
+    with live.engine(fakes.settings(site.cluster, site.state), timebase=timebase) as engine:
+        engine.turn()
+        assert engine.order_hold() is not None
+        ahead[0] = step_seconds
+        found = engine.order_hold()
+        assert found is not None
+        assert found[0] is Reason.CHANGED_HANDS

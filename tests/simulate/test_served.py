@@ -15,6 +15,7 @@ from lbd.reason import Reason
 from lbd.simulate.faults import Fault, Switch
 from lbd.store.control import Control, RequestResult, UnloadRequest
 from lbd.turn.record import history_round
+from tests.simulate import fakes
 from tests.simulate.fakes import Run, hot, run
 
 if TYPE_CHECKING:
@@ -278,3 +279,31 @@ def test_the_log_and_history_tell_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         sentence, facts = next(one for one in heard if one[1]["bundle"] == first.bundle)
         assert sentence.startswith("clients are back, after ")
         assert facts["clients_before"] == asdict(before)
+
+
+def test_a_resume_while_the_clock_was_ahead_passes_no_later_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given by a clock that showed tomorrow, and what is not served was found today."""
+    with fakes.hot() as cluster, fakes.run(cluster, tmp_path, monkeypatch) as running:
+        Control(tmp_path, running.engine.orders).go_on(cluster.now() + 86_400)
+        broken(running)
+        told(running)
+        assert hold(running.engine)
+        Control(tmp_path, running.engine.orders).go_on(cluster.now())
+        assert not hold(running.engine)
+
+
+def test_clients_that_come_after_an_hour_end_a_longer_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as a bundle holds others it is looked at."""
+    with fakes.hot() as cluster:
+        rails = fakes.settings(cluster, tmp_path).guardrails.model_dump() | {"stand_still_minutes": 240}
+        chosen = fakes.settings(cluster, tmp_path, guardrails=rails)
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen) as running:
+            broken(running)
+            told(running)
+            cluster.forward(3700)
+            assert hold(running.engine)
+            cluster.faults.off()
+            told(running)
+            assert not hold(running.engine)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lbd.daemon.service_proof import ServiceProof
 from lbd.model import BundleClients, Outcome, Result, Unload
 from lbd.permit.served import Landing, ServiceResult
 from lbd.split.plan import Cut
@@ -20,6 +22,8 @@ from tests.journals import entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+NOW, YEAR_SECONDS = 1_800_000_000.0, 365 * 86_400.0
 
 FIRST, SECOND = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 BEFORE, NONE_AFTER = BundleClients(4, 4, 6), BundleClients(4, 0, 0)
@@ -159,3 +163,44 @@ def test_a_day_later_nothing_waits(tmp_path: Path):
     journal.close()
     clock.now += 90_000
     assert dict(Journal(tmp_path / STORE_NAME, clock).landings) == {}
+
+
+def test_what_was_found_while_the_clock_was_ahead_can_be_ended(tmp_path: Path) -> None:
+    """By a resume, and by itself after the time of any hold, and not only in a year."""
+    now, resumed_at = [NOW + YEAR_SECONDS], [0.0]
+    journal = Journal(tmp_path / STORE_NAME, lambda: now[0])
+    name = land(journal, move())
+    journal.serve(name, journal.landings[name], NO)
+    proof = ServiceProof(journal, lambda: None, lambda: now[0], lambda: 3600.0, lambda: resumed_at[0])
+    now[0] = NOW
+    assert list(proof.namespaces()) == ["t/n"]
+    now[0], resumed_at[0] = NOW + 2, NOW + 1
+    assert list(proof.namespaces()) == []
+    resumed_at[0] = 0.0
+    assert list(proof.namespaces()) == ["t/n"]
+    now[0] = NOW + 3601
+    assert list(proof.namespaces()) == []
+    journal.close()
+
+
+@pytest.mark.parametrize("first", [Result.UNKNOWN, Result.FAILED, Result.UNOWNED])
+def test_a_landing_that_was_seen_late_waits_for_its_proof_too(first: Result, tmp_path: Path) -> None:
+    """It is a landing like any other, also for the process after this one."""
+    journal = Journal(tmp_path / STORE_NAME, time.time)
+    name = journal.intend(move(), 1)
+    journal.conclude(name, Outcome(move(), first, None))
+    journal.amend(name, Outcome(move(), Result.LANDED, "b:80", f"was {first.value} before", amended=True))
+    assert list(journal.landings) == [name]
+    journal.close()
+    assert list(Journal(tmp_path / STORE_NAME, time.time).landings) == [name]
+
+
+def test_what_is_not_served_is_known_after_a_restart_a_day_later(tmp_path: Path) -> None:
+    """guardrails.stand_still_minutes may be a week."""
+    now = [NOW]
+    journal = Journal(tmp_path / STORE_NAME, lambda: now[0])
+    name = land(journal, move())
+    journal.serve(name, journal.landings[name], NO)
+    journal.close()
+    now[0] += 30 * 3600
+    assert list(Journal(tmp_path / STORE_NAME, lambda: now[0]).unserved) == [name]
