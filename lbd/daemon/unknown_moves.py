@@ -53,7 +53,7 @@ class UnknownMoves(msgspec.Struct, frozen=True):
     up: Up = None
 
     def shown_at(self, now: float, moment: Moment | None) -> float:
-        """When it was noticed, as the clock that is set now would have shown it, where that can be told."""
+        """When it was noticed, as the clock that is set now would have shown it, within the same boot."""
         if moment is None or self.up is None or moment.boot != self.boot:
             return self.noticed_at
         return Now(now, moment.up).shown(self.noticed_at, self.up)

@@ -264,8 +264,10 @@ class Control:
             return None
         if resumed is None:
             return None
-        at = resumed.body.get("at")  # the end's own time is a later one where a clock was set back since the last
-        time = float(at) if isinstance(at, int | float) else resumed.time
+        given_at = resumed.body.get(
+            "at"
+        )  # an order's own time is a later one where a clock was set back since the last
+        time = float(given_at) if isinstance(given_at, int | float) else resumed.time
         return Resumption(time, str(resumed.body.get("by", "")), str(resumed.body.get("reason", "")))
 
     @property

@@ -523,7 +523,7 @@ class Journal:
     def _follow_clock(self) -> Now:
         """After the clock was set back, times later than now become now, and age from there."""
         time = self._time()
-        unserved = (found.at for found in self._state.unserved().values())
+        unserved = (move.at for move in self._state.unserved().values())
         if any(at > time.now for at in (*self._state.attempted_at.values(), *unserved)):
             self._state.settle(time, self._keep_seconds)
         return time
