@@ -264,9 +264,7 @@ class Control:
             return None
         if resumed is None:
             return None
-        given_at = resumed.body.get(
-            "at"
-        )  # an order's time never falls, also where the clock was set back
+        given_at = resumed.body.get("at")  # an order's time never falls, also where the clock was set back
         time = float(given_at) if isinstance(given_at, int | float) else resumed.time
         return Resumption(time, str(resumed.body.get("by", "")), str(resumed.body.get("reason", "")))
 
