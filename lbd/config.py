@@ -152,9 +152,14 @@ def split_listen(listen: str) -> tuple[str, str]:
 
 DEFAULT_PATH = Path("/etc/lbd/lbd.yaml")
 PREFIX = "LBD_"
+OF_SECRETS = frozenset({"notify", "api", "api.tls"})
+"""Sections in whose place somebody may write the secret itself, such as the address of the webhook."""
 ENVIRONMENT, OPTIONS = "environment", "command line"
 NOT_SETTINGS = re.compile(r"LBD_(CONFIG|REQUIRE_E2E|E2E_.*|PORT(_.*)?|SERVICE_(HOST|PORT)(_.*)?)")
 """Variables with our prefix that are no settings: an option, the tests' own, and what Kubernetes sets for a service."""
+
+IPV6_AND_PORT = re.compile(r"\[[0-9A-Fa-f:.]+\]:[0-9]+")
+"""A text that begins as a list of JSON does: ``api.listen`` may be ``[::]:8085``."""
 
 
 class LogSettings(BaseModel):
@@ -415,7 +420,7 @@ def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | Non
         problems.append(f"environment {name}: no such setting{near and f'; did you mean {PREFIX}{near.upper()}?'}")
         return None
     value: Any = text
-    if text[:1] in {"[", "{"} or text == "null":
+    if (text[:1] in {"[", "{"} and not IPV6_AND_PORT.fullmatch(text)) or text == "null":
         try:
             value = json.loads(text)
             ends(value)
@@ -455,7 +460,7 @@ def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
     if item["type"] == "extra_forbidden":
         near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
         return f"{where}: {key or repr('')}: no such setting{near and f'; did you mean {near}?'}"
-    hidden = isinstance(item["input"], dict) or key.startswith("pulsar") or key.endswith("_file")
+    hidden = isinstance(item["input"], dict) or key.startswith("pulsar") or key.endswith("_file") or key in OF_SECRETS
     shown = "" if hidden else f" {item['input']!r}:"
     return f"{where}: {key}:{shown} {complaint(item)}"
 

@@ -254,6 +254,23 @@ class TestProblems:
         assert told.startswith(f"environment {name}: ")
         assert expected in told
 
+    @pytest.mark.parametrize("listen", ["[::1]:8085", "[fd00::7]:8085"])
+    def test_an_address_of_ipv6_in_the_environment(self, listen: str) -> None:
+        """It begins as a list of JSON does, and is none."""
+        environ = {"LBD_API__LISTEN": listen, "LBD_API__TOKEN_FILE": "/etc/lbd/token"}
+        assert load(None, environ).settings.api.listen == listen
+
+    @pytest.mark.parametrize(
+        "content",
+        ["notify: {}", "notify: [{}]", "api: {}", "api: {{tls: {}}}"],
+    )
+    def test_a_secret_in_place_of_its_section_is_not_shown(self, content: str, tmp_path: Path) -> None:
+        """Whoever knows the address of a webhook can post there, and errors go to terminals and logs."""
+        secret = "https://hooks.example/services/T0/B0/a-long-secret"
+        (told,) = problems(file_of(tmp_path, content.format(secret)))
+        assert told.endswith(": wanted keys and values")
+        assert "hooks.example" not in told
+
     def test_all_at_once(self, tmp_path: Path) -> None:
         """File and environment, unknown keys and wrong values: one run tells them all."""
         path = file_of(tmp_path, "profile: bold\nintervall: 1\nweights: {cpu: x}\npulsar: {tls: {key_file: a}}")

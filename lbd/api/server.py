@@ -125,7 +125,7 @@ def listen_locally(path: Path) -> socket.socket:
 
 def listen_on(settings: ApiSettings) -> socket.socket:
     """A TCP socket at ``api.listen``. Raises :class:`UsageError`, also for a certificate that cannot be used."""
-    _check_certificate(settings)
+    check_certificate(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -139,7 +139,8 @@ def listen_on(settings: ApiSettings) -> socket.socket:
     return listener
 
 
-def _check_certificate(settings: ApiSettings) -> None:
+def check_certificate(settings: ApiSettings) -> None:
+    """Raise :class:`UsageError` for a certificate of ``api.tls`` that cannot be used."""
     if settings.tls.cert_file is None:
         return
     try:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from lbd.cli import INTERRUPTED
 from lbd.cli.completion import brokers
 from lbd.cli.options import Command, duration, override_option, remote_options, timeout_option
 from lbd.cli.render import amount, bar, json_out, plain, table
@@ -29,7 +30,7 @@ from lbd.cli.request import (
 )
 from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
 from lbd.errors import ObserveError, UsageError
-from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult, new_id
+from lbd.store.control import REFUSED, DrainRequest, FillRequest, RequestResult, new_id
 from lbd.store.drains import Drains
 from lbd.store.orders import Orders
 from lbd.text import counted, duration_text
@@ -353,7 +354,7 @@ def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, a
     client = lbd_client(settings, api_url)
     work = _here(settings, request, form) if client is None else _there(client, request, form, api_url)
     if work is None:
-        return FAILED
+        return INTERRUPTED
     if isinstance(work, int):
         return work
     print_result(form, work, work.sentence, lambda: _show_left(work))
@@ -378,9 +379,11 @@ def _there(client: Client, request: DrainRequest | FillRequest, form: str, api_u
         with DrainProgressBar() as progress:
             return remote.watched(client, request, started, progress)
     except KeyboardInterrupt:
-        status = "lbd status --api" if api_url is not None else "lbd status"
-        ends = f"lbd drain {request.broker} --release ends it"
-        print_note(form, f"No longer watched: it goes on in {client.name}; {status} tells how far it is; {ends}.")
+        there = f" --api {api_url}" if api_url is not None else ""
+        ends = f"lbd drain {request.broker} --release{there} ends it"
+        print_note(
+            form, f"No longer watched: it goes on in {client.name}; lbd status{there} tells how far it is; {ends}."
+        )
         return None
     except ObserveError as error:
         raise ObserveError(f"{error}; the next lbd goes on with the {request.kind} of {request.broker}") from error

@@ -74,7 +74,8 @@ def _clauses(reason: str) -> list[str]:
 
 def as_text(record: TurnResult, *, everything: bool) -> None:
     """Print the turn as text."""
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
+    width = None if sys.stdout.isatty() else WIDE
+    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False, width=width)
     hot = {pair.source for pair in record.plan.pairs}
     console.print(broker_table(brokers(record), hot))
     pairs = record.plan.pairs

@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace
 
 from lbd.api.shapes import RolloutPlan, RolloutResponse
+from lbd.cli import INTERRUPTED
 from lbd.cli.completion import brokers as active
 from lbd.cli.options import duration, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
@@ -28,7 +29,7 @@ from lbd.cli.request import (
 from lbd.cli.status_text import console
 from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.pulsar.paths import host_port
-from lbd.store.control import FAILED, REFUSED, RequestResult, RolloutRequest, new_id
+from lbd.store.control import REFUSED, RequestResult, RolloutRequest, new_id
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def rollout(
         now + timeout_seconds,
         stop=stop,
     )
-    ctx.exit(_run(client, request, command, form))
+    ctx.exit(_run(client, request, command, form, f" --api {api_url}" if api_url is not None else ""))
 
 
 def _check(
@@ -144,7 +145,8 @@ def _words(command: str, broker: str) -> list[str]:
     return [word.replace("{broker}", broker).replace("{host}", host) for word in words]
 
 
-def _run(client: Client, request: RolloutRequest, command: str | None, form: str) -> int:
+def _run(client: Client, request: RolloutRequest, command: str | None, form: str, there: str) -> int:
+    """Begin it and follow it; ``there`` are the words by which a further command reaches the same lbd."""
     answer = read(send_command(client, request), RequestResult)
     if answer.exit_code or request.stop:
         print_note(form, answer.sentence)
@@ -153,8 +155,8 @@ def _run(client: Client, request: RolloutRequest, command: str | None, form: str
     try:
         rollout = _followed(client, command, request, answer.id)
     except KeyboardInterrupt:
-        print_note(form, f"No longer watched: it goes on in {client.name}; lbd rollout --stop ends it.")
-        return FAILED
+        print_note(form, f"No longer watched: it goes on in {client.name}; lbd rollout --stop{there} ends it.")
+        return INTERRUPTED
     print_result(form, rollout, rollout.sentence)
     return rollout.exit_code
 

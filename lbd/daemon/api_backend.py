@@ -20,7 +20,7 @@ import numpy as np
 import structlog
 
 from lbd.api.published import Board, Published
-from lbd.api.server import Server, listen_locally, listen_on
+from lbd.api.server import Server, check_certificate, listen_locally, listen_on
 from lbd.api.shapes import Drained, PlacementResponse, PlanResponse
 from lbd.api.token import TokenFiles
 from lbd.bundles import TopicBundle, holds, range_in_name, topic_hash
@@ -519,6 +519,13 @@ class Serving:
         picker = self._picker
         self._picker, self._planner = self._responders()
         picker.close()
+        if self.settings.api == before.api and self._server is not None:
+            try:
+                check_certificate(self.settings.api)
+            except UsageError as error:  # it is being renewed
+                self._trouble = f"{error}; the one that was read last is used"
+                structlog.get_logger().error("the API's certificate stays as it was", why=self._trouble)
+                return
         if self.settings.api != before.api or self._trouble or self.settings.api.secure:  # certificates are renewed
             self._end_tcp()
             self._start_tcp()

@@ -45,7 +45,7 @@ class Rereading:
 
     def __init__(self, read: Callable[[], Loaded]) -> None:
         self._read = read
-        self._files = frozenset[str]()
+        self._files = self._followed = frozenset[str]()
         self._contents: list[bytes | None] = []
 
     def __call__(self) -> Settings:
@@ -56,22 +56,28 @@ class Rereading:
         for file in sorted(self._files - loaded.files):
             raise UsageError(f"{file}: gone, or without settings by now; only a restart goes on with defaults instead")
         self._files = loaded.files
+        tls = loaded.settings.api.tls
+        self._followed = self._files | {str(file) for file in (tls.cert_file, tls.key_file) if file is not None}
         self._contents = self._texts()
         for warning in loaded.warnings:
             structlog.get_logger().warning("a former setting has no effect", why=warning)
         return loaded.settings
 
     def changed(self) -> bool:
-        """Whether a file differs from what it was at the last call; one that cannot be read now has not changed."""
-        contents, before = self._texts(), self._contents
-        if None in contents or contents == before:
+        """Whether a file, or the API's certificate or key, differs from what it was at the last call.
+
+        One that cannot be read now has not changed.
+        """
+        before = self._contents
+        contents = [old if new is None else new for new, old in zip(self._texts(), before, strict=True)]
+        if contents == before:
             return False
         self._contents = contents
         return True
 
     def _texts(self) -> list[bytes | None]:
         """Content of each file, None for one that cannot be read."""
-        return [_bytes(Path(name)) for name in sorted(self._files)]
+        return [_bytes(Path(name)) for name in sorted(self._followed)]
 
 
 def _bytes(path: Path) -> bytes | None:

@@ -271,6 +271,10 @@ def _running(survey: Survey) -> Iterator[Finding]:
     if not (directory / "status.json").exists() and pid is None:
         yield RUNNING.unknown("none runs on this state_dir, and none has ended a turn", START)
         return
+    if not (directory / "status.json").exists():
+        message = f"process {pid or '?'} runs, and has ended no turn yet"
+        yield RUNNING.unknown(message, "run lbd doctor again in a minute")
+        return
     status = read_status(directory)
     yield _life(status, pid, now)
     own = {setting.text for setting in survey.unmatched}

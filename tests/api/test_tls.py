@@ -46,3 +46,18 @@ def test_a_renewed_certificate_is_shown_after_a_reload(pulsar: FakePulsar, tmp_p
         certify(tmp_path, "second")
         api.serving.take(api.engine.settings)
         assert _shown(api) == (tmp_path / "cert.pem").read_text().strip()
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
+def test_a_reload_between_a_new_certificate_and_its_key_leaves_the_api_as_it_was(pulsar: FakePulsar, tmp_path: Path):
+    """Whoever renews them writes one after the other, and nobody need look at the machine then."""
+    with serving(pulsar, tmp_path, {"tls": certify(tmp_path, "first")}) as api:
+        first, key = _shown(api), (tmp_path / "key.pem").read_text()
+        certify(tmp_path, "second")
+        renewed = (tmp_path / "key.pem").read_text()
+        (tmp_path / "key.pem").write_text(key)
+        api.serving.take(api.engine.settings)
+        assert _shown(api) == first
+        (tmp_path / "key.pem").write_text(renewed)
+        api.serving.take(api.engine.settings)
+        assert _shown(api) == (tmp_path / "cert.pem").read_text().strip()

@@ -878,6 +878,13 @@ class TestDaemon:
             found = [one for one in findings(pulsar, tmp_path) if one["check"] in {"lbd", "blocked"}]
         assert [one["level"] for one in found if seen in one["seen"]] == [level], found
 
+    def test_one_that_has_ended_no_turn_yet(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """It has just begun: no file is to be mended, and nothing is wrong."""
+        state = state_begun(tmp_path / "state")
+        with state.locked():
+            found = [one for one in findings(pulsar, tmp_path) if one["check"] == "lbd"]
+        assert [(one["level"], "remove that file" in one["todo"]) for one in found] == [("warning", False)], found
+
     def test_a_pause_that_blocks(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """There is no setting to change: the pause is to be ended, in the words of lbd status."""
         state = state_begun(tmp_path / "state")

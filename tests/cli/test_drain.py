@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from lbd.api.client import LocalClient
+from lbd.api.shapes import Started
 from lbd.cli import remote
 from lbd.cli.drain import DrainProgressBar
 from lbd.config import Settings
@@ -190,3 +191,32 @@ def test_a_wait_is_not_told_second_by_second(capsys: pytest.CaptureFixture[str])
         progress(msgspec.structs.replace(work, held=held, total=0 if held else 9))
     told = capsys.readouterr().err.splitlines()
     assert told == ["waits: settling: 60 s at most", "waits: paused: by ann", "0 of 9 bundles"]
+
+
+def test_ctrl_c_is_no_failed_move(cluster: FakePulsar, config: Path, monkeypatch: pytest.MonkeyPatch):
+    """Exit 130, as after Ctrl-C anywhere else: 5 would say that an unload failed, and the drain goes on."""
+    with running(config):
+        begin = remote.begin
+
+        def begun(*asked: Any) -> Any:
+            started = begin(*asked)
+            monkeypatch.setattr(remote, "_remote_drains", interrupted)
+            return started
+
+        monkeypatch.setattr(remote, "begin", begun)
+        done = lbd("drain", cluster.brokers[0], "--apply", "--config", config)
+    assert (done.exit_code, "No longer watched: it goes on in" in done.stdout) == (130, True), done.output
+
+
+def test_who_stops_watching_is_told_commands_that_reach_that_lbd(config: Path, monkeypatch: pytest.MonkeyPatch):
+    """Without the address they would be about this machine, where nothing is drained."""
+    monkeypatch.setattr(remote, "begin", lambda *_: Started("b:1", "The drain of b:1 has begun.", 0.0, None))
+    monkeypatch.setattr(remote, "watched", interrupted)
+    done = lbd("drain", "b:1", "--apply", "--api", "http://lbd-1:8085", "--config", config)
+    for command in ("lbd status --api http://lbd-1:8085", "lbd drain b:1 --release --api http://lbd-1:8085"):
+        assert command in done.stdout, done.output
+
+
+def interrupted(*_: object) -> Any:
+    """A person has seen enough."""
+    raise KeyboardInterrupt

@@ -308,6 +308,21 @@ def test_a_file_that_changes_is_noticed_once(tmp_path: Path):
         assert [read.changed(), read.changed()] == [True, False]
 
 
+def test_a_renewed_certificate_is_noticed(tmp_path: Path):
+    """In Kubernetes it arrives as new settings do, and nobody sends a signal."""
+    files = {name: tmp_path / f"{name}.pem" for name in ("cert_file", "key_file")}
+    for file in files.values():
+        file.write_text("first")
+    path = tmp_path / "lbd.yaml"
+    path.write_text(yaml.safe_dump({"api": {"tls": {name: str(file) for name, file in files.items()}}}))
+    read = Rereading(lambda: load(path, {}))
+    read()
+    assert not read.changed()
+    for file in files.values():
+        file.write_text("second")
+        assert [read.changed(), read.changed()] == [True, False]
+
+
 def test_settings_from_the_environment_alone_are_read_again():
     """There never was a file."""
     read = Rereading(lambda: load(None, {"LBD_INTERVAL_SECONDS": "5"}))

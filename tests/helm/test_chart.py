@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,6 +303,26 @@ def test_calibration_reaches_the_history(chart: Chart):
     assert daemon["template"]["metadata"]["labels"].items() >= daemon["selector"]["matchLabels"].items()
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"oauth2.secretName": "client", "config.pulsar.oauth2": {"issuer_url": "https://issuer.example"}},
+        {"api.tokenSecretName": "api", "config.api": {"listen": "0.0.0.0:8085"}},
+        {"api.tokenSecretName": "api", "config.api": {"listen": "[::]:8085"}},
+    ],
+    ids=["a client of OAuth2", "an address of its own", "an address of IPv6"],
+)
+def test_every_pod_takes_settings_that_a_secret_completes(chart: Chart, values: dict[str, Any], tmp_path: Path):
+    """The file alone would be refused: calibration has the paths of the secrets too, and none of the secrets."""
+    found = chart.with_values({**values, "calibrate.enabled": True})
+
+    for name, pod in with_state(found):
+        loaded = settings(found, pod, tmp_path).settings
+        assert loaded.pulsar.oauth2 is not None or not loaded.api.loopback, name
+    volumes = dict(pods(found))["lbd-calibrate"]["spec"]["volumes"]
+    assert not any("secret" in each for each in volumes)
+
+
 def test_a_shared_volume_is_reached_from_anywhere(chart: Chart):
     """With ReadWriteMany no node is asked for."""
     found = chart.with_values({"calibrate.enabled": True, "persistence.accessModes": ["ReadWriteMany"]})
@@ -369,12 +392,32 @@ def test_probes_ask_the_api_where_it_can_be_reached(chart: Chart):
         return dict(container[name])
 
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert probe({}, name)["exec"] == {"command": ["lbd", "status"]}
+        assert probe({}, name)["exec"]["command"][-3:] == ["status", "--config", "/dev/null"]
     chosen = probe({"livenessProbe": {"periodSeconds": 300}, "api.tokenSecretName": "api"}, "livenessProbe")
     assert (chosen["periodSeconds"], chosen["timeoutSeconds"], chosen["httpGet"]["path"]) == (300, 20, "/healthz")
     assert probe({"api.tokenSecretName": "api"})["httpGet"] == {"path": "/readyz", "port": "api", "scheme": "HTTP"}
     secure = {"api.tokenSecretName": "api", "api.tlsSecretName": "tls"}
     assert probe(secure)["httpGet"]["scheme"] == "HTTPS"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"oauth2.secretName": "client", "config.pulsar.oauth2": {"issuer_url": "https://issuer.example"}}],
+    ids=["the default", "with a variable that is half of a section"],
+)
+def test_a_broken_configmap_restarts_no_daemon(chart: Chart, values: dict[str, Any], tmp_path: Path):
+    """It goes on with the settings that it has; so a probe that is a command must not end with those of the file."""
+    (tmp_path / "lbd.yaml").write_text("interval_second: 5\n")
+    container = dict(pods(chart.with_values(values)))["lbd"]["spec"]["containers"][0]
+    environ = {each["name"]: each["value"] for each in container.get("env", [])}
+
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        words = container[name]["exec"]["command"]
+        at = next(index for index, word in enumerate(words) if word.endswith("lbd"))
+        command = [*words[:at], sys.executable, "-m", "lbd", *words[at + 1 :]]
+        mounted = {**os.environ, **environ, "LBD_CONFIG": str(tmp_path / "lbd.yaml")}
+        done = subprocess.run(command, env=mounted, cwd=CHART.parents[1], capture_output=True, text=True, check=False)
+        assert done.returncode in {0, 3}, (name, done.stderr)  # whether a daemon runs, by its state directory
 
 
 def test_named_tokens_come_from_the_same_secret(chart: Chart):

@@ -173,3 +173,39 @@ def test_the_credentials_of_an_oauth2_client_are_where_the_settings_look_for_the
         "LBD_PULSAR__OAUTH2__PRIVATE_KEY_FILE": "/run/credentials/lbd.service/oauth2.json",
     }
     assert load(None, given).settings.pulsar.oauth2
+
+
+def test_commands_beside_the_service_read_the_settings_that_its_credentials_ask_for(tmp_path: Path):
+    """Any user may run lbd status: what stands in the settings file must be whole without the unit's environment."""
+    comment, _, _ = (UNITS / "oauth2.conf").read_text().partition("[Service]")
+    given = {
+        "issuer_url": "https://issuer.example",
+        "audience": "urn:pulsar",
+        "private_key_file": "/etc/lbd/oauth2.json",
+    }
+    path = tmp_path / "lbd.yaml"
+    path.write_text(yaml.safe_dump({"pulsar": {"oauth2": {name: given[name] for name in given if name in comment}}}))
+    assert load(path, {}).settings.pulsar.oauth2
+
+
+OF_PROC = """
+from prometheus_client import ProcessCollector
+from lbd.clock import boot_name
+print(boot_name(), sorted(metric.name for metric in ProcessCollector(registry=None).collect()))
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare")
+def test_what_it_reads_of_proc_is_there():
+    """The name of the machine's start, by which rests outlast a restart and a set clock, and metrics of the process."""
+    options = "subset=pid" if "ProcSubset=pid" in UNIT.splitlines() else "defaults"
+    shown = ["mount", "-t", "proc", "-o", options, "proc", "/proc"]
+    script = 'command=$1; shift; "$@" && exec "$0" -c "$command"'
+    words = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script]
+    command = [*words, sys.executable, OF_PROC, *shown]
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    runs = [subprocess.run(command, env=environ, capture_output=True, text=True, check=False) for _ in range(2)]
+    if "unshare:" in runs[0].stderr or "mount:" in runs[0].stderr:
+        pytest.skip(runs[0].stderr)
+    assert runs[0].stdout == runs[1].stdout  # of two processes
+    assert "process_resident_memory_bytes" in runs[0].stdout

@@ -50,11 +50,12 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- default (printf "state-%s-%d" (include "lbd.fullname" $root) (int (index . 1))) $root.Values.persistence.existingClaim -}}
 {{- end -}}
 
-{{/* A probe: the API is asked where the kubelet can reach it, else lbd's own command, by the age of the last turn.
+{{/* A probe: the API is asked where the kubelet can reach it, else lbd's own command, by the age of the last turn. It reads
+neither settings nor environment: the daemon keeps those that it has where the ConfigMap is broken, and must not be restarted.
 Arguments: the root, the path, the values of this probe, and the times where the API is asked. */}}
 {{- define "lbd.probe" -}}
 {{- $root := index . 0 -}}
-{{- $default := dict "exec" (dict "command" (list "lbd" "status")) "initialDelaySeconds" 10 "periodSeconds" 60 "timeoutSeconds" 20 "failureThreshold" 5 -}}
+{{- $default := dict "exec" (dict "command" (list "env" "-i" "/opt/lbd/bin/lbd" "status" "--config" "/dev/null")) "initialDelaySeconds" 10 "periodSeconds" 60 "timeoutSeconds" 20 "failureThreshold" 5 -}}
 {{- if include "lbd.apiPort" $root -}}
 {{- $asked := dict "path" (index . 1) "port" "api" "scheme" (include "lbd.apiScheme" $root) -}}
 {{- $default = merge (dict "httpGet" $asked) (index . 3) -}}

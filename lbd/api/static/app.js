@@ -41,6 +41,9 @@ function amount(bytes) {
 }
 
 const day = (at) => new Date(at * 1000).toLocaleString("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
+const date = (at) => new Date(at * 1000).toLocaleString("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+/** A time of another day is none of today's. */
+const when = (at) => (at < now() + 43200 && at > now() - 43200 ? clock(at) : date(at));
 const ends = (move) => `${short(move.source || "nobody")} → ${move.destination || move.owner ? short(move.destination || move.owner) : "the broker chooses"}`;
 
 /** The domain and port that all brokers share say nothing. */
@@ -243,7 +246,7 @@ function showBanners(status) {
   const pause = status.paused;
   $("paused").hidden = !pause;
   if (pause) {
-    const until = pause.until === null ? "until somebody resumes it" : `until ${clock(pause.until)}`;
+    const until = pause.until === null ? "until somebody resumes it" : `until ${when(pause.until)}`;
     say("paused", `Paused by ${pause.by}, ${until}: ${pause.reason || "no reason was given"}`);
   }
   $("calibration").hidden = !status.calibration;
@@ -350,7 +353,7 @@ function fillWork(row, { drain, work, tried }) {
   const [name, order, bar, words] = row.children;
   const broker = short(drain ? drain.broker : work.broker);
   write(name, drain ? `${broker} is drained` : `${broker} is filled`);
-  write(order, drain ? ` by ${drain.by}, ${drain.until === null ? "until it is released" : `until ${day(drain.until)}`}${drain.reason ? `: ${drain.reason}` : ""}` : "");
+  write(order, drain ? ` by ${drain.by}, ${drain.until === null ? "until it is released" : `until ${when(drain.until)}`}${drain.reason ? `: ${drain.reason}` : ""}` : "");
   bar.hidden = !work || work.ended_at !== null;
   if (!work) {
     write(words, "not looked at yet");
@@ -467,7 +470,7 @@ function showMoves(status) {
 
 function fillMoves(body, moves, broker) {
   rows(body, first(body, moves, Infinity, 2), ["", "", ""], "none is kept", (move, cells) => {
-    write(cells[0], move.at ? clock(move.at) : "waits", move.at ? day(move.at) : "");
+    write(cells[0], move.at ? when(move.at) : "waits", move.at ? day(move.at) : "");
     twoLines(cells[1], move.bundle, ends(move), writeBundle);
     const served = { yes: ", served", no: ", not served" }[move.served] || "";
     const result = move.result || (move.ended_at ? "unknown" : move.at ? "under way" : "waits for its turn");
@@ -782,9 +785,9 @@ function openFill() {
 function openRollout() {
   const rolling = seen.rollout && seen.rollout.rollout && seen.rollout.rollout.ended_at === null;
   if (rolling) openOrder(["Stop the rollout", seen.rollout.summary, "Stop"], { path: "/v1/rollout", body: { stop: true }, slow: true });
-  else openLooked(["Begin a rollout", "lbd drains each broker, waits until somebody has restarted it, and fills it again, one after the other.", "Begin"], { path: "/v1/rollout", body: {}, slow: true }, "/v1/rollout/plan", (plan) => {
+  else openLooked(["Begin a rollout", "lbd drains the brokers one after the other, waits until somebody has restarted each, and fills the last one.", "Begin"], { path: "/v1/rollout", body: {}, slow: true }, "/v1/rollout/plan", (plan) => {
     const refused = plan.steps.filter((one) => one.refused);
-    const cannot = refused.length ? `; ${refused[0].broker} cannot be restarted so: ${refused[0].refused}` : "";
+    const cannot = plan.refused ? `; it would be refused: ${plan.refused}` : refused.length ? `; ${refused[0].broker} cannot be restarted so: ${refused[0].refused}` : "";
     return `${counted(plan.steps.length, "broker")}, ${counted(plan.bundles, "bundle")} move and ${counted(plan.clients, "client")} ${plan.clients === 1 ? "reconnects" : "reconnect"} each time, about ${spoken(plan.total_seconds)} in all and the restarts themselves${cannot}`;
   });
 }
