@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from lbd.cli.options import Number, assignment, format_option, recording_header, settings_options
+from lbd.cli.render import plain
 from lbd.decide.strategies import STRATEGIES
 from lbd.errors import ObserveError
 from lbd.operations.parts import observing
@@ -128,4 +129,4 @@ def _print_replay(replayed: Replayed, form: str) -> None:
         return
     for unload in unloads:
         move = f"{unload.bundle} {unload.source} -> {unload.destination or '(the broker chooses)'} ({unload.reason})"
-        click.echo(f"{replayed.id} round {replayed.round}: {move}")
+        click.echo(plain(f"{replayed.id} round {replayed.round}: {move}"))

@@ -206,6 +206,17 @@ def test_a_recording_is_replayed(tmp_path: Path, profile: str):
     assert chosen == {("broker-83:8080", "broker-161:8080")}
 
 
+def test_a_recording_does_not_control_the_terminal(tmp_path: Path):
+    """It may come from anybody."""
+    path = tmp_path / "steady.jsonl"
+    assert lbd("steady", "--hours", "0.5", "--record", str(path)).exit_code == 0
+    header, rounds = path.read_text(encoding="utf-8").split("\n", 1)
+    path.write_text(json.dumps(json.loads(header) | {"id": "\x1b[2Jmine"}) + "\n" + rounds, encoding="utf-8")
+    done = CliRunner().invoke(main, ["replay", str(path), "--profile", "stock"])
+    assert " [2Jmine round " in done.stdout
+    assert "\x1b" not in done.stdout
+
+
 def test_a_recording_is_packed(tmp_path: Path):
     """Where its name says so; the header names where it comes from."""
     path = tmp_path / "quiet.jsonl.gz"
