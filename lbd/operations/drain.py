@@ -231,7 +231,7 @@ class Job:
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
                 self._outcomes[end.unload.bundle] = end
-                self._times[end.unload.bundle] += 1
+                self._times[end.unload.bundle] += not end.amended
 
     @property
     def handed(self) -> frozenset[str]:

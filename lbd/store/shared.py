@@ -307,8 +307,8 @@ class SharedJournal(Journal):
 
         Readers know an intent that they read twice. Raises :class:`RefusedError`.
         """
-        term = self._term
-        if not self.leading or self._terms.get(move, term) != term:
+        leading, term = self.leading, self._term  # in this order: another term may begin in between
+        if not leading or self._terms.get(move, term) != term:
             raise RefusedError("another lbd may have led since the intent was written")
         if again:
             started_at = self._clock()

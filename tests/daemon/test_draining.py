@@ -9,14 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from lbd.doctor.own_state import drains as doctors_drains
-from lbd.model import Result
+from lbd.fields import derived
+from lbd.model import Outcome, Result, Unload
 from lbd.operations import drain as draining
+from lbd.operations.drain import Job
 from lbd.permit.settings import Canary
 from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load
 from lbd.store.control import Control, DrainRequest, FillRequest, Pause, PlaceRequest, RequestResult, UnloadRequest
-from lbd.store.drains import Drains
+from lbd.store.drains import Drain, Drains
 from lbd.store.explain import Explainer
 from tests.simulate import fakes
 
@@ -410,3 +412,13 @@ class TestFill:
         ended(lbd, asked(cluster.brokers[2]))
         answer, _ = done(lbd, FillRequest("r2", cluster.brokers[2], None, "ann", 0.0, 1e12))
         assert (answer.exit_code, "is being drained" in answer.sentence) == (4, True)
+
+
+def test_an_amended_outcome_is_no_other_move():
+    """A bundle whose move was unknown, and then found back at its broker, is tried once more."""
+    job = Job("drain", "a:80", "request", 0.0, Drain("a:80", 0.0, None, "ann"))
+    job.hand(["t/n/0x00000000_0x80000000"])
+    unknown = Outcome(Unload("t/n/0x00000000_0x80000000", "a:80", "b:80", 1.0, 1.0), Result.UNKNOWN, None)
+    job.ended(unknown)
+    job.ended(derived(Outcome, unknown, result=Result.FAILED, owner="a:80", amended=True))
+    assert (job.settled, job.attempted) == (1, frozenset())
