@@ -331,6 +331,11 @@ class Pool:
     nobody: str = ""
 
 
+def pool_bundles(pools: Iterable[Pool], name: str) -> BoolArray | None:
+    """The bundles of the pool of this name, bool (N,); None where every bundle may go anywhere."""
+    return next((pool.bundles for pool in pools if pool.name == name), None)
+
+
 @dataclass(frozen=True, eq=False)
 class Permission:
     """Bundles and brokers that may take part in this turn, decided before the strategy.

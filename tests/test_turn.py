@@ -24,6 +24,7 @@ from lbd.store.state import AVERAGES, MEMORY, StateDir, TurnMemory
 from tests import fake_pulsar, journals
 from tests.builders import put_value, state_begun
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
+from tests.fake_pulsar import HOT as HOT_BUNDLES
 from tests.pulsar.issuer import issuing, key_file
 from tests.silence import LIMIT_SECONDS
 
@@ -962,3 +963,29 @@ class TestDryRunMore:
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(chosen)
         assert HOT[0] in {unload.bundle for unload in record.plan.unloads}
+
+
+PATIENT = {"hit_count_low": 3, "hit_count_high": 1000}
+
+
+@pytest.mark.parametrize(
+    ("before", "moves"),
+    [
+        ({"avg_shedder": {"low_threshold": 15, **PATIENT}}, True),
+        ({"avg_shedder": {"low_threshold": 15, "hit_count_low": 30, "hit_count_high": 1000}}, True),
+        ({"avg_shedder": {"low_threshold": 1, **PATIENT}}, False),
+        ({"strategy": "least-moves", "least_moves": {"low_threshold": 1, **PATIENT}}, False),
+        ({"weights": {"cpu": 5}, "avg_shedder": {"low_threshold": 15, **PATIENT}}, False),
+    ],
+    ids=["the same", "another number of hits", "a lower threshold", "another strategy", "another weight"],
+)
+def test_hits_are_evidence_of_the_settings_that_counted_them(before: dict[str, Any], moves: bool, tmp_path: Path):
+    """Whoever raises a threshold wants bundles to move for less no more: it begins to count with the next sample."""
+    with fake_pulsar.started() as cluster:
+        cluster.own(cluster.ids[0], dict.fromkeys(HOT_BUNDLES, 1000.0))
+        for more in (0.1, 0.2):
+            cluster.sample(*((80 + more, 45, 10) if moves else (30 + more, 25 + more, 20 + more)))
+            assert once(settings(cluster, tmp_path, **before)).plan.unloads == ()
+        cluster.sample(80.3, 45.3, 10.3)
+        after = settings(cluster, tmp_path, avg_shedder={"low_threshold": 15, **PATIENT})
+        assert bool(once(after).plan.unloads) is moves

@@ -120,7 +120,9 @@ class ByPlan:
         decision = wish(snapshot, averages, permission, memory)
         if not decision.unloads:
             return decision
-        skip = self._changed(decision.unloads[0], source) or _settling(decision.unloads[0], snapshot, permission)
+        unload = decision.unloads[0]
+        skip = self._changed(unload, source) or _doubted(unload, snapshot, permission)
+        skip = skip or _settling(unload, snapshot, permission)
         return decision if skip is None else replace(decision, unloads=(), skips=(skip,))
 
     @staticmethod
@@ -153,6 +155,12 @@ class Standing:
         reasons = {bundle: reason for (bundle, _, _), reason in self.moves.items()}
         standing = tuple(replace(unload, reason=reasons[unload.bundle]) for unload in still)
         return replace(decision, unloads=(*standing, *decision.unloads))
+
+
+def _doubted(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:
+    """A skip if the source is left out of the round: it gives nothing in any turn."""
+    doubt = int(permission.paired[snapshot.brokers.index()[unload.source]])
+    return Skip(unload.bundle, Reason.of(doubt), f"{unload.source} is left out of this turn") if doubt else None
 
 
 def _settling(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from lbd.model import Averages, BoolArray, FloatArray, IntArray, Snapshot
+from lbd.model import IMPOSSIBLE_NUMBER, Averages, BoolArray, FloatArray, IntArray, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
 
     A bundle on no report is dropped, and one whose segments changed starts anew. A bundle that two brokers report gets
     two samples. ``fresh`` is bool (B,): rows of other brokers add no sample, unless the bundle has none yet, and rows
-    with NaN or a negative number never do; None takes every row, as Pulsar does.
+    with NaN, a negative or an absurd number never do; None takes every row, as Pulsar does.
     """
     old = snapshot.positions_in(previous.bundles)
     short, long, samples = _former(old, previous.short), _former(old, previous.long), _former(old, previous.samples)
@@ -66,7 +66,7 @@ def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> I
     taken = rows.reported.copy()
     if fresh is not None:
         taken &= fresh[rows.owner()] | (samples[rows.bundle] == 0)
-        taken &= ((rows.rates >= 0) & np.isfinite(rows.rates)).all(axis=1)
+        taken &= ((rows.rates >= 0) & (rows.rates <= IMPOSSIBLE_NUMBER)).all(axis=1)
     pending = np.flatnonzero(taken).astype(np.int32)
     if rows.bundle.size == len(snapshot.bundles):
         yield pending

@@ -143,6 +143,7 @@ class Observer:
         self._changing, self._manager = Lock(), ""
         self._reports: Reports = AdminReports(admin)
         self._segments = SegmentWatch(admin)
+        self._versions: dict[str, str] = {}
         self._closed = False
         self.pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
@@ -165,8 +166,10 @@ class Observer:
         }
         shedding = [broker for broker, runtime in sorted(runtimes.items()) if sheds(runtime)]
         snapshot = build_snapshot(started, {broker: answer.report for broker, answer in reports.items()})
-        too_old = unsupported_versions(dict(zip(snapshot.brokers.ids, snapshot.brokers.versions, strict=True)))
-        if too_old:
+        versions = dict(zip(snapshot.brokers.ids, snapshot.brokers.versions, strict=True))
+        # one that gives no report now is as old as before
+        self._versions = {broker: version for broker, version in self._versions.items() if broker in active} | versions
+        if too_old := unsupported_versions(versions):
             raise ObserveError(too_old)
         if any(runtime.get(SCALABLE_TOPICS) == "true" for runtime in runtimes.values()):
             snapshot = replace(snapshot, segments_changed=self._segments.changed(snapshot))
@@ -183,7 +186,7 @@ class Observer:
             splitting_on=tuple(broker for broker, runtime in sorted(runtimes.items()) if splits(runtime)),
             shedder=_of_a_shedder(runtimes[shedding[0]]) if shedding else {},
             sample_interval_seconds=60.0 * max(minutes(answer.runtime, SAMPLE_MINUTES) for answer in reports.values()),
-            system_topics=system_topics(runtimes.values(), snapshot.brokers.versions, snapshot.namespaces.names),
+            system_topics=system_topics(runtimes.values(), self._versions.values(), snapshot.namespaces.names),
             raw={broker: answer.raw for broker, answer in reports.items() if answer.raw is not None},
             runtime={broker: answer.runtime for broker, answer in reports.items()} if self._keep_raw else {},
             requests=self.admin.http.sent - before,

@@ -31,7 +31,7 @@ from lbd.store.status import read_status, running, standby_text
 from lbd.text import counted
 from lbd.turn.learning import Learning
 from lbd.turn.parts import FreePolicies, Parts, TurnResult
-from lbd.turn.strategy_config import gap_seconds, parts_of, slope_learner
+from lbd.turn.strategy_config import counting_rule, gap_seconds, parts_of, slope_learner
 from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def remembered(settings: Settings) -> tuple[TurnMemory, Averages, Past]:
         if not settings.state_dir.is_dir():
             return nothing
         state, now = StateDir(settings.state_dir), time.time()
-        memory = state.load().at(now, gap_seconds(settings))
+        memory = state.load().at(now, gap_seconds(settings), counting_rule(settings))
         return memory, state.load_averages(now), read(state.store, now, KEEP_SECONDS, boot=moment())
     except (UsageError, OSError):
         return nothing

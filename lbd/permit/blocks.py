@@ -12,7 +12,7 @@ from lbd.text import minutes_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.model import CodeArray, Pair, Snapshot
+    from lbd.model import BoolArray, CodeArray, Pair, Snapshot
     from lbd.permit.budget import Budget
     from lbd.permit.settings import Guardrails
 
@@ -24,17 +24,20 @@ def block(
     budget: Budget,
     resting_since: Mapping[str, float],
     guardrails: Guardrails,
+    within: BoolArray | None = None,
 ) -> Skip | None:
     """The used-up budget, or what all bundles of the source wait for; None if one of them could be moved now.
 
     ``barred`` is int8 (N,), reason codes; ``resting_since`` is when bundles were last attempted or changed hands. Where
-    the pair has a ``why``, its strategy may choose other destinations than the pair's.
+    the pair has a ``why``, its strategy may choose other destinations than the pair's. ``within``, bool (N,), are the
+    bundles of the pair's pool; None: there are no pools.
     """
     used_up = budget.refusal(Unload(pair.ends, pair.source, None if pair.why else pair.destination, 0.0, 0.0))
     if used_up is not None:
         return used_up
     rows = snapshot.rows.of(snapshot.brokers.index()[pair.source])
-    own = snapshot.rows.bundle[rows][(snapshot.rows.rates[rows] > 0).any(axis=1)].tolist()
+    busy = snapshot.rows.bundle[rows][(snapshot.rows.rates[rows] > 0).any(axis=1)]
+    own = (busy if within is None else busy[within[busy]]).tolist()
     bars = {snapshot.bundles[bundle]: Reason.of(int(barred[bundle])) for bundle in own if barred[bundle]}
     limits = Counter(reason for reason in bars.values() if reason.group is Group.LIMIT)
     if not limits or len(bars) < len(own):

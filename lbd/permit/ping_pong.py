@@ -64,7 +64,7 @@ class Trips:
         instead, total = able[rows.bundle] & ~lately, np.bincount(owner, carried, brokers)
         if snapshot.partial:  # bundles without statistics cannot go instead
             total = snapshot.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
-        others = 2 * np.bincount(owner, carried * instead, brokers) >= total
+        others = 2 * np.bincount(owner, np.where(instead, carried, 0.0), brokers) >= total
         urgent = min(float(points[compared].min()) + SECOND_MOVE_POINTS, rails.max_destination_score)
         rests = rows.bundle[lately & (others & (points < urgent))[owner]]
         return frozenset(snapshot.bundles[at] for at in rests.tolist())

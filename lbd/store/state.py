@@ -77,7 +77,8 @@ class TurnMemory(msgspec.Struct, frozen=True):
     ``members_left`` how, ``departures`` when brokers went within the last hour. ``changed_at`` is when the owner of a
     bundle changed without lbd, for as long as it rests therefore. ``progress`` is the progress of moves.
     ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the
-    strategy's :class:`~lbd.model.Memory`. ``health`` has the last health checks of each broker.
+    strategy's :class:`~lbd.model.Memory`. ``health`` has the last health checks of each broker. ``counted_by`` is the
+    rule by which hits and loads were counted; empty where that was not written down.
     """
 
     written_at: At = 0.0
@@ -94,6 +95,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
     unloaded_at: dict[str, At] = {}
     placing: PlacementMemory = PlacementMemory()
     health: dict[str, HealthRecord] = {}
+    counted_by: str = ""
 
     @property
     def memory(self) -> Memory:
@@ -110,11 +112,14 @@ class TurnMemory(msgspec.Struct, frozen=True):
             placing=memory.placing,
         )
 
-    def at(self, now: float, gap_seconds: float) -> TurnMemory:
-        """The part that still holds: after a gap, or a clock that went back, counters and averages start from zero."""
+    def at(self, now: float, gap_seconds: float, counted_by: str = "") -> TurnMemory:
+        """The part that still holds: after a gap, a clock that went back, or under another rule than they were
+        ``counted_by``, counters and averages start from zero.
+        """
         unloaded_at = {broker: min(at, now) for broker, at in self.unloaded_at.items()}
         memory = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
-        if 0 <= now - self.written_at <= gap_seconds:
+        is_other = bool(self.counted_by and counted_by) and self.counted_by != counted_by
+        if 0 <= now - self.written_at <= gap_seconds and not is_other:
             return memory
         return msgspec.structs.replace(memory, hits={}, loads={}, placing=PlacementMemory())
 

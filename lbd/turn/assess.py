@@ -63,7 +63,7 @@ def look(parts: Parts, touched: Collection[str] = ()) -> Assessment:
     )
     if parts.heeds_properties:
         policies = replace(policies, consents=Consents(parts.policies.consents(()), snapshot.taken_at))
-    before = turn_memory.at(snapshot.taken_at, parts.gap_seconds)
+    before = turn_memory.at(snapshot.taken_at, parts.gap_seconds, parts.planning.chosen.counted_by)
     facts = Facts(
         snapshot=snapshot,
         averages=averages,
@@ -216,7 +216,12 @@ def _settled_gap(snapshot: Snapshot, evidence: Evidence) -> Callable[[str, str],
 
 
 def remembered(
-    now: Assessment, memory: Memory, samples: dict[str, Sample], plan: tuple[Unload, ...], expected: Mapping[str, float]
+    now: Assessment,
+    memory: Memory,
+    samples: dict[str, Sample],
+    plan: tuple[Unload, ...],
+    expected: Mapping[str, float],
+    counted_by: str = "",
 ) -> TurnMemory:
     """The memory for the next turn: the facts, how far apart the brokers of ``plan`` are, and are ``expected`` to be.
 
@@ -230,4 +235,5 @@ def remembered(
         changed_at=dict(facts.changed_at),
         progress=progress.planned(facts.progress, plan, facts.points, expected, facts.now),
         health=dict(facts.evidence.health.records),
+        counted_by=counted_by,
     )

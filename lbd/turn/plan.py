@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.act.executor import NOTHING_FINISHED
-from lbd.model import CLUSTER, Hits, Memory, Skip, bundle_namespace, counter_broker, counter_key
+from lbd.load import estimate
+from lbd.model import CLUSTER, Hits, Memory, Skip, bundle_namespace, counter_broker, counter_key, pool_bundles
 from lbd.permit import eligibility
 from lbd.permit import evidence as judging
 from lbd.permit.blocks import block
@@ -57,13 +58,15 @@ if TYPE_CHECKING:
 class Chosen:
     """The strategy in force, in words: its ``name`` in the settings, and its real hit counts, ``wanted_hits``.
 
-    One that is ``eager`` assumes what it would otherwise wait for, named in ``assumed``.
+    One that is ``eager`` assumes what it would otherwise wait for, named in ``assumed``. ``counted_by`` is the rule by
+    which it counts hits: those of another one are no evidence.
     """
 
     name: str = "avg-shedder"
     wanted_hits: Hits = field(default_factory=Hits)
     eager: bool = False
     assumed: str = ""
+    counted_by: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +212,7 @@ def plan(
     permission = _permission(planning, case, hold, spread, by_name)
     strategy = planning.strategy if wave is None or hold is not None else NextWave(planning.strategy, wave)
     decision, policies = decide(strategy, case, permission, read, planning.ignored)
-    decision = with_causes(snapshot, decision)
+    decision = with_causes(snapshot, decision, permission.pools)
     canary = held_back(strategy, snapshot, facts.averages, permission, facts.memory)
     ledger = planning.ledger(
         case, snapshot, facts.scores, policies, decision.unloads, permission, unshown=facts.unshown
@@ -292,6 +295,7 @@ def decide(
     for _ in range(ROUNDS):
         decision = strategy(snapshot, facts.averages, permission, facts.memory)
         low, policies = policies.low, read(decision, policies)
+        decision = _elsewhere(snapshot, decision, policies, permission)
         back = {} if Reason.PING_PONG in passes else sent_back(snapshot, decision, case.trips)
         wrong = _misplaced(snapshot, decision, policies) | back
         if not wrong and policies.low == low:
@@ -301,19 +305,22 @@ def decide(
     return (decision if policies.isolation.is_known else replace(decision, memory=facts.memory)), policies
 
 
-def with_causes(snapshot: Snapshot, decision: Decision) -> Decision:
+def with_causes(snapshot: Snapshot, decision: Decision, pools: Sequence[Pool] = ()) -> Decision:
     """The decision whose pairs for which nothing fits have the cause of it as their reason: one word for one cause.
 
-    That is ``TOO_LARGE`` if a bundle of the source is; otherwise the reason that bars most bundles from moving.
+    That is ``TOO_LARGE`` if a bundle of the source is; otherwise the reason that bars most bundles from moving. Of a
+    source in several ``pools`` the bundles of the pair's pool count.
     """
-    sources = {pair.ends: pair.source for pair in decision.comparison.pairs}
-    misfits = {skip for skip in decision.skips if skip.reason is Reason.NOTHING_FITS and skip.what in sources}
+    of = {pair.ends: pair for pair in decision.comparison.pairs}
+    misfits = {skip for skip in decision.skips if skip.reason is Reason.NOTHING_FITS and skip.what in of}
     if not misfits:
         return decision
     position, rows = snapshot.brokers.index(), snapshot.rows
 
     def cause(skip: Skip) -> Reason:
-        own = rows.bundle[rows.of(position[sources[skip.what]])]
+        own = rows.bundle[rows.of(position[of[skip.what].source])]
+        if (within := pool_bundles(pools, of[skip.what].pool)) is not None:
+            own = own[within[own]]
         counts = Counter(Reason.of(code) for code in decision.verdicts[own].tolist())
         bars = [reason for reason in counts if reason.group is not Group.NORMAL and reason is not Reason.BROKER_BUNDLE]
         return (
@@ -322,6 +329,37 @@ def with_causes(snapshot: Snapshot, decision: Decision) -> Decision:
 
     skips = (replace(skip, reason=cause(skip)) if skip in misfits else skip for skip in decision.skips)
     return replace(decision, skips=tuple(skips))
+
+
+def _elsewhere(snapshot: Snapshot, decision: Decision, policies: Policies, permission: Permission) -> Decision:
+    """The decision with the lowest broker that its group allows for a bundle that may not go to the planned one.
+
+    That one must take part, and stay below the source by all moves so far: it is not the one that was compared. Only
+    what fired chose its destination; an order of a person, or a plan under way, goes where it says or not at all.
+    """
+    fired = {pair.source for pair in decision.comparison.pairs if pair.fired}
+    if not (fired and policies.groups.members):
+        return decision
+    spread, scores = GroupSpread(snapshot, policies), decision.comparison.scores
+    position = snapshot.brokers.index()
+    unloads: list[Unload] = []
+    score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
+    able = snapshot.brokers.ids_where((permission.paired == 0) & permission.settled)
+    for unload in decision.unloads:
+        move, points = unload, estimate.points(unload, snapshot.brokers, scores, position)
+        may = unload.source in fired and policies.unmovable(bundle_namespace(unload.bundle)) is None
+        if may and spread.refusal(unload) is not None:
+            best = able & (spread.best(unload.bundle, unload.source) or frozenset()) - {unload.source}
+            lowest = min(best, key=lambda broker: (score[broker], broker), default=None)
+            if lowest is not None and score[lowest] + 2 * points <= score[unload.source]:
+                why = f"{unload.reason}; to {lowest}, as its anti-affinity group forbids {unload.destination}"
+                move = replace(unload, destination=lowest, reason=why)
+        spread.take(move)
+        score[move.source] -= points
+        if move.destination in score:
+            score[move.destination] += points
+        unloads.append(move)
+    return replace(decision, unloads=tuple(unloads))
 
 
 def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> dict[str, Reason]:
@@ -470,7 +508,18 @@ def _blocked(
     facts, pairs = case.facts, decision.comparison.pairs
     attempted, changed = facts.attempted_at, facts.changed_at
     resting = {**attempted, **{name: max(at, attempted.get(name, at)) for name, at in changed.items()}}
-    skips = (block(pair, facts.snapshot, permission.barred, budget, resting, case.guardrails) for pair in pairs)
+    skips = (
+        block(
+            pair,
+            facts.snapshot,
+            permission.barred,
+            budget,
+            resting,
+            case.guardrails,
+            pool_bundles(permission.pools, pair.pool),
+        )
+        for pair in pairs
+    )
     blocked = {skip.what: skip for skip in skips if skip is not None}
     held = canary.blocks(pairs, {unload.source for unload in decision.unloads})
     return blocked | {skip.what: skip for skip in held}

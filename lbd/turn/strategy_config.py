@@ -34,6 +34,13 @@ def effective(settings: Settings) -> StrategySettings:
     return chosen.stock() if settings.profile == "stock" else chosen
 
 
+def counting_rule(settings: Settings) -> str:
+    """The settings that say which brokers are too far apart, as text: hits are evidence under these alone."""
+    numbers = effective(settings).model_dump(mode="json")
+    thresholds = {key: value for key, value in numbers.items() if "threshold" in key}
+    return f"{settings.profile} {settings.strategy} {thresholds} {settings.weights.model_dump(mode='json')}"
+
+
 DECIDING = (
     "interval_seconds",
     "profile",
@@ -74,7 +81,9 @@ def planning_of(settings: Settings, *, eager: bool = False) -> Planning:
         strategy=configured_strategy(settings, eager=eager),
         weights=settings.weights,
         guardrails=settings.guardrails,
-        chosen=Chosen(settings.strategy, chosen.wanted_hits, eager, chosen.assumed if eager else ""),
+        chosen=Chosen(
+            settings.strategy, chosen.wanted_hits, eager, chosen.assumed if eager else "", counting_rule(settings)
+        ),
         topic_costs=settings.topic_costs_in_force,
     )
 

@@ -132,4 +132,5 @@ def _save(parts: Parts, now: Assessment, to_send: tuple[Unload, ...], planned: P
     settles_at = scores_to_settle(to_send, at_most, parts.planning.chosen.name)
     samples = judging.unsettle(facts.evidence.samples, touched_brokers(touching), expected=settles_at)
     parts.store.save_averages(facts.averages, facts.now)
-    parts.store.save(remembered(now, planned.memory, samples, to_send, planned.expected if to_send else {}))
+    expected, counted_by = planned.expected if to_send else {}, parts.planning.chosen.counted_by
+    parts.store.save(remembered(now, planned.memory, samples, to_send, expected, counted_by))

@@ -296,10 +296,8 @@ def _calm_verdict(record: TurnResult, decision: Decision) -> Verdict | None:
         return None
     calm = next((skip for skip in decision.skips if skip.reason is Reason.BALANCED), None)
     few = next((skip for skip in decision.skips if skip.reason is Reason.TOO_FEW_BROKERS), None)
-    if calm is None and few is not None and few.what != "cluster":
-        return Verdict("not-fixable", Reason.ISOLATION_POLICY.label, f"{few.what}: {few.detail}")
     if calm is None and few is not None:
-        return Verdict("unknown", few.reason.label, few.detail)
+        return _of_few(record, few)
     cluster = (skip for skip in decision.skips if skip.what == CLUSTER or skip.what.startswith("pool "))
     homeless = next((skip for skip in cluster if skip.reason is Reason.ISOLATION_POLICY), None)
     if homeless is not None:
@@ -308,6 +306,15 @@ def _calm_verdict(record: TurnResult, decision: Decision) -> Verdict | None:
     if not_compared(record):
         return Verdict("partial", detail=_compared_text(record, detail))
     return Verdict("balanced", detail=detail)
+
+
+def _of_few(record: TurnResult, few: Skip) -> Verdict:
+    """Policies may leave a pool one broker for good; brokers that are not compared may be compared again."""
+    if few.what == CLUSTER:
+        return Verdict("unknown", few.reason.label, few.detail)
+    if not_compared(record):
+        return Verdict("unknown", few.reason.label, f"{few.what}: {_compared_text(record, '')}")
+    return Verdict("not-fixable", Reason.ISOLATION_POLICY.label, f"{few.what}: {few.detail}")
 
 
 def _of_pairs(record: TurnResult) -> Verdict:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lbd.act.executor import FinishedMoves
     from lbd.decide.strategies import Strategy
-    from lbd.model import Averages, Memory, Permission, Snapshot, Unload
+    from lbd.model import Averages, FloatArray, Memory, Permission, Snapshot, Unload
 
 
 GOES_LATER = frozenset({Reason.TURN_UNLOADS, Reason.TURN_TRAFFIC, Reason.SETTLING})
@@ -267,10 +267,13 @@ class NextWave:
         score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
         unready = self.rest.unready(snapshot, score)
         at_limit = snapshot.brokers.ids_where(scores >= AT_LIMIT_POINTS)
-        mean = self._mean(snapshot, permission, score, unready)
+        means = self._means(snapshot, permission, score, unready)
         for unload in sorted(self.rest.unloads, key=lambda move: -min(score.get(move.source, 0.0), AT_LIMIT_POINTS)):
             waits_for = unready.keys() & {unload.source, unload.destination}
-            if waits_for:
+            doubt = int(permission.paired[position[unload.source]]) if unload.source in position else 0
+            if doubt:
+                skips.append(Skip(unload.bundle, Reason.of(doubt), f"{unload.source} is left out of this turn"))
+            elif waits_for:
                 skips.append(Skip(unload.bundle, Reason.SETTLING, unready[min(waits_for)]))
             elif unload.bundle not in reported.get(unload.source, ()):
                 skips.append(Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} had it when it was planned"))
@@ -278,9 +281,9 @@ class NextWave:
                 skips.append(Skip(unload.bundle, Reason.of(int(permission.barred[row]))))
             elif (
                 score[unload.source] - (points := estimate.points(unload, snapshot.brokers, scores, position)) / 2
-                < mean
+                < means[row]
             ):
-                skips.append(self._near_mean(unload, mean, at_limit, snapshot))
+                skips.append(self._near_mean(unload, float(means[row]), at_limit, snapshot))
             else:
                 score[unload.source] -= points
                 unloads.append(unload)
@@ -311,18 +314,24 @@ class NextWave:
             return Skip(unload.bundle, Reason.SETTLING, f"{near}, and {min(changes)} still changes")
         return Skip(unload.bundle, Reason.NOT_NEEDED, near)
 
-    def _mean(
+    def _means(
         self, snapshot: Snapshot, permission: Permission, score: Mapping[str, float], unready: Collection[str]
-    ) -> float:
-        """The mean of the brokers that take part, in points: a larger one counts as many times as it has CPU.
+    ) -> FloatArray:
+        """The mean of the brokers that take part in each bundle's pool, in points, float64 (N,).
 
-        One that is not ready counts as was expected, if that is known: it does not show what it has yet, or does more
-        than that for some seconds.
+        A broker that is not ready counts as was expected, if that is known: it does not show what it has yet, or does
+        more than that for some seconds.
         """
         expected = {broker: self.rest.expected[broker] for broker in unready if self.rest.expected[broker] < math.inf}
-        compared = permission.paired == 0
-        if not compared.any():
-            return 0.0
-        points = np.array([expected.get(broker, points) for broker, points in score.items()])[compared]
-        limit = snapshot.brokers.limit[compared, CPU]
-        return float(np.average(points, weights=limit if (limit > 0).all() else None))
+        points = np.array([expected.get(broker, points) for broker, points in score.items()])
+        compared, limit = permission.paired == 0, snapshot.brokers.limit[:, CPU]
+        means = np.full(len(snapshot.bundles), _mean(points[compared], limit[compared]))
+        for pool in permission.pools:
+            own = compared & pool.brokers
+            means[pool.bundles] = _mean(points[own], limit[own])
+        return means
+
+
+def _mean(points: FloatArray, limit: FloatArray) -> float:
+    """The mean of some brokers: a larger one counts as many times as it has CPU."""
+    return float(np.average(points, weights=limit if (limit > 0).all() else None)) if points.size else 0.0

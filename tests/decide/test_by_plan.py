@@ -48,3 +48,11 @@ def test_no_plan_is_made_true_on_reports_that_do_not_show_the_last_one():
     for settled in ([False, True], [True, False]):
         found = decided(move, settled=np.array(settled))
         assert (found.unloads, [skip.reason for skip in found.skips]) == ((), [Reason.SETTLING])
+
+
+def test_a_plan_takes_nothing_off_a_source_that_is_left_out():
+    """A person approved it on a report that was trusted; what came since then is judged as in any turn."""
+    seen = snapshot({"a:1": report(80, {bundle(0): stats(500), bundle(1): stats(500)}), "b:1": report(10, {})})
+    allowed = permission(seen, paired=np.array([Reason.IMPOSSIBLE_NUMBER.code, 0], dtype=np.int8))
+    found = ByPlan(((bundle(0), "a:1", "b:1"),), Weights(), "because")(seen, first_averages(seen), allowed, Memory())
+    assert (found.unloads, [skip.reason for skip in found.skips]) == ((), [Reason.IMPOSSIBLE_NUMBER])

@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as changed
 
+from lbd.load.scoring import Weights
 from lbd.model import Averages, Snapshot
+from lbd.observe import averages
 from lbd.observe.averages import update
-from tests.builders import bundle, report, snapshot, stats
+from lbd.observe.parse import MODULAR_REPORT, TOP_BUNDLES_REPORT, BundleStats
+from lbd.permit.evidence import Sample, judge
+from lbd.permit.rules import barred
+from lbd.reason import Reason
+from lbd.split.triggers import SplitSettings, too_large
+from tests.builders import bundle, case, report, snapshot, stats
 
 
 def one(rate: float, *, name: str = bundle(1)) -> Snapshot:
@@ -137,3 +145,32 @@ def test_no_bundle_counts_for_less_than_it_carries_now(rates: list[float], told:
     mean, latest = after(rates[:1]), one(rates[1]).rows
     assert told == pytest.approx(mean.at_least(latest).short[0, 0])
     assert mean.short[0, 0] == rates[0]
+
+
+USUAL = BundleStats(10, 10, 1000, 1000, 5, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"), [(0, MODULAR_REPORT), (3, TOP_BUNDLES_REPORT)], ids=["its first report", "beside usual totals"]
+)
+@pytest.mark.parametrize("rate", [1e18, 1e300])
+def test_a_number_that_no_bundle_can_have_is_left_out_of_its_means(rate: float, before: int, kind: str):
+    """One report of such a number must not make a bundle too large for days, and have it cut for good."""
+    told = [USUAL] * before + [changed(USUAL, msg_rate_in=rate)] + [USUAL] * 30
+    totals = {"msg_rate_in": 20.0} if kind == TOP_BUNDLES_REPORT else {}
+    rounds = [
+        snapshot(
+            {
+                "a:80": report(50 + at, {bundle(1): one, bundle(2): USUAL}, load_report_type=kind, **totals),
+                "b:80": report(10),
+            }
+        )
+        for at, one in enumerate(told)
+    ]
+    assert Reason.of(int(barred(case(rounds[before]))[0])) is Reason.IMPOSSIBLE_NUMBER
+    means, samples = Averages.empty(), dict[str, Sample]()
+    for seen in rounds:
+        found = judge(samples, seen, Weights())
+        means, samples = averages.update(means, seen, found.fresh), dict(found.samples)
+    assert means.short[:, 0].tolist() == pytest.approx([10.0, 10.0])
+    assert too_large(rounds[-1], means, SplitSettings()) == ()

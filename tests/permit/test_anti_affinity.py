@@ -8,12 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.least_moves import LeastMovesSettings
+from lbd.decide.strategies import build
+from lbd.load.scoring import Weights
 from lbd.model import Snapshot, Unload
+from lbd.permit.evidence import judge
+from lbd.permit.facts import Facts
+from lbd.permit.membership import Membership
 from lbd.permit.policies import Groups, GroupSpread, Isolation, Policies, parse_isolation
-from tests.builders import bundle, report, snapshot, stats
+from lbd.permit.settings import Guardrails
+from lbd.reason import Reason
+from lbd.turn.plan import Planning, plan
+from tests.builders import bundle, first_averages, report, snapshot, stats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from lbd.decide.shedder import HitSettings
 
 NAMESPACES = [f"g/{number}" for number in range(8)]
 
@@ -140,3 +152,31 @@ def test_another_landing_is_judged_from_where_the_bundle_is_counted():
     found.take(planned)
     assert may(found, bundle(0, "g/0"), "a", "c")
     assert not may(found, bundle(0, "g/0"), "b", "c")
+
+
+@pytest.mark.parametrize("settings", [AvgShedderSettings(), LeastMovesSettings()], ids=lambda one: one.name)
+@pytest.mark.parametrize(("third", "moves"), [(12, True), (80, False)], ids=["has room", "is nearly as high"])
+def test_a_group_that_forbids_one_destination_lets_bundles_go_to_another(
+    settings: HitSettings, third: float, moves: bool
+):
+    """The coldest broker has a namespace of the group and the third has none: a hot broker is not left hot for that."""
+    seen = snapshot(
+        {
+            "a:80": report(84, {bundle(at, "g/one"): stats(800) for at in range(8)}),
+            "b:80": report(10, {bundle(100, "g/two"): stats(100)}),
+            "c:80": report(third, {bundle(120, "t/n"): stats(100)}),
+        }
+    )
+    members = {"g": frozenset({"g/one", "g/two"})}
+    groups = Groups(frozenset({"t/n"}), dict.fromkeys(members["g"], "g"), members)
+    policies = Policies(groups=groups, active=seen.brokers.ids)
+    facts = Facts(seen, first_averages(seen), judge({}, seen, Weights()), policies, Membership(seen.brokers.ids))
+    strategy = build(settings.eager(), Weights())
+    planning = Planning(strategy, Weights(), Guardrails(max_traffic_per_turn=1.0))
+    found = plan(planning, planning.case(facts))
+    assert bool(found.unloads) is moves
+    if moves:
+        assert found.unloads[0].destination == "c:80"
+        assert max(found.expected.values()) < 50
+    else:
+        assert Reason.ANTI_AFFINITY in {skip.reason for skip in found.skips}

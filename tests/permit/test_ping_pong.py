@@ -9,8 +9,9 @@ from lbd.model import Unload
 from lbd.observe.parse import TOP_BUNDLES_REPORT
 from lbd.permit.budget import Sent
 from lbd.permit.ping_pong import Trips
+from lbd.permit.rules import barred
 from lbd.permit.settings import Guardrails
-from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+from tests.builders import TAKEN_AT, bundle, case, report, snapshot, stats
 
 HOUR = 3600.0
 
@@ -147,3 +148,14 @@ def test_what_drains_and_fills_have_moved_may_go_back(order: str):
     ]
     found = Trips(ordered, TAKEN_AT, Guardrails())
     assert (told(found, "c"), found.tired, found.came_from("c:80")) == ("", frozenset(), frozenset())
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), 1e300])
+def test_a_number_that_is_none_frees_no_bundle_that_moved_lately(rate: float):
+    """The bundle that has it could not go instead; all others of its broker still can."""
+    own = {bundle(at): stats(100) for at in (1, 2)} | {bundle(3): stats(rate)}
+    totals = {"msg_throughput_in": 2e4, "msg_throughput_out": 2e4, "load_report_type": TOP_BUNDLES_REPORT}
+    seen = snapshot({"a:80": report(0, own, **totals), "b:80": report()})
+    found = Trips([Sent(TAKEN_AT - 7200, bundle(1), "b:80", "a:80")], TAKEN_AT, Guardrails())
+    able = barred(case(seen)) == 0
+    assert found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_), able) == frozenset({bundle(1)})

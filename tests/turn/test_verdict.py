@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.strategies import build
 from lbd.errors import ObserveError
-from lbd.model import Hits, Outcome, Result, Skip, Unload
-from lbd.permit.evidence import Sample
+from lbd.load.scoring import Weights
+from lbd.model import Hits, Outcome, Result, Skip, Snapshot, Unload
+from lbd.observe.observer import Observation
+from lbd.permit.evidence import Sample, judge
+from lbd.permit.facts import Facts
+from lbd.permit.membership import Membership
+from lbd.permit.policies import Policies, parse_isolation
+from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
 from lbd.store.turn_record import Verdict
+from lbd.turn.next_steps import next_steps
 from lbd.turn.parts import TurnResult
+from lbd.turn.plan import Chosen, Planning, plan
 from lbd.turn.verdict import sentence, verdict
-from tests.builders import bundle, report
+from tests.builders import TAKEN_AT, bundle, first_averages, report, snapshot, stats
 from tests.turn.records import COLD, HOT, altered, record, two
 
 if TYPE_CHECKING:
@@ -274,3 +284,60 @@ def test_pools_of_one_broker_are_the_policies_doing():
     alone = replace(found.plan.decision, skips=(few,), comparison=replace(found.plan.decision.comparison, pairs=()))
     judged = verdict(altered(found, decision=alone))
     assert judged.words == "no move possible, isolation-policy: pool gold: 1 of 2 reports can be compared"
+
+
+ONE_POOL = {"gold": {"namespaces": ["t/.*"], "primary": ["hot|cold"]}}
+
+
+TWO_POOLS = {"p": {"namespaces": ["p/n"], "primary": ["[ab]"]}, "q": {"namespaces": ["q/n"], "primary": ["[ac]"]}}
+
+
+def pooled_turn(
+    seen: Snapshot, policies: dict[str, Any], doubted: str = "", samples: int = 2, excluded: str = "", **known: Any
+) -> TurnResult:
+    """A turn within the pools of these policies; the report of ``doubted`` is not trusted."""
+    evidence = judge({}, seen, Weights())
+    doubts = [Reason.NO_NEW_SAMPLE.code if broker == doubted else 0 for broker in seen.brokers.ids]
+    evidence = replace(evidence, paired=np.array(doubts, dtype=np.int8))
+    allowed = Policies(parse_isolation(policies), active=seen.brokers.ids)
+    facts = Facts(seen, first_averages(seen), evidence, allowed, Membership(seen.brokers.ids), **known)
+    rails = Guardrails(excluded_namespaces=(excluded,) if excluded else ())
+    rule = AvgShedderSettings(hit_count_high=samples)
+    planning = Planning(build(rule, Weights()), Weights(), rails, Chosen(wanted_hits=rule.wanted_hits))
+    observed, found = Observation(seen, "c", seen.brokers.ids, None), plan(planning, planning.case(facts))
+    return TurnResult(observation=observed, facts=facts, plan=found, chosen=planning.chosen)
+
+
+def test_a_pool_whose_reports_are_doubted_is_not_the_policies_doing():
+    """Its two brokers could exchange bundles if both reports could be trusted: no person has to change a policy."""
+    seen = snapshot({**two(85, 10), "spare:8080": report(5)})
+    judged = verdict(found := pooled_turn(seen, ONE_POOL, doubted=COLD))
+    assert (judged.kind, judged.reason) == ("unknown", "too-few-brokers")
+    assert f"pool gold: 2 of 3 brokers are compared; not compared: {COLD} (no-new-sample)" in judged.detail
+    assert "ns-isolation-policy" not in str(next_steps(found, Guardrails())[0].command)
+
+
+@pytest.mark.parametrize(
+    ("resting", "excluded", "wanted"),
+    [
+        ("p/n", "", ("blocked", "cool-down", "2 of 2 bundles with traffic may not move, the first one may in 25 min")),
+        ("q/n", "p/n", ("not-fixable", "excluded-namespace", "none of 7 bundles may move")),
+    ],
+    ids=["its own rest", "those of the other pool rest"],
+)
+def test_bundles_of_another_pool_are_no_reason_of_a_pair(resting: str, excluded: str, wanted: tuple[str, str, str]):
+    """Broker a is in two pools, and only p is uneven: q's bundles neither free its pair nor hold it."""
+    own = {bundle(at, "p/n"): stats(3000) for at in range(2)} | {bundle(at, "q/n"): stats(500) for at in range(10, 15)}
+    seen = snapshot(
+        {
+            "a:80": report(80, own),
+            "b:80": report(20, {bundle(60, "p/n"): stats(10)}),
+            "c:80": report(79, {bundle(50, "q/n"): stats(5000)}),
+        }
+    )
+    attempted = {name: TAKEN_AT - 300 for name in own if name.startswith(resting)}
+    samples = 1 if excluded else 2
+    found = pooled_turn(seen, TWO_POOLS, samples=samples, excluded=excluded, attempted_at=attempted)
+    judged = verdict(found)
+    assert (judged.kind, judged.reason) == wanted[:2]
+    assert wanted[2] in judged.detail

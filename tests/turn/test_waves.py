@@ -13,7 +13,14 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.strategies import build
 from lbd.load.scoring import Weights, scores
 from lbd.model import Hits, LiveCpu, Memory, Outcome, Result, Skip, Unload
+from lbd.observe.parse import Usage
+from lbd.permit.evidence import judge
+from lbd.permit.facts import Facts
+from lbd.permit.membership import Membership
+from lbd.permit.policies import Groups, Policies, parse_isolation
+from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
+from lbd.turn.plan import Planning, plan
 from lbd.turn.verdict import sentence
 from lbd.turn.waves import NextWave, Rest, scores_to_settle
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
@@ -479,3 +486,43 @@ def test_people_read_which_wave_begins_and_why_a_plan_ends():
     )
     ended = record(two(), unloads=(), gave_up=REST.ended_text("paused: by bob"))
     assert sentence(ended) == "No move: plan ebee567d ends, 2 bundles not moved: paused: by bob."
+
+
+@pytest.mark.parametrize("doubt", [Reason.IMPOSSIBLE_NUMBER, Reason.NO_NEW_SAMPLE, Reason.SLOW_BROKER, Reason.DRAINED])
+def test_a_wave_takes_nothing_off_a_source_that_is_left_out(doubt: Reason):
+    """Its plan was made on a report that was trusted; this one is not."""
+    seen = shown(snapshot(two(70, 30)), 20, 20)
+    paired = np.array([0, doubt.code], dtype=np.int8)
+    found = NextWave(build(AvgShedderSettings(), Weights()), REST)(
+        seen, first_averages(seen), permission(seen, paired=paired), Memory()
+    )
+    assert found.unloads == ()
+    assert {(skip.what, skip.reason) for skip in found.skips} >= {(bundle(1), doubt), (bundle(2), doubt)}
+    assert REST.after_waiting(found.skips) is None
+
+
+def test_a_wave_moves_nothing_on_a_report_that_cannot_be_true():
+    """Its CPU of now is known, but its report has a negative usage by now: the turn names that, and nothing goes."""
+    reports = two(70, 30)
+    reports[HOT] = report(70, reports[HOT].last_stats, bandwidth_in=Usage(-5.0, 1000.0))
+    seen = shown(snapshot(reports), 20, 20)
+    policies = Policies(groups=Groups(frozenset({"t/n"})), active=seen.brokers.ids)
+    members = Membership(seen.brokers.ids)
+    facts = Facts(seen, first_averages(seen), judge({}, seen, Weights()), policies, members)
+    planning = Planning(build(AvgShedderSettings(), Weights()), Weights(), Guardrails(), in_waves=True)
+    found = plan(planning, planning.case(facts), rest=REST)
+    assert facts.evidence.paired[seen.brokers.index()[HOT]] == Reason.IMPOSSIBLE_NUMBER.code
+    assert (found.unloads, found.rest) == ((), None)
+
+
+@pytest.mark.parametrize(("hot", "others", "moves"), [(60, 80, 2), (60, 5, 2), (32, 2, 0)])
+def test_a_wave_knows_the_mean_of_its_own_pool(hot: float, others: float, moves: int):
+    """Brokers that policies keep apart are never even: what they have says nothing of this source."""
+    apart = {f"{name}:8080": report(others, {bundle(100 + at, "p/n"): stats(500)}) for at, name in enumerate("xy")}
+    seen = snapshot({**two(hot, 30), **apart})
+    seen = shown(seen, *[20.0] * 4)
+    isolation = parse_isolation({"p": {"namespaces": ["p/.*"], "primary": ["[xy]"]}})
+    allowed = permission(seen, pools=isolation.pools(seen, seen.brokers.ids))
+    rest = replace(REST, expected={})
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(seen, first_averages(seen), allowed, Memory())
+    assert len(found.unloads) == moves
