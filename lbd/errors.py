@@ -69,6 +69,10 @@ class RefusedError(LbdError):
     exit_code = 4
 
 
+class UnpublishedError(RefusedError):
+    """A change of the orders that could not be published to the other lbds now; it may be made again."""
+
+
 class NotLeaderError(RefusedError):
     """An order that only the leader accepts; ``leader`` is its name, None where it is unknown.
 

@@ -25,7 +25,7 @@ from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer, few_at_once
 from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.operations.capacity import PeakKeeper
-from lbd.operations.drain import Draining, Tools
+from lbd.operations.drain import REREAD, Draining, Tools
 from lbd.operations.parts import Learned, PolicyReader
 from lbd.operations.place import LivePicker
 from lbd.operations.requests import OVERRIDDEN_HOLDS, ordered
@@ -203,7 +203,8 @@ class Assembled:
         a quarter of an hour.
         """
         refuse_changes(self.settings, settings)
-        self.executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
+        self.executor.halt(Reason.ROUND_STOPPED, REREAD)
+        self.draining.plan_anew()
         self.splitting.halt()
         if settings.pulsar != self.settings.pulsar:
             self.looking.close()

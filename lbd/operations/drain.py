@@ -115,6 +115,9 @@ MEASURED_FROM = 10
 ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED})
 """Holds to wait for: a move that was not sent because of one is due again afterwards."""
 
+REREAD = "not asked for: the settings were read again"
+"""A move that was not sent because of this is due again, by the new settings."""
+
 TIMES = 2
 """Moves of one bundle in a drain, each of two attempts, where a client's lookup gives it back to its broker."""
 
@@ -173,7 +176,7 @@ class Job:
         """Take the order, the first one or a later one."""
         self.by, self.why = order.by, order.reason
         self.override, self.respect_rest = order.override, order.respect_rest
-        self.rollout, self.ordered_at = order.rollout, order.ordered_at
+        self.rollout, self.ordered_at, self.passes = order.rollout, order.ordered_at, order.passes
 
     def looked(self, look: DrainView, pacing: Pacing) -> None:
         """Take a look that shows what is left to move, and that nothing holds it."""
@@ -227,7 +230,7 @@ class Job:
         with self._lock:
             if isinstance(end, Skip):
                 self._skipped[end.what] = end
-                if end.reason in ORDERED:
+                if end.reason in ORDERED or end.detail == REREAD:
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
                 self._outcomes[end.unload.bundle] = end
@@ -675,8 +678,13 @@ class Draining:
         goes_on = isinstance(request, DrainRequest) and job is not None and job.kind == "drain"
         if job is not None and not (goes_on and job.broker == request.broker):
             raise RefusedError(f"a {job.kind} of {job.broker} is at work; lbd status tells how far it is")
+        if job is None and (due := self._fill_due()) is not None:  # of an lbd that ended: the next step goes on with it
+            words = f"a fill of {due.broker} is in force; lbd drain {due.broker} --release ends it"
+            raise HeldError((Reason.MOVES_UNFINISHED, words))
+        passes = self._control.standing(self._now()) or ""
         if isinstance(request, FillRequest):
             fill, self._fill, answer = order_fill(request, self._now(), tools, self._guide(request.rollout))
+            fill = msgspec.structs.replace(fill, passes=passes)
             self._drains.begin_fill(fill)
             self._job = Job("fill", fill.broker, fill.request, fill.ordered_at, fill)
             if self._fill.unshown is None:
@@ -684,12 +692,17 @@ class Draining:
         else:
             before, guide = self.in_force().get(request.broker), self._guide(request.rollout)
             drain, answer = order_drain(request, before, self._now(), tools, guide)
+            drain = msgspec.structs.replace(drain, passes=passes)
             self._drains.begin(drain, request.id, instead_of=before)
             if job is None:
                 self._requested[drain.broker] = request.id
             else:
                 job.amend_order(drain)
         return answer
+
+    def plan_anew(self) -> None:
+        """The settings were read again: what of a fill is left is planned by the new ones."""
+        self._fill = None
 
     def to_the_end(self, go_on: Callable[[], None]) -> None:
         """Where no daemon goes on with it: until what was begun has ended, or whoever waits for it interrupts that."""
@@ -788,8 +801,9 @@ class Draining:
 
     def _may_look_again(self, broker: str, last: Work | None) -> bool:
         """Whether it is time to look for what Pulsar has placed on a drained broker since."""
-        ended_at = last.ended_at or 0.0 if last is not None else 0.0
-        return self._now() >= max(ended_at + AGAIN_SECONDS, self._looked.get(broker, 0.0) + LOOK_AGAIN_SECONDS)
+        now, ended_at = self._now(), last.ended_at or 0.0 if last is not None else 0.0
+        since = (now - ended_at, AGAIN_SECONDS), (now - self._looked.get(broker, 0.0), LOOK_AGAIN_SECONDS)
+        return not any(0 <= seconds < pause for seconds, pause in since)  # a clock that was set back holds nothing
 
     def _step(self, job: Job, tools: Tools) -> None:
         if (over := self._over(job)) is not None:
@@ -861,8 +875,8 @@ class Draining:
         hold = self._held()
         if hold is None or job.override is None or hold[0] not in OVERRIDDEN_HOLDS:
             return hold
-        pause = self._control.paused(self._now())
-        return hold if pause is not None and pause.since > job.ordered_at else None
+        pause = self._control.standing(self._now())
+        return hold if pause is not None and pause != job.passes else None
 
     def _waits(self, job: Job, hold: Hold | None) -> bool:
         """Whether something keeps it from going on, which is noted with when it is looked at again."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace as changed
 
 from lbd.act.override import SettingSwitch
 from lbd.api.shapes import RolloutPlan, RolloutStep
-from lbd.errors import AdminError, LbdError, RefusedError, UsageError
+from lbd.errors import AdminError, LbdError, RefusedError, UnpublishedError, UsageError
 from lbd.load import scoring
 from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, Pacing, cannot_spare, estimate, first_pass
 from lbd.operations.drain_plan import Guide, HeldError, bundles_to_drain, plan_drain_now, preview_drain
@@ -122,7 +122,7 @@ def too_hot(scores: Mapping[str, float], limit: float) -> str:
 
 def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
     """Proceed once the broker owns nothing or was restarted; else the drain goes on, or is ordered once more."""
-    broker, work = rollout.broker, facts.work
+    work = facts.work
     if _has_left(rollout, facts):
         return _phase(rollout, facts, "restart", gone_at=facts.now)
     if work is not None and facts.drained and rollout.begun:
@@ -132,9 +132,13 @@ def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
             return changed(rollout, begun=False, tries=rollout.tries + 1)
         return _ended(rollout, facts.now, work.exit_code or FAILED, f"{work.sentence} {_stopped(rollout)}")
     if rollout.begun and not facts.drained:
-        why = f"the drain of {broker} was released, or has expired"
-        return _ended(rollout, facts.now, REFUSED, f"The rollout was stopped: {why}; {_so_far(rollout)}.")
+        return _released(rollout, facts)
     return rollout
+
+
+def _released(rollout: Rollout, facts: RolloutInput) -> Rollout:
+    why = f"the drain of {rollout.broker} was released, or has expired"
+    return _ended(rollout, facts.now, REFUSED, f"The rollout was stopped: {why}; {_so_far(rollout)}.")
 
 
 def _restart(rollout: Rollout, facts: RolloutInput) -> Rollout:
@@ -146,9 +150,25 @@ def _restart(rollout: Rollout, facts: RolloutInput) -> Rollout:
             advanced = changed(rollout, done=done, broker=following, started_at=facts.started.get(following))
             return _phase(advanced, facts, "drain", gone_at=None)
         return _phase(changed(rollout, done=done), facts, "fill", gone_at=None)
-    if rollout.gone_at is None and _has_left(rollout, facts):
+    return _still_there(rollout, facts) if rollout.gone_at is None else _in_time(rollout, facts)
+
+
+def _still_there(rollout: Rollout, facts: RolloutInput) -> Rollout:
+    """The broker is handed over to be restarted: note when it goes; without its drain nobody may restart it."""
+    if _has_left(rollout, facts):
         return changed(rollout, gone_at=facts.now)
+    if not facts.drained and _has_stayed(rollout, facts):
+        return _released(rollout, facts)
+    if rollout.waits:  # a hold has ended, in which nobody was let restart it
+        return changed(rollout, phase_at=facts.now, waits="")
+    return _in_time(rollout, facts)
+
+
+def _in_time(rollout: Rollout, facts: RolloutInput) -> Rollout:
+    """End after the timeout; a clock that was set back begins it anew."""
     since = rollout.phase_at if rollout.executes else rollout.gone_at
+    if since is not None and since > facts.now:
+        return changed(rollout, phase_at=facts.now, gone_at=rollout.gone_at and facts.now)
     if since is not None and facts.now - since > rollout.timeout_seconds:
         why = f"{rollout.broker} did not come back within {duration_text(rollout.timeout_seconds)}"
         reason = f": {_missing(rollout, facts)}"
@@ -204,6 +224,11 @@ def is_back(rollout: Rollout, facts: RolloutInput) -> bool:
 def _has_left(rollout: Rollout, facts: RolloutInput) -> bool:
     """Whether the broker at work is away, or was restarted since its turn began."""
     return rollout.broker not in facts.active or _restarted(rollout, facts)
+
+
+def _has_stayed(rollout: Rollout, facts: RolloutInput) -> bool:
+    """Whether the broker at work is known not to be restarted: a restart ends its drain, too."""
+    return not _has_left(rollout, facts) and (rollout.started_at is None or rollout.broker in facts.started)
 
 
 def _restarted(rollout: Rollout, facts: RolloutInput) -> bool:
@@ -306,10 +331,12 @@ class Rolling:
         Raises :class:`LbdError` otherwise.
         """
         hold = self._held()
-        if hold is not None and hold[0] in AWAY:
+        if hold is not None:
             raise HeldError(hold)
         if rollout is None:
             raise RefusedError("no rollout is under way")
+        if rollout.phase == "restart" and rollout.broker == broker and self._drain_of(rollout) is None:
+            raise RefusedError(f"{broker} is not to be restarted now: its drain is over")
         looked = self._look_again(rollout, tools, restarts=broker)
         if looked.phase != "restart" or looked.broker != broker or looked.gone_at is not None or looked.stopping:
             raise RefusedError(f"{broker} is not to be restarted now: {looked.stopping or looked.summary}")
@@ -427,6 +454,8 @@ class Rolling:
         except HeldError as error:
             self._again_at = self._now() + LOOK_AGAIN_SECONDS
             self._wait(rollout, *error.hold)
+        except UnpublishedError:
+            raise
         except (RefusedError, UsageError) as error:
             self._save(rollout, changed(rollout, stopping=str(error)))
 
@@ -459,9 +488,9 @@ class Rolling:
         assert self._record is not None
         facts = cluster_state(self._record, tools.parts, self._now())
         drain = self._drain_of(rollout)
-        if rollout.phase == "drain" and drain is not None:
+        if rollout.phase in {"drain", "restart"} and drain is not None:
             work = self._draining.works.drains.get(rollout.broker)
-            over = work is not None and work.ended_at is not None and work.begun_at >= drain.ordered_at
+            over = work is not None and work.ended_at is not None and work.ordered_at == drain.ordered_at
             facts = replace(facts, drained=True, work=work if over else None)
         if rollout.phase == "fill":
             work = self._draining.works.of(_fill_id(rollout))

@@ -292,6 +292,16 @@ class Control:
         pause = self._read_pause()
         return None if pause is None or (pause.until is not None and pause.until <= now) else pause
 
+    def standing(self, now: float) -> str | None:
+        """The id of the pause in force; None without one."""
+        if self.paused(now) is None:
+            return None
+        try:
+            order = self._orders.read().of(PAUSE)
+        except UsageError:
+            order = None
+        return order.id if order is not None else "unknown"
+
     def _read_pause(self) -> Pause | None:
         try:
             return value_of(self._orders.read().of(PAUSE), Pause)

@@ -19,7 +19,7 @@ from lbd.load.estimate import Carried
 from lbd.model import brokers_named
 from lbd.store.control import new_id
 from lbd.store.database import STORE_NAME, json_value, put_json
-from lbd.store.orders import DRAIN, FILL, Order, OrderList, Orders, body_of, value_of
+from lbd.store.orders import DRAIN, FILL, Order, OrderList, Orders, body_of, says, value_of
 from lbd.store.rollouts import goes_on
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Drain(msgspec.Struct, frozen=True):
 
     ``started_at`` is when the broker had started, by its report: another start ends the drain; None where brokers do
     not tell (2.11). ``carried`` is what it carried when the drain began, nothing where its report does not show that
-    yet. ``override`` is why holds may be passed, those that stood ``ordered_at``: when it was ordered last.
+    yet. ``override`` is why holds may be passed, those that stood ``ordered_at``: when it was ordered last; of pauses
+    that is the one whose id is ``passes``.
     ``respect_rest``: bundles that rest stay. ``rollout`` is the id of the rollout that it is a part of. ``since`` is 0
     (unknown) where the order cannot be read.
     """
@@ -51,6 +52,7 @@ class Drain(msgspec.Struct, frozen=True):
     respect_rest: bool = False
     ordered_at: At = 0.0
     rollout: str = ""
+    passes: str = ""
 
 
 class Fill(msgspec.Struct, frozen=True):
@@ -68,6 +70,7 @@ class Fill(msgspec.Struct, frozen=True):
     respect_rest: bool = False
     rollout: str = ""
     reason: str = ""
+    passes: str = ""
 
 
 class RemainingBundle(msgspec.Struct, frozen=True):
@@ -181,10 +184,9 @@ class Drains:
 
         def edit(orders: OrderList) -> OrderList:
             order = orders.of(DRAIN + before.broker)
-            return orders if order is None or order.body != body_of(before) else orders.amend(order, body_of(after))
+            return orders if order is None or not says(order, before) else orders.amend(order, body_of(after))
 
-        order = self._orders.change(edit).of(DRAIN + before.broker)
-        return order is not None and order.body == body_of(after)
+        return says(self._orders.change(edit).of(DRAIN + before.broker), after)
 
     def begin_fill(self, fill: Fill) -> None:
         """Write the order of a fill, instead of the one before.

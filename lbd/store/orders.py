@@ -101,13 +101,18 @@ class OrderList(msgspec.Struct, frozen=True, tag="orders", tag_field="event"):
         return {key: order for key in sorted(keys) if (order := self.of(key)) is not None}
 
     def give(self, order: Order, time: float) -> OrderList:
-        """Put an order in force, instead of that of its key."""
+        """Put an order in force, instead of that of its key; one that is in force is given again as its next version.
+
+        The end of an id would win over everything of the same id.
+        """
+        if (before := self.orders.get(order.id)) is not None:
+            return self.amend(before, order.body)
         rest = self.end(order.key, time)
         return msgspec.structs.replace(rest, orders={**rest.orders, order.id: order})
 
     def amend(self, order: Order, body: Body) -> OrderList:
-        """The next version of an order that is in force."""
-        amended = msgspec.structs.replace(order, body=body, version=order.version + 1)
+        """The next version of an order that is in force; fields that only another version of lbd knows stay."""
+        amended = msgspec.structs.replace(order, body={**order.body, **body}, version=order.version + 1)
         return msgspec.structs.replace(self, orders={**self.orders, order.id: amended})
 
     def end(self, key: str, time: float, result: Body | None = None) -> OrderList:
@@ -299,6 +304,14 @@ def body_of(value: msgspec.Struct) -> Body:
     except UnicodeEncodeError as error:
         raise UsageError(f"an order cannot be written: {error.object!r} is no UTF-8 text") from error
     return body
+
+
+def says(order: Order | None, value: msgspec.Struct) -> bool:
+    """Whether an order is this one by all fields that this version knows."""
+    try:
+        return value_of(order, type(value)) == value
+    except UsageError:
+        return False
 
 
 def value_of(order: Order | None, kind: type[Kind]) -> Kind | None:

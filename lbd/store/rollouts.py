@@ -13,7 +13,7 @@ import msgspec
 from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.pulsar.override_note import OverrideNote
-from lbd.store.orders import DRAIN, FILL, ROLLOUT, Order, OrderList, Orders, body_of, value_of
+from lbd.store.orders import DRAIN, FILL, ROLLOUT, Order, OrderList, Orders, body_of, says, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,12 +115,11 @@ class Rollouts:
 
         def edit(orders: OrderList) -> OrderList:
             order = orders.of(ROLLOUT)
-            if order is None or order.body != body_of(before) or after == before:
+            if order is None or not says(order, before) or after == before:
                 return orders
             return orders.amend(order, body_of(after))
 
-        order = self._orders.change(edit).of(ROLLOUT)
-        return order is not None and order.body == body_of(after)
+        return says(self._orders.change(edit).of(ROLLOUT), after)
 
     def stop(self, name: str, why: str, now: float) -> Rollout | None:
         """Note why a rollout is to be stopped, and end its drains in the same step; None where it is not under way."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from lbd.clock import boot_seconds
-from lbd.errors import LbdError, NotLeaderError, RefusedError, UsageError
+from lbd.errors import LbdError, NotLeaderError, RefusedError, UnpublishedError, UsageError
 from lbd.files import At
 from lbd.foreign import printable_json
 from lbd.model import Unload
@@ -133,9 +133,9 @@ class SharedOrders(Orders):
 
     @contextmanager
     def _next_line(self) -> Iterator[None]:
-        """One list is published after the other. Raises :class:`RefusedError` where one takes too long."""
+        """One list is published after the other. Raises :class:`UnpublishedError` where one takes too long."""
         if not self._publishing.acquire(timeout=PUBLISHED_WITHIN_SECONDS):
-            raise RefusedError("another change of the orders is still being published; try again")
+            raise UnpublishedError("another change of the orders is still being published; try again")
         try:
             yield
         finally:
@@ -152,7 +152,8 @@ class SharedOrders(Orders):
         try:
             publish(msgspec.json.encode(after))
         except LbdError as error:
-            raise RefusedError(f"the change could not be published to the other lbds, and may hold: {error}") from error
+            words = f"the change could not be published to the other lbds, and may hold: {error}"
+            raise UnpublishedError(words) from error
         self._merge([after])
         self._keep()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from lbd.store.drains import Drain, Drains
 from lbd.store.rollouts import Rollout, Rollouts
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def test_a_broker_is_handed_over_only_where_it_is_due(api: Api, cluster: FakePul
     assert asked(api, restarts=due)[0] == 409
     assert api.get("/v1/rollout").json()["rollout"] is None
 
-    kept = Rollouts(api.engine.settings.state_dir, api.engine.orders)
+    folder, orders = api.engine.settings.state_dir, api.engine.orders
+    kept, drains = Rollouts(folder, orders), Drains(folder, orders)
     times = {"begun_at": 1.0, "phase_at": 1.0, "timeout_seconds": 900.0, "executes": True}
     bundles = [bundle for bundle, owner in cluster.owners().items() if owner == due]
     draining = Rollout(id="r", brokers=(due, other), members=tuple(cluster.brokers), by="ann", broker=due, **times)
@@ -69,8 +71,11 @@ def test_a_broker_is_handed_over_only_where_it_is_due(api: Api, cluster: FakePul
             give(cluster, bundles, other)
         with patched_steps(api):
             kept.begin(now)
+            if not now.stopping:
+                drains.begin(Drain(due, 1.0, None, "ann", rollout="r"))
             answers[words] = asked(api, restarts=due)[0], asked(api, restarts=other)[0]
             kept.withdraw(0.0)
+            drains.release(due)
 
     assert answers == {
         "in its drain": (409, 409),
@@ -91,9 +96,10 @@ def give(cluster: FakePulsar, bundles: Collection[str], broker: str) -> None:
 
 @contextmanager
 def patched_steps(api: Api) -> Iterator[None]:
-    """The rollout stays as it is written."""
+    """The rollout and its drain stay as they are written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api.engine.rolling, "step", lambda _: None)
+        patch.setattr(api.engine.draining, "step", lambda _: None)
         yield
 
 

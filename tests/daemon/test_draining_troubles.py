@@ -302,6 +302,77 @@ def test_a_broker_that_is_filled_is_not_drained_meanwhile(
     assert lbd.engine.draining.drained() == frozenset()
 
 
+def test_a_fill_that_nobody_goes_on_with_yet_is_in_force(
+    cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its lbd was killed, and the next one is asked for a drain or another fill before its first step: refused."""
+    target, other = cluster.brokers[2], cluster.brokers[1]
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as first:
+        begun(first, FillRequest("r1", target, None, "ann", 0.0, 1e12), monkeypatch, part=1)
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as second:
+        second.turn()
+        draining, real = second.engine.draining, second.engine._real
+        for request in (asked(target, "r2"), asked(other, "r3"), FillRequest("r4", other, None, "ann", 0.0, 1e12)):
+            with pytest.raises(RefusedError, match=f"a fill of {target} is in force"):
+                draining.begin(request, real.tools(real.parts()))
+        assert draining.drained() == frozenset()
+        cluster.forward(6)
+        second.engine.go_on()
+        draining.to_the_end(second.engine.go_on)
+        work = draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.ended_at is None) == (0, False), work
+
+
+def test_settings_that_are_read_again_take_nothing_from_a_fill(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """They stop what is under way, in the midst of a part: the rest of that part is planned by the new ones."""
+    cold = cluster.brokers[2]
+    lbd.engine.on_end = lambda _: lbd.engine.take(lbd.engine.settings)
+    begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=60)
+    lbd.engine.on_end = lambda _: None
+    cluster.forward(60)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.landed, work.left) == (0, work.total, []), work
+    assert work.landed > 1
+
+
+def test_a_later_pause_holds_a_drain_though_the_clock_was_set_back_before_it(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path
+):
+    """A reason passes the pause of when it was given, and no other one; clocks of two leaders differ, too."""
+    target = cluster.brokers[0]
+    lbd.engine.draining.begin(asked(target, override="now"), lbd.engine._real.tools(lbd.engine._real.parts()))
+    Control(tmp_path).pause(Pause(cluster.now() - 3600, None, "look", "bob"))
+    for _ in range(3):
+        lbd.engine.go_on()
+        lbd.engine.wait(60)
+    assert len(owned(cluster, target)) == 14
+    assert "paused: by bob" in (lbd.engine.draining.hold() or ("", ""))[1]
+
+
+def test_a_clock_that_is_set_back_does_not_keep_lbd_from_looking_at_a_drained_broker(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """What Pulsar places there is moved off ten minutes later, and not an hour and ten minutes later."""
+    target = cluster.brokers[0]
+    bundle = owned(cluster, target)[0]
+    ended(lbd, asked(target))
+    give(cluster, bundle, target)
+    monkeypatch.setattr(lbd.engine.draining, "_now", lambda: cluster.now() - 3600)
+    cluster.forward(601)
+    lbd.turns(2)
+    for _ in range(60):
+        cluster.forward(11)
+        lbd.engine.go_on()
+        lbd.engine.wait(60)
+    assert owned(cluster, target) == []
+
+
 def test_the_only_broker_that_is_left_is_not_drained(lbd: Run, cluster: FakePulsar):
     """There is nobody who could bear its bundles; nothing is begun."""
     for at, broker in enumerate(cluster.brokers[1:]):

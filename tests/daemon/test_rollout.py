@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lbd.errors import AdminError, RefusedError, UsageError
+from lbd.errors import AdminError, RefusedError, UnpublishedError, UsageError
 from lbd.load import scoring
 from lbd.load.scoring import Weights
 from lbd.model import Result, Unload
@@ -51,6 +51,7 @@ def rollout(**changes: Any) -> Rollout:
 def seen(now: float = 1010.0, **changes: Any) -> RolloutInput:
     """All three are there, started at 100 and usable."""
     values: dict[str, Any] = {"active": frozenset(BROKERS), "usable": frozenset(BROKERS), "leader": "c:1"}
+    values["drained"] = True
     return RolloutInput(now, **{**values, "seen_at": now, "started": dict.fromkeys(BROKERS, 100.0), **changes})
 
 
@@ -80,6 +81,8 @@ EVEN = {"a:1": 50.0, "b:1": 52.0, "c:1": 48.0}
         (IN_DRAIN, {"drained": False, **ANEW}, ("restart", "a:1")),
         (RESTART, {}, ("restart", "a:1")),
         (RESTART, {"now": 9000.0}, ("restart", "a:1")),
+        (RESTART, {"drained": False}, ("ended", "a:1")),
+        (RESTART, {"drained": False, "started": {}}, ("restart", "a:1")),
         ({**RESTART, "executes": True}, {"now": 1061.0}, ("ended", "a:1")),
         (RESTART, AWAY, ("restart", "a:1")),
         ({**RESTART, "gone_at": 1100.0}, {"now": 1161.0, **AWAY}, ("ended", "a:1")),
@@ -104,7 +107,8 @@ EVEN = {"a:1": 50.0, "b:1": 52.0, "c:1": 48.0}
     ids=[
         *("nothing ordered yet", "the drain goes on", "it owns nothing", "bundles are left", "and left for good"),
         *("the drain was released", "gone before it was empty", "restarted before it was empty"),
-        *("nobody restarts it", "a person may take hours", "a command may not", "it has gone", "it stays away"),
+        *("nobody restarts it", "a person may take hours", "its drain was released when it was due"),
+        *("or its restart is not reported yet", "a command may not", "it has gone", "it stays away"),
         *("it is back", "a restart between two looks", "its report is not trusted yet", "it is not healthy"),
         *("2.11: it was away and is back", "2.11: it was never away", "the last one is back"),
         *("another one is gone", "another one is too hot", "its own heat counts for nothing", "a person stops it"),
@@ -596,6 +600,98 @@ class TestHandedOver:
             assert begin(lbd, asked(restarts=broker)) == f"{broker} is to be restarted now."
             operator.restart = restart  # type: ignore[method-assign]
             assert operator.to_the_end().exit_code == 0
+
+    @pytest.mark.parametrize("how", ["released", "expired"])
+    def test_the_end_of_its_drain_ends_it_also_when_it_was_handed_over(
+        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    ):
+        """Nothing keeps the broker empty any more: nobody is told that it owns nothing, and none may restart it."""
+        broker = cluster.brokers[1]
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            operator = Operator(lbd)
+            operator.restart = lambda _: None  # type: ignore[method-assign]
+            balance(lbd)
+            begin(lbd, asked(broker, executes=False))
+            while (found := operator.step()) is not None and found.phase != "restart":
+                pass
+            if how == "released":
+                Drains(tmp_path, lbd.engine.orders).release(broker)
+            else:
+                cluster.forward(25 * 3600)
+            found = operator.to_the_end(5)
+            with pytest.raises(RefusedError, match="no rollout is under way"):
+                begin(lbd, asked(restarts=broker))
+        assert (found.exit_code, "was released, or has expired" in found.sentence) == (4, True), found.sentence
+        assert splitting(cluster) == ("true", None)
+
+    def test_a_pause_hands_no_broker_over(self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """A command that asks before its restart is told to wait, and restarts it once lbd is resumed."""
+        broker = cluster.brokers[1]
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            operator = Operator(lbd)
+            operator.restart = lambda _: None  # type: ignore[method-assign]
+            handed_over(lbd, operator, broker)
+            Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+            with pytest.raises(RefusedError, match="paused: by bob until lbd resume: look"):
+                begin(lbd, asked(restarts=broker))
+            for _ in range(3):
+                cluster.forward(600)
+                operator.step()
+            Control(tmp_path).resume()
+            found = operator.step()
+            assert found is not None
+            assert (found.phase, found.ended_at, found.waits) == ("restart", None, "")
+            assert begin(lbd, asked(restarts=broker)) == f"{broker} is to be restarted now."
+
+    def test_a_clock_that_is_set_back_between_order_and_drain_does_not_hold_it(
+        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As after a failover to a machine whose clock is late: the drain that ended is the one that was ordered."""
+        broker = cluster.brokers[1]
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            operator = Operator(lbd)
+            operator.restart = lambda _: None  # type: ignore[method-assign]
+            balance(lbd)
+            begin(lbd, asked(broker))
+            lbd.engine.go_on()
+            assert lbd.engine.draining.drained() == {broker}
+            monkeypatch.setattr(lbd.engine.draining, "_now", lambda: cluster.now() - 3600)
+            found = None
+            for _ in range(30):
+                found = operator.step()
+                if found is not None and found.phase != "drain":
+                    break
+        assert found is not None
+        assert (found.phase, found.broker) == ("restart", broker)
+
+    @pytest.mark.parametrize(
+        "changes", [{"gone_at": 5000.0}, {"gone_at": 5000.0, "phase_at": 5000.0, "executes": True}]
+    )
+    def test_a_clock_that_is_set_back_while_a_broker_is_away_delays_its_end_by_no_more_than_its_time(
+        self, changes: dict[str, Any]
+    ):
+        """The times of before the step are later than now: the wait begins anew."""
+        found = advance(rollout(**RESTART, **changes), seen(1100.0, **AWAY))
+        assert (found.phase, advance(found, seen(1161.0, **AWAY)).phase) == ("restart", "ended")
+
+    def test_an_order_that_could_not_be_published_is_given_again(
+        self, lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The leader topic's broker was away for a moment, perhaps restarted by this rollout: that is no refusal."""
+        begin_drain, failures = Drains.begin, [1]
+
+        def begin_later(drains: Drains, *arguments: Any, **named: Any) -> None:
+            if failures:
+                failures.pop()
+                raise UnpublishedError("the change could not be published to the other lbds, and may hold: no ack")
+            begin_drain(drains, *arguments, **named)
+
+        monkeypatch.setattr(Drains, "begin", begin_later)
+        begin(lbd, asked(cluster.brokers[1]))
+        operator = Operator(lbd)
+        operator.step()
+        assert "the rollout cannot go on: the change could not be published" in lbd.engine.rolling.trouble
+        assert operator.to_the_end().exit_code == 0
 
     def test_one_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
         """With what to do; lbd goes on balancing, and restarts nothing."""

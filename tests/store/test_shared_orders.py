@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lbd.errors import LbdError, NotLeaderError, ObserveError, RefusedError, UsageError
+from lbd.load.estimate import Carried
 from lbd.store.control import Control, Pause, PlannedMove, PlanRequest
 from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drain, Drains, Fill
@@ -203,6 +204,44 @@ def test_the_last_result_is_the_last_whatever_the_clock_shows(one: Lbd, two: Lbd
     two.follow()
     for here in (one, two):
         assert here.orders.read().results["pause"].body == {"by": "the second"}
+
+
+def test_an_order_that_is_given_again_under_its_id_stands(one: Lbd, two: Lbd):
+    """Its leader was killed before it noted that, as of a rollout's second drain: the next one orders it again."""
+    again = replace(DRAIN, by="again", ordered_at=NOW + 30)
+    one.lead()
+    one.drains.begin(DRAIN, "r-0-1")
+    two.lead()
+    two.drains.begin(again, "r-0-1")
+    one.follow()
+    assert two.stands == one.stands == (None, [again], None)
+    two.drains.release("a:80")
+    one.follow()
+    assert two.stands == one.stands == (None, [], None)
+
+
+def test_orders_of_another_version_go_on(one: Lbd, two: Lbd):
+    """Its lbd led before: fields that only one of both versions has keep no drain and no rollout from its next step."""
+    one.lead()
+    one.drains.begin(DRAIN)
+    one.rollouts.begin(ROLLOUT)
+
+    def of_another(orders: OrderList) -> OrderList:
+        others = {}
+        for name, order in orders.orders.items():
+            body = {field: value for field, value in order.body.items() if field not in {"waits", "respect_rest"}}
+            others[name] = replace(order, body={**body, "later": 1}, version=order.version + 1)
+        return replace(orders, orders=others)
+
+    one.orders.change(of_another)
+    two.lead()
+    assert two.stands == (None, [DRAIN], ROLLOUT)
+    carries = replace(DRAIN, carried=Carried(9.0, 1.0, 1.0, 3))
+    assert two.drains.amend(DRAIN, carries)
+    assert two.rollouts.amend(ROLLOUT, FURTHER)
+    one.follow()
+    assert one.stands == two.stands == (None, [carries], FURTHER)
+    assert {order.body["later"] for order in one.orders.read().orders.values()} == {1}
 
 
 def fenced(_: bytes) -> None:
