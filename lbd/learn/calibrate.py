@@ -218,6 +218,8 @@ def in_incidents(
 
 NOT_KNOWN = "no sample shows how {1} follows traffic on {0}, so what moves would have done is not known"
 
+NOT_TUNED = "{0} is in force, which is not replayed: what other settings would save beside it is not known"
+
 SHORT = (
     "History is short: in windows of {0:g} h the moves that level brokers once count as if they came each day; ask "
     "again when there are {1} days"
@@ -294,7 +296,9 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     scale = _scale(present.settings, request.settings.calibrate.overload_minutes, workers.reconnect_seconds())
     choice = _searched(_Replays(history, by_name, request, model, scale))
     unknown = model.unknown(weights)
-    if unknown and choice.judged:
+    if choice.recommended and request.settings.strategy not in TUNABLE:
+        choice = replace(choice, recommended=None, why=NOT_TUNED.format(request.settings.strategy))
+    elif unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
     elif choice.judged and not choice.recommended and history.seconds < DAY_SECONDS:
         hours = history.seconds / HOUR_SECONDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -312,9 +312,18 @@ HARMLESS_MINUTES = 7.0
 """Most minutes a week, in the mean, that brokers may be longer above the high threshold, however wide the interval."""
 
 
+WHOLE_SHARE = 0.5
+"""Least time of a window, as a share of the longest: a day that has just begun would count its minutes as a day."""
+
+
 def effects(deals: Sequence[Results], name: str, windows: Sequence[int]) -> dict[str, PredictedEffect]:
-    """Differences of settings from the present ones, by measure, with intervals for the next week."""
-    pairs = [[(deal[name][window], deal[PRESENT][window]) for window in windows] for deal in deals]
+    """Differences of settings from the present ones, by measure, with intervals for the next week.
+
+    Windows with less than :data:`WHOLE_SHARE` of the longest do not count.
+    """
+    days = {window: deals[0][PRESENT][window].days for window in windows}
+    whole = [window for window in windows if days[window] >= WHOLE_SHARE * max(days.values())]
+    pairs = [[(deal[name][window], deal[PRESENT][window]) for window in whole] for deal in deals]
     return {
         measure: effect(np.array([[of(own) - of(present) for own, present in deal] for deal in pairs], np.float64))
         for measure, of in MEASURES.items()
@@ -329,11 +338,13 @@ def over_deals(deals: Sequence[Results]) -> dict[str, dict[int, Figures]]:
     }
 
 
-def _unsure(claims: Mapping[str, PredictedEffect], present: Figures, windows: int) -> str:
-    """Why these effects are no reason for a change; empty where they are. ``present`` are the figures of the present
-    settings in all ``windows``.
+def _unsure(claims: Mapping[str, PredictedEffect], by_window: Sequence[Figures]) -> str:
+    """Why these effects are no reason for a change; empty where they are. ``by_window`` are the figures of the present
+    settings, whose worst hour is, as in the effects, that of each window, and not of all.
     """
-    days = present.days * windows / present.replays
+    present = pooled(by_window)
+    present = replace(present, worst_hour_gap=sum(own.worst_hour_gap for own in by_window) / len(by_window))
+    days = present.days * len(by_window) / present.replays
     if round(days) < FEWEST_DAYS:
         return f"was seen on {days:.1f} days only; of fewer than {FEWEST_DAYS} nothing is claimed of another week"
     slack = {
@@ -426,11 +437,11 @@ def choose(
         return Choice(judged, best, None, why, harms, refused, claims[best])
 
     claims = {name: effects(deals, name, (*first, *last)) for name in finalists}
-    present = pooled(list(again[PRESENT].values()))
+    present = list(again[PRESENT].values())
     demands: tuple[tuple[Callable[[str], str], str], ...] = (
         (lambda name: _flaw(again, name, first), ""),
         (lambda name: _flaw(again, name, last), "on the last part of the time "),
-        (lambda name: _unsure(claims[name], present, len(windows)), ""),
+        (lambda name: _unsure(claims[name], present), ""),
     )
     held = finalists
     for flaw_of, begin in demands:

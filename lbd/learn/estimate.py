@@ -45,8 +45,9 @@ INCIDENTS = 5
 DRIVER_SHARE = 1.4
 """Memory of Spark's Java, as a multiple of its heap."""
 
-WORKER_BYTES, WORKER_BYTES_A_ROW = 300e6, 260.0
-"""Memory of a Python worker: by itself, and for each row of bundles in an hour, for it has one hour at a time."""
+WORKER_BYTES, WORKER_BYTES_A_ROW, WORKER_BYTES_A_SAMPLE = 300e6, 260.0, 280.0
+"""Memory of a Python worker: by itself, for each row of bundles in an hour, for it has one hour at a time, and for each
+sample of a broker, for it has those of all days, once more while it joins them, and the courses of four replays."""
 
 QUARTER_DAYS = 90
 
@@ -152,7 +153,9 @@ def estimated(
         most_processor_seconds=search + again,
         cores=_cores(master),
         driver_bytes=DRIVER_SHARE * _bytes(conf.get(HEAP, DEFAULTS[HEAP])),
-        worker_bytes=WORKER_BYTES + WORKER_BYTES_A_ROW * bundle_rows / max(seconds / HOUR_SECONDS, 1.0),
+        worker_bytes=WORKER_BYTES
+        + WORKER_BYTES_A_ROW * bundle_rows / max(seconds / HOUR_SECONDS, 1.0)
+        + WORKER_BYTES_A_SAMPLE * rows["broker_rounds"],
         bytes_a_day=a_day,
         max_bytes=limits.max_bytes,
         retention_days=limits.retention_days,

@@ -79,8 +79,15 @@ class KeptWorkers:
         return own
 
     def reconnect_seconds(self) -> float | None:
-        """As measured by now."""
-        return self._workers.reconnect_seconds()
+        """As measured when the first run over these files asked: with another value no replay would be kept."""
+        path = self._folder / f"reconnect-{self._read}.json"
+        measured = decoded(path, list[float | None])
+        if measured is None:
+            measured = [self._workers.reconnect_seconds()]
+            with as_usage_error(path):
+                make_directory(self._folder)
+                replace(path, json.dumps(measured).encode())
+        return measured[0]
 
     def days(self, without: Collection[str], function: OfDay, columns: Columns) -> Rows:
         """Read again: it takes less than the replays."""

@@ -57,11 +57,11 @@ def settings_file(calibration: Calibration) -> str:
 
 
 def _changed(best: SettingsCandidate, present: SettingsCandidate) -> dict[str, Any]:
-    """Settings that differ from the present ones or, of another strategy, from its defaults."""
+    """Settings that differ from the present ones; of another strategy all, as its section may have other values now."""
     strategy = type(best.settings).name
     same = strategy == type(present.settings).name
-    before = (present.settings if same else type(best.settings)()).model_dump(mode="json")
-    values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != before[key]}
+    before = present.settings.model_dump(mode="json") if same else {}
+    values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != before.get(key)}
     section = {strategy_section(strategy): values} if values else {}
     section |= {"guardrails": changed} if (changed := best.changed_guardrails(present)) else {}
     return section if same else {"strategy": strategy, **section}
@@ -173,6 +173,7 @@ def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> lis
     changes: list[tuple[str, object, object]] = []
     if strategy != type(present.settings).name:
         changes.append(("strategy", type(present.settings).name, strategy))
+        before = {}
     for key, value in best.settings.model_dump(mode="json").items():
         if value != before.get(key):
             changes.append((f"{strategy_section(strategy)}.{key}", before.get(key, "-"), value))

@@ -91,6 +91,10 @@ class Stored:
         rates, counts = np.full((size, 4), np.nan), np.full((size, 3), -1, dtype=np.int64)
         return cls(brokers, bundles, rates, counts, np.full(size, -1, dtype=np.int32))
 
+    def forgotten(self) -> Stored:
+        """The state in which all of them are to be stored again, and those that nobody reports any more are gone."""
+        return replace(Stored.nothing(self.brokers, self.bundles), owner=self.owner)
+
 
 @dataclass(frozen=True, eq=False)
 class ChangedRows:
@@ -224,7 +228,8 @@ class Folder:
             return
         metadata = {_REPLACES: json.dumps([path.name for path in parts]).encode()}
         kind = schema(table).with_metadata({**(schema(table).metadata or {}), **metadata})
-        path = next(path for path in _names(day, "day") if not path.exists())
+        taken = {path.name for path in parts}.union(*map(_replaced, parts))
+        path = next(path for path in _names(day, "day") if path.name not in taken)
         try:
             _written(path, kind, _groups(parts, kind))
         except (OSError, *_JUNK):
@@ -239,11 +244,8 @@ class Folder:
 
     def _unlink_replaced(self, day: Path) -> None:
         for path in sorted(day.glob("day*.parquet")):
-            footer = _footer(path)
-            with suppress(msgspec.MsgspecError, RecursionError):
-                replaced = ((footer and footer.metadata) or {}).get(_REPLACES, b"[]")
-                for name in msgspec.json.decode(replaced, type=list[str]):
-                    remove(day / Path(name).name)
+            for name in _replaced(path) if path.exists() else ():  # another packed day may have replaced it
+                remove(day / Path(name).name)
 
     def _readable(self, path: Path) -> bool:
         if _footer(path) is None:
@@ -290,6 +292,17 @@ class Folder:
     def _files(self, day: str = "day=*") -> Iterator[Path]:
         for table in TABLES:
             yield from self.table(table).glob(f"{day}/*.parquet")
+
+
+def _replaced(path: Path) -> list[str]:
+    """The names of the files that a packed day replaces."""
+    footer = _footer(path)
+    with suppress(msgspec.MsgspecError, RecursionError):
+        names: list[str] = msgspec.json.decode(
+            ((footer and footer.metadata) or {}).get(_REPLACES, b"[]"), type=list[str]
+        )
+        return names
+    return []
 
 
 def _names(day: Path, name: str) -> Iterator[Path]:
@@ -424,6 +437,7 @@ class HistoryWriter:
             return
         folder = Folder(self.root)
         try:
+            folder.prune(self._last, self.settings.retention_days, self.settings.max_bytes)  # room on a full disk
             for table, batches in self._waiting.items():
                 if batches:
                     folder.put(table, self._first, batches)
@@ -450,7 +464,7 @@ class HistoryWriter:
     def _bundles(self, round_: HistoryRound) -> TableRows:
         taken_at = round_.snapshot.taken_at
         if taken_at // WHOLE_SECONDS != self._hour:
-            self._stored, self._hour = Stored.nothing(), taken_at // WHOLE_SECONDS
+            self._stored, self._hour = self._stored.forgotten(), taken_at // WHOLE_SECONDS
         snapshot = known_rates(round_.snapshot)
         self._stored, changed = changes(self._stored, snapshot, round_.fresh, self.step)
         return _changed(snapshot, changed)

@@ -20,7 +20,7 @@ from lbd.errors import ObserveError
 from lbd.files import decoded
 from lbd.learn import report as written
 from lbd.learn.calibrate import in_incidents
-from lbd.learn.choose import MEASURES, MOVES, SettingsCandidate, cost, moves_per_day
+from lbd.learn.choose import MEASURES, MOVES, PRESENT, Choice, Judged, SettingsCandidate, cost, moves_per_day
 from lbd.learn.document import CalibrationDocument, document
 from lbd.learn.drift import last_load
 from lbd.learn.history import window_length
@@ -28,6 +28,7 @@ from lbd.learn.incidents import TIMES
 from lbd.learn.loss import LostDay
 from lbd.learn.prediction import PredictedEffect
 from lbd.learn.replay import RECONNECT_SECONDS
+from lbd.learn.report import changed_settings
 from lbd.load.estimate import CPU, Source
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import calibrate_schema, fake_pulsar
@@ -35,6 +36,7 @@ from tests.daemon.test_service import running, settings_for
 from tests.disks import flip
 from tests.learn.histories import CALM, settled, simulated
 from tests.learn.in_process import calibrated
+from tests.learn.test_choosing import DAY, a_day
 from tests.load.histories import TRUE_SLOPE
 
 if TYPE_CHECKING:
@@ -283,3 +285,19 @@ class TestPoorHistories:
 
         assert model.brokers == ("a:8080", "b:8080", "renamed:8080", "short:8080")
         assert model.slope[:, CPU] == pytest.approx(np.full(4, TRUE_SLOPE), rel=0.15)
+
+
+def test_beside_a_strategy_that_is_not_replayed_nothing_is_recommended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The present settings of the replays would be AvgShedder's, which decide nothing there."""
+    settings = settled(**CALM).model_copy(update={"strategy": "overload-shedder"})
+    simulated(tmp_path, settings, hours=2)
+    figures = {PRESENT: DAY, "default": a_day(moves=1)}
+    better = Choice(
+        tuple(Judged(name, own, own, front=True) for name, own in figures.items()), "default", "default", ""
+    )
+    monkeypatch.setattr("lbd.learn.calibrate._searched", lambda _: better)
+    found = calibrated(tmp_path, 2, settings)
+
+    assert found.history.strategy == "overload-shedder"
+    assert found.choice.recommended is None, changed_settings(found.tried["default"], found.tried[PRESENT])
+    assert found.choice.why.startswith("overload-shedder is in force")

@@ -15,6 +15,7 @@ from lbd.learn.choose import (
     DEFAULT,
     FINALISTS,
     LOW_THRESHOLDS,
+    MOVES,
     NOISE_DEVIATIONS,
     PRESENT,
     SettingsCandidate,
@@ -25,8 +26,9 @@ from lbd.learn.choose import (
 )
 from lbd.learn.incidents import Harm
 from lbd.learn.replay import Course, Figures, Scale, figures, pooled
-from lbd.learn.report import claim
+from lbd.learn.report import changed_settings, claim
 from lbd.permit.budget import Sent
+from lbd.store.calibration import CalibrationSummary, ChangedSetting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -434,3 +436,42 @@ class TestLeastMoves:
         found = candidates(inforce(LeastMovesSettings()), 1.0, 20, 1)
 
         assert {one.values["strategy"] for one in found} == {"least-moves"}
+
+
+BEGUN = 17 / 1440
+
+
+@pytest.mark.parametrize("late", [0, 1], ids=["nothing moves", "a move"])
+def test_a_day_that_has_just_begun_does_not_decide(late: int):
+    """At 00:17 UTC, when the timer calibrates in UTC+3, one move is not 85 moves a day."""
+    present = {window: a_day() for window in range(9)} | {9: a_day(days=BEGUN, moves=0)}
+    own = {window: a_day(moves=4) for window in range(9)} | {9: a_day(days=BEGUN, moves=late)}
+    found = chosen_from({PRESENT: present, "other": own}, list(own))
+
+    assert found.effects[MOVES].mean == pytest.approx(-6, abs=0.2)
+    assert found.recommended == "other"
+
+
+def test_one_bad_hour_in_history_allows_no_worse_hour_each_day():
+    """The slack of the worst hour is a fifth of a day's worst hour in the mean, as the effect on it is."""
+    present = {window: a_day(worst_hour_gap=60.0 if window == 3 else 10.0) for window in range(10)}
+    own = {window: a_day(moves=1, worst_hour_gap=60.0 if window == 3 else 20.0) for window in range(10)}
+    found = chosen_from({PRESENT: present, "other": own}, list(own))
+
+    assert found.recommended is None
+    assert "costs 9 points of the worst hour's gap" in found.why
+
+
+def test_a_proposal_of_another_strategy_is_all_of_its_section():
+    """Its section may have other values now than its defaults: it is in force where all are as replayed."""
+    best, present = SettingsCandidate("least-moves, default", LeastMovesSettings()), inforce()
+    changes = [ChangedSetting(*change) for change in changed_settings(best, present)]
+    summary = CalibrationSummary(at=0.0, recommended="x", reason="", changes=changes, present=None, proposed=None)
+    now = Settings.model_validate(
+        {"strategy": "least-moves", "least_moves": {"hit_count_high": 5, "hit_count_low": 30}}
+    )
+
+    assert not summary.in_force(now)
+    assert {change.key: change.now for change in changes if change.key != "strategy"} == {
+        f"least_moves.{key}": "-" for key in LeastMovesSettings.model_fields
+    }

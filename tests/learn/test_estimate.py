@@ -148,3 +148,14 @@ def test_the_command_estimates_without_spark(root: Path, tmp_path: Path, monkeyp
     assert "Work: 60 settings x 1 deal of noise = 60 replays of 91 rounds" in text.stdout
     assert (values["replays"], values["rounds"]) == (60, 91)
     assert not out.exists()
+
+
+def test_a_worker_has_the_samples_of_all_days(tmp_path: Path):
+    """A longer history of the same cluster takes more memory."""
+    simulated(tmp_path / "short", settled(**CALM), hours=1)
+    simulated(tmp_path / "long", settled(**CALM), hours=3)
+    short, long = estimate(tmp_path / "short"), estimate(tmp_path / "long")
+    samples = long.rows["broker_rounds"] - short.rows["broker_rounds"]
+    hourly = 260 * (long.rows["bundle_rounds"] / (24 * long.days) - short.rows["bundle_rounds"] / (24 * short.days))
+
+    assert long.worker_bytes - short.worker_bytes - hourly == pytest.approx(280 * samples)

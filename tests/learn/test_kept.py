@@ -211,3 +211,28 @@ def test_what_has_no_digest_is_an_error():
 def test_it_says_how_far_it_is(done: Done, words: str):
     """By its pace now: what was kept took no time."""
     assert done.words == words
+
+
+@dataclass
+class Measured(Few):
+    """Workers of a history in which moves are measured meanwhile."""
+
+    seconds: float | None = None
+
+    def reconnect_seconds(self) -> float | None:
+        """As measured by now."""
+        return self.seconds
+
+
+@pytest.mark.parametrize(("letters", "seconds"), [("ab", 2.0), ("abc", 2.0), ("ac", 3.0)])
+def test_moves_that_are_measured_since_change_no_cost(tmp_path: Path, letters: str, seconds: float):
+    """Else every replay that was kept would be made again, for it has another scale."""
+
+    def asked(letters: str, seconds: float) -> float | None:
+        workers = KeptWorkers(Measured(letters, Cut(), seconds=seconds), tmp_path / "unfinished", 1)
+        workers.files()
+        return workers.reconnect_seconds()
+
+    ran(tmp_path / "unfinished", "ab")
+    assert asked("ab", 2.0) == 2.0
+    assert asked(letters, 3.0) == seconds

@@ -477,3 +477,39 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB."""
     with disks.small_disk(tmp_path, 256) as disk:
         yield disk
+
+
+def test_a_bundle_that_goes_on_the_hour_is_gone(tmp_path: Path):
+    """As one that goes at any other time, though all bundles are stored anew then."""
+    later = [snapshot({A: report(30), B: report(30)}, MIDNIGHT + at) for at in (WHOLE_SECONDS, 2 * WHOLE_SECONDS)]
+    written(tmp_path, round_of(two(MIDNIGHT + WHOLE_SECONDS - 60)), *map(round_of, later))
+
+    assert [_parsed(*one).bundles for one in rounds(tmp_path, 0.0, 4e9)] == [[bundle(0)], [], []]
+
+
+def test_a_day_that_gets_rows_again_and_again_is_packed_each_time(tmp_path: Path):
+    """As by imports, or by a clock that was set back: without trouble, and older days still go."""
+    written(tmp_path, round_of(two(MIDNIGHT - 5 * 86_400)))
+    for number in range(5):
+        writer = written(tmp_path, round_of(two(MIDNIGHT + number)), round_of(two(MIDNIGHT + 86_400 + number)))
+        (day,) = [day for day in Folder(tmp_path).days("decisions") if day.name == "day=2027-01-16"]
+
+        assert writer.trouble == ""
+        assert len(list(day.iterdir())) == 1
+        assert len(rows(tmp_path, "decisions")) == 1 + 2 * (number + 1)
+    written(tmp_path, round_of(two(MIDNIGHT + 86_400 + number)), retention_days=2)
+    assert len(Folder(tmp_path).days("decisions")) == 2
+
+
+def test_old_days_go_though_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """They are what makes room."""
+    written(tmp_path, round_of(two()))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Folder, "put", full)
+    writer = written(tmp_path, round_of(two(MIDNIGHT + 40 * 86_400)), retention_days=30)
+
+    assert "No space left on device" in writer.trouble
+    assert Folder(tmp_path).days("decisions") == []
