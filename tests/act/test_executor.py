@@ -929,7 +929,7 @@ def test_a_lane_without_a_thread_holds_nothing_for_ever(pulsar: FakePulsar, monk
     executor = Executor(Diary(pulsar), time.time)
     with suppress(RuntimeError):
         executor.start(plan(pulsar, 0, 1), SameForAll(), Execution(unloader(pulsar)))
-    assert executor.wait(5)
+    assert executor.wait(60)
     ended = executor.collect()
     assert [skip.what for skip in ended.skips] == BUNDLES[:2]
     assert "can't start new thread" in str(ended.failure)
