@@ -47,6 +47,7 @@ TOO_MANY_STEPS = 200_000
 
 _real_lock = _thread.allocate_lock
 _real_start = _thread.start_new_thread
+_real_thread_start = threading.Thread.start
 _real_time, _real_monotonic, _real_sleep = time.time, time.monotonic, time.sleep
 
 
@@ -433,8 +434,11 @@ def _age(thread: threading.Thread) -> int:
 
 
 def _start(thread: threading.Thread) -> None:
-    """In place of ``Thread.start``."""
+    """In place of ``Thread.start``; a foreign thread starts real ones."""
     running = scheduler()
+    if running.is_foreign:
+        _real_thread_start(thread)
+        return
     if running.current is None:
         raise RuntimeError(f"{thread.name} is started outside of tasks")
     if thread._started.is_set():  # type: ignore[attr-defined]

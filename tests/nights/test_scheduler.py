@@ -318,6 +318,26 @@ def test_an_observer_sees_each_step_and_ends_the_simulation():
     assert seen == list(range(seen[0], seen[-1] + 1))
 
 
+def test_a_thread_that_a_test_has_left_starts_a_real_one():
+    """It is no task, and what it begins is none."""
+    begin, ended = _thread.allocate_lock(), _thread.allocate_lock()
+    begin.acquire()
+    ended.acquire()
+
+    def left() -> None:
+        begin.acquire()
+        threading.Thread(target=ended.release).start()
+
+    threading.Thread(target=left).start()
+
+    def main(running: Scheduler) -> None:
+        begin.release()
+        assert ended.acquire(timeout=60)
+        assert len(running.tasks) == 1
+
+    run(main)
+
+
 def test_the_real_parts_are_back_after_a_simulation():
     """Nothing of it stays in the process."""
     before = (threading.Lock, threading.Thread.start, time.time, time.sleep, queue.SimpleQueue)
