@@ -229,6 +229,10 @@ class Rows:
         """Number of each broker's rows where ``where``, bool (M,), is true, int32 (B,)."""
         return np.diff(np.concatenate(([0], np.cumsum(where)))[self.start]).astype(np.int32)
 
+    def are_possible(self) -> BoolArray:
+        """Whether all rates of each row are such as a bundle can have, bool (M,)."""
+        return np.asarray(((self.rates >= 0) & (self.rates <= IMPOSSIBLE_NUMBER)).all(axis=1))
+
     def owner(self) -> IntArray:
         """Broker position of each row, int32 (M,)."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))

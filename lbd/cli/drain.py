@@ -26,6 +26,7 @@ from lbd.cli.request import (
     override_reason,
     print_note,
     print_result,
+    reaching,
     reason_option,
 )
 from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
@@ -379,7 +380,7 @@ def _there(client: Client, request: DrainRequest | FillRequest, form: str, api_u
         with DrainProgressBar() as progress:
             return remote.watched(client, request, started, progress)
     except KeyboardInterrupt:
-        there = f" --api {api_url}" if api_url is not None else ""
+        there = reaching(api_url)
         ends = f"lbd drain {request.broker} --release{there} ends it"
         print_note(
             form, f"No longer watched: it goes on in {client.name}; lbd status{there} tells how far it is; {ends}."

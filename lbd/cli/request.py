@@ -52,6 +52,11 @@ def orders_client(settings: Settings, api_url: str | None) -> Client | None:
     return lbd_client(settings, api_url) if api_url is not None or settings.leader.enabled else None
 
 
+def reaching(api_url: str | None) -> str:
+    """Words that make a further command reach the same lbd; empty for the one of this machine."""
+    return f" --api {api_url}" if api_url is not None else ""
+
+
 def send_command(client: Client, command: Request) -> dict[str, Any]:
     """The response, or the result of a command that was refused or failed; waits up to the command's timeout."""
     waiting = duration_text(command.expires_at - command.at)

@@ -22,6 +22,7 @@ from lbd.cli.request import (
     one_line,
     print_note,
     print_result,
+    reaching,
     read,
     reason_option,
     send_command,
@@ -116,7 +117,7 @@ def rollout(
         now + timeout_seconds,
         stop=stop,
     )
-    ctx.exit(_run(client, request, command, form, f" --api {api_url}" if api_url is not None else ""))
+    ctx.exit(_run(client, request, command, form, reaching(api_url)))
 
 
 def _check(

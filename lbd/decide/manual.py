@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lbd.bundles import WITH_CLUSTER
 from lbd.load import scoring
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Comparison, Decision, Skip, Unload
+from lbd.permit.eligibility import source_left_out
 from lbd.reason import Reason
 from lbd.text import duration_text, minutes_text
 
@@ -121,7 +122,7 @@ class ByPlan:
         if not decision.unloads:
             return decision
         unload = decision.unloads[0]
-        skip = self._changed(unload, source) or _doubted(unload, snapshot, permission)
+        skip = self._changed(unload, source) or source_left_out(unload, snapshot.brokers.index(), permission)
         skip = skip or _settling(unload, snapshot, permission)
         return decision if skip is None else replace(decision, unloads=(), skips=(skip,))
 
@@ -155,12 +156,6 @@ class Standing:
         reasons = {bundle: reason for (bundle, _, _), reason in self.moves.items()}
         standing = tuple(replace(unload, reason=reasons[unload.bundle]) for unload in still)
         return replace(decision, unloads=(*standing, *decision.unloads))
-
-
-def _doubted(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:
-    """A skip if the source is left out of the round: it gives nothing in any turn."""
-    doubt = int(permission.paired[snapshot.brokers.index()[unload.source]])
-    return Skip(unload.bundle, Reason.of(doubt), f"{unload.source} is left out of this turn") if doubt else None
 
 
 def _settling(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:

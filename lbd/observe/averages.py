@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from lbd.model import IMPOSSIBLE_NUMBER, Averages, BoolArray, FloatArray, IntArray, Snapshot
+from lbd.model import Averages, BoolArray, FloatArray, IntArray, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> I
     taken = rows.reported.copy()
     if fresh is not None:
         taken &= fresh[rows.owner()] | (samples[rows.bundle] == 0)
-        taken &= ((rows.rates >= 0) & (rows.rates <= IMPOSSIBLE_NUMBER)).all(axis=1)
+        taken &= rows.are_possible()
     pending = np.flatnonzero(taken).astype(np.int32)
     if rows.bundle.size == len(snapshot.bundles):
         yield pending

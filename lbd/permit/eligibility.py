@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.model import Skip
 from lbd.permit.settings import MOST_COST, move_cost
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lbd.model import CodeArray, FloatArray, Pool, Snapshot
+    from lbd.model import CodeArray, FloatArray, Permission, Pool, Snapshot, Unload
     from lbd.permit.evidence import Evidence
     from lbd.permit.policies import Isolation
     from lbd.permit.slow import Health
@@ -50,6 +51,13 @@ def _left_out(evidence: Evidence, snapshot: Snapshot, brokers: Collection[str], 
         return evidence
     out = np.array([broker in brokers for broker in snapshot.brokers.ids], dtype=np.bool_)
     return replace(evidence, paired=np.where(out, np.int8(reason.code), evidence.paired).astype(np.int8))
+
+
+def source_left_out(unload: Unload, position: Mapping[str, int], permission: Permission) -> Skip | None:
+    """A skip if the source is left out of the round: nothing is taken off it in any turn, also by an earlier plan."""
+    row = position.get(unload.source)
+    doubt = int(permission.paired[row]) if row is not None else 0
+    return Skip(unload.bundle, Reason.of(doubt), f"{unload.source} is left out of this turn") if doubt else None
 
 
 # --- cost of moving a bundle, by its namespace: some clients tolerate a disconnect worse than others

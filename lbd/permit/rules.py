@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.bundles import WITH_CLUSTER, has_cluster
-from lbd.model import IMPOSSIBLE_NUMBER
 from lbd.permit.eligibility import BROKER_BUNDLE, carries, leader_topic_bundles
 from lbd.permit.limits import Ledger
 from lbd.permit.progress import standing_still
@@ -57,7 +56,7 @@ def _not_included(names: Iterable[str], rails: Guardrails) -> Iterable[str]:
 
 def _impossible(case: Case, _: CodeArray) -> IntArray:
     rows = case.facts.snapshot.rows
-    return rows.bundle[~((rows.rates >= 0) & (rows.rates <= IMPOSSIBLE_NUMBER)).all(axis=1)]
+    return rows.bundle[~rows.are_possible()]
 
 
 def _twice(case: Case, _: CodeArray) -> BoolArray | None:

@@ -437,13 +437,14 @@ class HistoryWriter:
             return
         folder = Folder(self.root)
         try:
-            folder.prune(self._last, self.settings.retention_days, self.settings.max_bytes)  # room on a full disk
-            for table, batches in self._waiting.items():
-                if batches:
-                    folder.put(table, self._first, batches)
-                    batches.clear()
-            folder.pack(utc_day(self._last))
-            folder.prune(self._last, self.settings.retention_days, self.settings.max_bytes)
+            try:
+                for table, batches in self._waiting.items():
+                    if batches:
+                        folder.put(table, self._first, batches)
+                        batches.clear()
+                folder.pack(utc_day(self._last))
+            finally:  # old days make room on a full disk
+                folder.prune(self._last, self.settings.retention_days, self.settings.max_bytes)
         except OSError as error:
             self._fail(error)
         else:

@@ -126,6 +126,7 @@ class JournalState:
         self.amended_at: dict[str, float] = {}
         self.served_at: dict[str, float] = {}
         self._missed: dict[str, Intent] = {}
+        """The intents of moves that ended without a landing, which may still be seen later."""
         self._landed: dict[str, _Landed] = {}
         self._landed_of: dict[str, set[str]] = {}
         self.notes: dict[str, LeaderNote] = {}

@@ -21,6 +21,7 @@ from lbd.load import estimate
 from lbd.load.estimate import CPU
 from lbd.load.scoring import AT_LIMIT_POINTS
 from lbd.model import Decision, Result, Skip
+from lbd.permit.eligibility import source_left_out
 from lbd.permit.evidence import is_expected, is_still
 from lbd.reason import Reason
 from lbd.text import counted, duration_text
@@ -270,9 +271,8 @@ class NextWave:
         means = self._means(snapshot, permission, score, unready)
         for unload in sorted(self.rest.unloads, key=lambda move: -min(score.get(move.source, 0.0), AT_LIMIT_POINTS)):
             waits_for = unready.keys() & {unload.source, unload.destination}
-            doubt = int(permission.paired[position[unload.source]]) if unload.source in position else 0
-            if doubt:
-                skips.append(Skip(unload.bundle, Reason.of(doubt), f"{unload.source} is left out of this turn"))
+            if (left_out := source_left_out(unload, position, permission)) is not None:
+                skips.append(left_out)
             elif waits_for:
                 skips.append(Skip(unload.bundle, Reason.SETTLING, unready[min(waits_for)]))
             elif unload.bundle not in reported.get(unload.source, ()):
