@@ -412,7 +412,7 @@ class _Replay:
         was = self._before[1] if self._before is not None else np.zeros_like(here)
         if np.array_equal(was, here):
             return
-        self._members = self._members.after(self._active(number), float(now))
+        self._members = self._members.updated(self._active(number), float(now))
         if self._before is not None:
             came = here & ~was & (now - self._window.started_at[number] < JOINED_SECONDS)
             self._joined_at[came], self._since_touched[came] = now, 0
@@ -440,7 +440,7 @@ class _Replay:
         joined = self._live & (snapshot.taken_at - self._joined_at[here] < JOINED_SECONDS)
         doubt = np.where(self._window.doubted[number, here] & ~joined, Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
         points = points_of(snapshot.brokers, self._settings.weights)
-        self._members = members = self._members.after(snapshot.brokers.ids, snapshot.taken_at)
+        self._members = members = self._members.updated(snapshot.brokers.ids, snapshot.taken_at)
         return Facts(
             snapshot,
             Averages(self._names, self._short, self._long, self._samples),

@@ -33,7 +33,7 @@ class Membership:
     departed: tuple[str, ...] = ()
     departures: tuple[float, ...] = ()
 
-    def after(self, active: tuple[str, ...], now: float) -> Membership:
+    def updated(self, active: tuple[str, ...], now: float) -> Membership:
         """The membership when these brokers are active ``now``; the first round counts as no change."""
         departed = tuple(sorted(set(self.active) - set(active)))
         gone = departures(self.departures, now, went=bool(departed))
