@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.decide.avg_shedder import AvgShedderSettings
-from lbd.decide.least_moves import LeastMovesSettings
 from lbd.fields import derived
 from lbd.learn.window import LONGEST_SILENCE_SECONDS
 from lbd.load.estimate import CPU, carried, driving, fixed_model, scores
@@ -465,11 +464,12 @@ class _Replay:
 
 
 def _idle_gap(settings: Settings) -> float:
-    """The gap below which no counter goes up: all are then at nought, and the strategy need not be asked. The level
-    that least-moves looks at lies between the lowest and the highest, so none is further from it than they are apart.
+    """The gap below which no counter of the strategy goes up: all are then at nought, and it need not be asked.
+
+    Nought for all but AvgShedder: least-moves goes by the mean of the latest samples, which stays apart for a while.
     """
     chosen = effective(settings)
-    return chosen.low_threshold if isinstance(chosen, AvgShedderSettings | LeastMovesSettings) else 0.0
+    return chosen.low_threshold if isinstance(chosen, AvgShedderSettings) else 0.0
 
 
 def replay(window: Window, settings: Settings, model: LoadModel) -> Course:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lbd.learn.replay import ReplayCluster, Scale, as_recorded, figures, replay
 from lbd.load.estimate import CPU, fixed_model
@@ -179,6 +181,32 @@ def test_no_bundle_moves_again_before_its_rest(tmp_path: Path):
 
     assert len(moves) >= 10
     assert min(again, default=1800) >= 1800
+
+
+levels = st.lists(st.sampled_from((30.0, 38.0, 44.0, 52.0, 75.0)), min_size=3, max_size=3)
+
+
+@given(
+    stretches=st.lists(st.tuples(levels, st.integers(1, 12)), min_size=1, max_size=6),
+    live_cpu=st.booleans(),
+    strategy=st.sampled_from(("avg-shedder", "least-moves")),
+)
+def test_rounds_that_are_left_out_change_nothing(
+    stretches: list[tuple[list[float], int]], *, live_cpu: bool, strategy: str
+):
+    """A replay that asks the strategy in every round makes the same moves: below its gap no counter goes up."""
+    cpu = [levels for levels, minutes in stretches for _ in range(minutes)]
+    reports = [broker(at, name, own) for at, one in enumerate(cpu) for name, own in zip("abc", one, strict=True)]
+    found = window(reports, [bundle(0, f"t/n/{name}{at}", name, rate=2000.0) for name in "abc" for at in range(6)])
+    settings = settled(live_cpu=live_cpu, hit_count_low=3).model_copy(update={"strategy": strategy})
+    model = fixed_model(found.brokers, np.full(3, 10.0), np.full(3, 5 / 4000))
+    course = replay(found, settings, model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lbd.learn.replay._idle_gap", lambda _: 0.0)
+        stepped = replay(found, settings, model)
+
+    assert course.moves == stepped.moves
+    np.testing.assert_array_equal(course.points, stepped.points)
 
 
 def test_counters_begin_anew_after_a_silence(tmp_path: Path):
