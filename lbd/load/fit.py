@@ -9,7 +9,6 @@ keep their own intercepts.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,15 +20,10 @@ from lbd.model import RESOURCES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from lbd.load.samples import BrokerSamples
     from lbd.load.settings import LoadSettings
     from lbd.model import FloatArray
 
-
-if TYPE_CHECKING:
-    IndexArray = NDArray[np.intp]
 
 MOST_POINTS = 128
 """Largest number of points of a group; of more, this many are taken evenly: the pairs of 128 points place a slope
@@ -139,15 +133,14 @@ def _evenly(values: FloatArray, most: int) -> FloatArray:
     return values[np.linspace(0, values.size - 1, most).astype(np.intp)]
 
 
-@cache
-def _both(size: int) -> tuple[IndexArray, IndexArray]:
-    """Each pair of ``size`` points once. Sizes are at most :data:`MOST_POINTS`, so the cache is small."""
-    return np.triu_indices(size, 1)
+_SECOND, _FIRST = np.tril_indices(MOST_POINTS, -1)
+"""Each pair of :data:`MOST_POINTS` points once; the first n (n - 1) / 2 are the pairs of the first n points."""
 
 
 def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Slope between any two points whose x differ, and their distance."""
-    first, second = _both(x.size)
+    number = x.size * (x.size - 1) // 2
+    first, second = _FIRST[:number], _SECOND[:number]
     run, rise = x[second] - x[first], y[second] - y[first]
     apart = np.abs(run)
     distinct = apart > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,6 +59,20 @@ def test_of_many_points_some_are_taken():
 
     assert found.slope == pytest.approx(0.3, abs=0.01)
     assert found.noise == pytest.approx(1, rel=0.2)
+
+
+def test_fits_of_ever_more_points_leave_nothing_behind():
+    """A daemon fits one point more each minute; the pairs of every number of points would come to 5 MB."""
+    x = np.arange(128.0)
+    line([(x, x)])
+    tracemalloc.start()
+    try:
+        for number in range(3, x.size):
+            line([(x[:number], x[:number])])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 100_000
 
 
 def test_the_median_by_weight():
