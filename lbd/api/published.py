@@ -224,7 +224,10 @@ class Events:
 # --- the last turn
 
 SCORED_TURNS = 5760
-"""Turns whose scores are kept in memory: a day of them at the default interval, 3 MB of 100 brokers."""
+"""Turns whose scores are kept in memory: a day of them at the default interval, 5 MB of 100 brokers."""
+
+SAME_SECONDS = 60.0
+"""Of turns with the same scores within this time the first and the last are kept: brokers sample CPU once a minute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +262,10 @@ class Board:
     def publish(self, published: Published) -> None:
         """A turn has ended."""
         with self._lock:
-            self._scored.append(_scored(published.status, self._scored[-1].brokers if self._scored else ()))
+            turn = _scored(published.status, self._scored[-1].brokers if self._scored else ())
+            if len(self._scored) > 1 and turn.repeats(self._scored[-1]) and turn.repeats(self._scored[-2]):
+                self._scored.pop()
+            self._scored.append(turn)
         self.tally.turn(published.record, published.verdict)
         self.last = published
         self.events.tell("turn", published.status)
@@ -303,6 +309,12 @@ class _ScoredTurn:
     brokers: tuple[str, ...]
     points: NDArray[np.float32]
     counted: BoolArray
+
+    def repeats(self, before: _ScoredTurn) -> bool:
+        """Whether it shows what a turn ``before`` has shown, not long ago."""
+        is_same = self.brokers == before.brokers and np.array_equal(self.counted, before.counted)
+        recent = 0 <= self.at - before.at < SAME_SECONDS
+        return is_same and recent and np.array_equal(self.points, before.points, equal_nan=True)
 
 
 def _scored(status: Status, before: tuple[str, ...]) -> _ScoredTurn:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+import numpy as np
 import pytest
 import requests
 
@@ -98,6 +101,17 @@ class TestHistory:
         hot = api.get("/v1/history", params={"range": "7d", "broker": pulsar.ids[0]}).json()
         assert hot["broker"]["points"] == [80.0, 60.0]
         assert api.get("/v1/history", params={"range": "2d"}).status_code == 422
+
+    def test_turns_that_show_the_same_are_a_point_a_minute(self, api: Api):
+        """A turn a second has a new score once a minute: of the others none is held, and the line has no hole."""
+        begun = api.serving.board.scores(0.0).at[0]
+        assert api.serving.board.last is not None
+        published = api.serving.board.last
+        for second in range(1, 3600):
+            status = msgspec.structs.replace(published.status, at=begun + second)
+            api.serving.board.publish(replace(published, status=status))
+        at = api.serving.board.scores(0.0).at - begun
+        assert (at.size, at[-1], np.diff(at).max()) == (62, 3599.0, 59.0)
 
     def test_an_unknown_broker_is_404(self, api: Api, pulsar: FakePulsar):
         """One without a score, and not in the cluster; one that gave no report is known."""
