@@ -42,7 +42,7 @@ from lbd.store.moves import (
     SplitRecord,
     split_or_attempted,
 )
-from lbd.text import DAY_SECONDS
+from lbd.text import DAY_SECONDS, HOUR_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -356,7 +356,7 @@ class Journal:
         self._state = JournalState(began.boot if began is not None else "")
         self._store = Database.open(path)
         _fold(self._state, self._store)
-        self._state.settle(self._time(), keep_seconds)
+        self._settle(self._time())
         self._entries = self._counted()
         self._prune_beyond = max(most_entries, self._entries) + PRUNED_ENTRIES
 
@@ -522,12 +522,17 @@ class Journal:
         return {"boot": moment.boot, "up": round(moment.up, 3)} if moment is not None else {}
 
     def _follow_clock(self) -> Now:
-        """After the clock was set back, times later than now become now, and age from there."""
+        """Forget once an hour what is too old; times later than now, after the clock was set back, age from now on."""
         time = self._time()
         unserved = (move.at for move in self._state.unserved().values())
-        if any(at > time.now for at in (*self._state.attempted_at.values(), *unserved)):
-            self._state.settle(time, self._keep_seconds)
+        is_due = not 0 <= time.now - self._settled_at < HOUR_SECONDS
+        if is_due or any(at > time.now for at in (*self._state.attempted_at.values(), *unserved)):
+            self._settle(time)
         return time
+
+    def _settle(self, time: Now) -> None:
+        self._state.settle(time, self._keep_seconds)
+        self._settled_at = time.now
 
     def _append(self, *entries: Entry) -> None:
         try:
@@ -550,7 +555,7 @@ class Journal:
         """Delete the oldest entries that nothing hangs on. A failure is that of the next write, too, which tells it."""
         if self._entries <= self._prune_beyond:
             return
-        self._state.settle(self._time(), self._keep_seconds)
+        self._settle(self._time())
         needed = [msgspec.json.encode(sorted(names)).decode() for names in self._state.needed()]
         with suppress(UsageError):
             self._store.write(PRUNE, [(self._most_entries, *needed)])

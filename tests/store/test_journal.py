@@ -305,6 +305,15 @@ class TestPruning:
         assert 50 <= len(kept) < 150
         assert kept[-1]["bundle"] == bundle(199)
 
+    def test_what_no_longer_counts_is_forgotten_while_lbd_runs(self, tmp_path: Path) -> None:
+        """A day of requests and a week of attempts stay in memory, not all since the start."""
+        clock = [0.0]
+        with closing(Journal(tmp_path / STORE_NAME, lambda: clock[0])) as journal:
+            for number in range(40):
+                clock[0] = number * DAY / 4
+                fill(journal, "moved", number)
+            assert (len(journal.sent), len(journal.attempted_at), len(journal.landings)) == (4, 29, 4)
+
     def test_what_was_sent_is_no_later_than_now(self, tmp_path: Path) -> None:
         """A clock that was ahead does not use budgets up for longer than a day."""
         written(tmp_path / "j", "i1", "o1")
