@@ -449,6 +449,7 @@ class HistoryWriter:
             self._fail(error)
         else:
             self.trouble = ""
+        pa.default_memory_pool().release_unused()  # Arrow leaves MB of free room in the C heap of its thread
 
     @property
     def _rows(self) -> int:

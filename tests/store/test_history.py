@@ -6,6 +6,7 @@ import errno
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -477,6 +478,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB."""
     with disks.small_disk(tmp_path, 256) as disk:
         yield disk
+
+
+def test_room_that_a_file_has_freed_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Once for each time that rounds are written."""
+    given_back: list[str] = []
+    pool = SimpleNamespace(release_unused=lambda: given_back.append("free room"))
+    monkeypatch.setattr(pa, "default_memory_pool", lambda: pool)
+    written(tmp_path, round_of(two()), round_of(two(MIDNIGHT + 60)), round_of(two(MIDNIGHT + 660)))
+    assert given_back == ["free room"] * 2
 
 
 def test_a_bundle_that_goes_on_the_hour_is_gone(tmp_path: Path):
