@@ -370,8 +370,10 @@ class RolloutBody(CommandBody):
         "",
         max_length=300,
         description="the broker that whoever asks is about to restart: nothing is begun, and 409 unless it is due now, "
-        "by the lbd that leads now; ask this before each restart",
+        "by the lbd that leads now, and handed over to no other claim; ask this before each restart",
     )
+    claim: Line = Field("", max_length=300, description="a name of whoever restarts; empty: the Idempotency-Key")
+    target: Line = Field("", max_length=300, description="id of the rollout to stop or go on with; empty: any")
 
 
 class Runner:

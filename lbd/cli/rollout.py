@@ -178,12 +178,12 @@ def _followed(client: Client, command: str | None, request: RolloutRequest, name
             summary = _noted(view.summary, summary)
             due = rollout.phase == "restart" and rollout.gone_at is None and rollout.broker not in restarted
             if command is not None and due:
-                why = _hand_over(client, request, rollout.broker)
+                why = _hand_over(client, request, name, rollout.broker)
                 if why:
                     refusal = _noted(f"{rollout.broker} is not restarted yet: {why}", refusal)
                 else:
                     restarted.add(rollout.broker)
-                    _restart_or_stop(client, request, command, rollout.broker)
+                    _restart_or_stop(client, request, command, name, rollout.broker)
         time.sleep(POLL_SECONDS)
 
 
@@ -194,32 +194,32 @@ def _noted(words: str, before: str) -> str:
     return words
 
 
-def _hand_over(client: Client, request: RolloutRequest, broker: str) -> str:
+def _hand_over(client: Client, request: RolloutRequest, rollout: str, broker: str) -> str:
     """Why a broker must not be restarted now, empty where it is to be.
 
     Progress that was read may be old, from a standby or a leader that was replaced, and a person may have ended the
     rollout: the lbd that leads says whether the broker is due.
     """
     try:
-        answer = read(client.command(_order(request, restarts=broker)), RequestResult)
+        answer = read(client.command(_order(request, restarts=broker, target=rollout)), RequestResult)
     except RefusedError as error:
         return str(error)
     return answer.sentence if answer.exit_code else ""
 
 
-def _restart_or_stop(client: Client, request: RolloutRequest, command: str, broker: str) -> None:
+def _restart_or_stop(client: Client, request: RolloutRequest, command: str, rollout: str, broker: str) -> None:
     """Run the command; where it fails the rollout is stopped."""
     why = _restart(command, broker)
     if why:
         click.echo(plain(why), err=True)
-        send_command(client, _order(request, reason=one_line(why), stop=True))
+        send_command(client, _order(request, reason=one_line(why), stop=True, target=rollout))
 
 
 def _order(request: RolloutRequest, **others: Any) -> RolloutRequest:  # noqa: ANN401 - of each field its own
-    """A further order about the rollout that was requested."""
+    """A further order about a rollout, by the command that requested it."""
     name, now = new_id()
     times = {"at": now, "expires_at": now + request.expires_at - request.at}
-    return replace(request, id=name, brokers=(), executes=False, **times, **others)
+    return replace(request, id=name, brokers=(), executes=False, claim=request.id, **times, **others)
 
 
 def _restart(command: str, broker: str) -> str:

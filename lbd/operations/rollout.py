@@ -18,7 +18,7 @@ from lbd.act.override import SettingSwitch
 from lbd.api.shapes import RolloutPlan, RolloutStep
 from lbd.errors import AdminError, LbdError, RefusedError, UnpublishedError, UsageError
 from lbd.load import scoring
-from lbd.operations.drain import AWAY, LOOK_AGAIN_SECONDS, Pacing, cannot_spare, estimate, first_pass
+from lbd.operations.drain import AWAY, ENDED, LOOK_AGAIN_SECONDS, Pacing, cannot_spare, estimate, first_pass
 from lbd.operations.drain_plan import Guide, HeldError, bundles_to_drain, plan_drain_now, preview_drain
 from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
@@ -190,7 +190,8 @@ def _fill(rollout: Rollout, facts: RolloutInput) -> Rollout:
     work = facts.work
     if work is None or work.ended_at is None:
         return rollout
-    if work.exit_code and rollout.tries < TRIES:
+    was_released = any(bundle.detail == ENDED for bundle in work.left)
+    if work.exit_code and rollout.tries < TRIES and not was_released:
         return changed(rollout, tries=rollout.tries + 1)
     settled = facts.seen_at > work.ended_at and facts.scores.keys() >= set(rollout.members)
     if not settled and 0 <= facts.now - work.ended_at < SETTLED_WITHIN_SECONDS:
@@ -237,7 +238,7 @@ def _restarted(rollout: Rollout, facts: RolloutInput) -> bool:
 
 
 def _phase(rollout: Rollout, facts: RolloutInput, phase: str, gone_at: float | None) -> Rollout:
-    return changed(rollout, phase=phase, phase_at=facts.now, begun=False, gone_at=gone_at, tries=0, waits="")
+    return changed(rollout, phase=phase, phase_at=facts.now, begun=False, gone_at=gone_at, tries=0, waits="", claim="")
 
 
 def _ended(rollout: Rollout, now: float, code: int, sentence: str) -> Rollout:
@@ -307,7 +308,7 @@ class Rolling:
             return self._stop(request)
         rollout = self._rollouts.under_way()
         if request.restarts:
-            return self._hand_over(rollout, request.restarts, tools)
+            return self._hand_over(_target(rollout, request), request, tools)
         if rollout is not None:
             if refusal := other_rollout(request.brokers, rollout):
                 raise RefusedError(refusal)
@@ -325,29 +326,31 @@ class Rolling:
         order = f"{counted(len(rollout.brokers), 'broker')}, {rollout.broker} first"
         return RequestResult(0, f"The rollout has begun: {order}.")
 
-    def _hand_over(self, rollout: Rollout | None, broker: str, tools: Tools) -> RequestResult:
-        """Confirm that a broker may be restarted: it is due, and this lbd has just proven that it leads.
+    def _hand_over(self, rollout: Rollout, request: RolloutRequest, tools: Tools) -> RequestResult:
+        """Hand a broker over to be restarted: it is due, no other command has it, and this lbd has just proven that it
+        leads.
 
         Raises :class:`LbdError` otherwise.
         """
-        hold = self._held()
+        hold, broker, claim = self._held(), request.restarts, request.claim or request.id
         if hold is not None:
             raise HeldError(hold)
-        if rollout is None:
-            raise RefusedError("no rollout is under way")
+        if rollout.broker == broker and rollout.claim not in {"", claim}:
+            words = f"{broker} was handed over to another command"
+            raise RefusedError(f"{words}; if that one has ended, restart the broker yourself")
         if rollout.phase == "restart" and rollout.broker == broker and self._drain_of(rollout) is None:
             raise RefusedError(f"{broker} is not to be restarted now: its drain is over")
-        looked = self._look_again(rollout, tools, restarts=broker)
+        looked = self._look_again(rollout, tools, restarts=broker, claim=claim)
         if looked.phase != "restart" or looked.broker != broker or looked.gone_at is not None or looked.stopping:
             raise RefusedError(f"{broker} is not to be restarted now: {looked.stopping or looked.summary}")
         return RequestResult(0, f"{broker} is to be restarted now.", id=looked.id)
 
-    def _look_again(self, rollout: Rollout, tools: Tools, restarts: str = "") -> Rollout:
+    def _look_again(self, rollout: Rollout, tools: Tools, restarts: str = "", claim: str = "") -> Rollout:
         """The rollout by the facts of now: the file may be older than a restart, and no broker is restarted twice.
 
-        The broker that a person ``restarts`` now is drained again where Pulsar has placed a bundle there since its
-        drain. Raises :class:`RefusedError` where the rollout has changed meanwhile, and where this lbd no longer leads:
-        it is written, and so published, in any case.
+        The broker that a command ``restarts`` now has its ``claim`` from now on, or is drained again where Pulsar has
+        placed a bundle there since its drain. Raises :class:`RefusedError` where the rollout has changed meanwhile, and
+        where this lbd no longer leads: it is written, and so published, in any case.
         """
         after, hold = rollout, self._held()
         if rollout.phase == "restart" and rollout.gone_at is None and (hold is None or hold[0] not in AWAY):
@@ -356,10 +359,10 @@ class Rolling:
             facts = RolloutInput(self._now(), frozenset(fixed.observation.active), started=started)
             if _has_left(rollout, facts):
                 after = changed(rollout, gone_at=facts.now)
-            elif restarts == rollout.broker and bundles_to_drain(
-                replace(tools.parts, observer=fixed), tools.admin, restarts
-            ):
-                after = changed(_phase(rollout, facts, "drain", gone_at=None), tries=rollout.tries + 1)
+            elif restarts == rollout.broker:
+                after = changed(rollout, claim=claim)
+                if bundles_to_drain(replace(tools.parts, observer=fixed), tools.admin, restarts):
+                    after = changed(_phase(rollout, facts, "drain", gone_at=None), tries=rollout.tries + 1)
         if not self._rollouts.amend(rollout, after):
             raise RefusedError("the rollout has changed meanwhile; repeat the command")
         if after != rollout:
@@ -371,16 +374,14 @@ class Rolling:
         if hold is not None and hold[0] in AWAY:
             raise HeldError(hold)
         try:
-            rollout = self._rollouts.under_way()
+            rollout = _target(self._rollouts.under_way(), request)
         except UsageError as error:
             self._rollouts.withdraw(self._now())
             words = f"check the override of {AUTO_SPLIT_ENABLED}, which it may have left"
             return RequestResult(0, f"The rollout is over, as it could not be read: {error}; {words}.")
         why = f"by {ordered_by(request)}"
-        stopped = self._rollouts.stop(rollout.id, why, self._now()) if rollout is not None else None
-        if stopped is None:
-            raise RefusedError("no rollout is under way")
-        return RequestResult(0, f"The rollout is being stopped: {_so_far(stopped)}.")
+        stopped = self._rollouts.stop(rollout.id, why, self._now())
+        return RequestResult(0, f"The rollout is being stopped: {_so_far(_target(stopped, request))}.")
 
     def after(self, record: TurnResult) -> None:
         """Update the facts after a turn."""
@@ -517,6 +518,15 @@ class Rolling:
     def _fill_request(self, rollout: Rollout) -> FillRequest:
         fields = (_fill_id(rollout), rollout.broker, None, rollout.by, rollout.phase_at, float("inf"))
         return FillRequest(*fields, rollout=rollout.id)
+
+
+def _target(rollout: Rollout | None, request: RolloutRequest) -> Rollout:
+    """The rollout that a request is about. Raises :class:`RefusedError` where that is not under way."""
+    if rollout is None:
+        raise RefusedError("no rollout is under way")
+    if request.target not in {"", rollout.id}:
+        raise RefusedError("that rollout is over, and another one is under way")
+    return rollout
 
 
 def _fill_id(rollout: Rollout) -> str:

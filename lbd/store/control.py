@@ -140,7 +140,8 @@ class RolloutRequest(msgspec.Struct, frozen=True):
 
     With ``executes`` the requester restarts each broker, within ``back_within_seconds``. Answered when it has begun.
     ``restarts`` is the broker that the requester is about to restart: nothing is begun, and it is refused unless that
-    broker is due now, by the lbd that leads now.
+    broker is due now, by the lbd that leads now, and no other ``claim`` has it (empty: the id of this request).
+    ``target`` is the id of the rollout to stop or go on with; empty: whichever is under way.
     """
 
     id: str
@@ -153,6 +154,8 @@ class RolloutRequest(msgspec.Struct, frozen=True):
     expires_at: At
     stop: bool = False
     restarts: str = ""
+    claim: str = ""
+    target: str = ""
     kind: Literal["rollout"] = "rollout"
 
 

@@ -32,7 +32,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     first seen to be gone, or started anew. It has to be back ``timeout_seconds`` later; with ``executes`` a command
     restarts it, and the time counts from the hand-over. ``done`` were restarted. ``stopping`` is why it is to be
     stopped, ``waits`` what it waits for. ``splitting`` is the note on automatic splitting, which is given back at the
-    end, None where lbd changed nothing.
+    end, None where lbd changed nothing. ``claim`` names the command that the broker was handed over to.
     """
 
     id: str
@@ -53,6 +53,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     done: tuple[str, ...] = ()
     stopping: str = ""
     waits: str = ""
+    claim: str = ""
     splitting: OverrideNote | None = None
     ended_at: At | None = None
     exit_code: int = 0

@@ -116,6 +116,7 @@ class _Answers:
     def command(self, order: RolloutRequest) -> dict[str, Any]:
         """One answer after the other."""
         self.asked.append((order.restarts, self._restarted.exists()))
+        assert (order.target, order.claim) == ("r", "1")
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

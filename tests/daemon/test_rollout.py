@@ -14,16 +14,18 @@ from lbd.load import scoring
 from lbd.load.scoring import Weights
 from lbd.model import Result, Unload
 from lbd.operations import rollout as rolling
+from lbd.operations.drain import ENDED
 from lbd.operations.rollout import RolloutInput, advance, next_broker
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.reason import Reason
 from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.faults import Fault, Reply, Switch
 from lbd.simulate.scenario import load
 from lbd.store.control import Control, Pause, RequestResult, RolloutRequest
 from lbd.store.database import STORE_NAME, value
-from lbd.store.drains import Drains, Work
+from lbd.store.drains import Drains, RemainingBundle, Work
 from lbd.store.orders import ORDERS, Orders
 from lbd.store.rollouts import Rollout, Rollouts
 from tests.builders import put_value
@@ -65,6 +67,7 @@ ANEW = {"started": {"a:1": 1500.0, "b:1": 100.0, "c:1": 100.0}}
 AWAY: dict[str, Any] = {"active": frozenset(BROKERS[1:]), "usable": frozenset(BROKERS[1:])}
 IN_DRAIN = {"begun": True}
 RESTART = {"phase": "restart"}
+RELEASED = RemainingBundle("a:1", Reason.ROUND_STOPPED.label, ENDED)
 EVEN = {"a:1": 50.0, "b:1": 52.0, "c:1": 48.0}
 
 
@@ -103,6 +106,7 @@ EVEN = {"a:1": 50.0, "b:1": 52.0, "c:1": 48.0}
         ({"phase": "fill"}, {"work": work(None, 0, kind="fill"), "scores": EVEN, "seen_at": 1.0}, ("fill", "a:1")),
         ({"phase": "fill"}, {"work": work(None, 0, kind="fill"), "now": 1305.0}, ("ended", "a:1")),
         ({"phase": "fill"}, {"work": work(None, 5, kind="fill")}, ("fill", "a:1", 1)),
+        ({"phase": "fill"}, {"work": work(None, 4, kind="fill", left=[RELEASED]), "scores": EVEN}, ("ended", "a:1", 0)),
     ],
     ids=[
         *("nothing ordered yet", "the drain goes on", "it owns nothing", "bundles are left", "and left for good"),
@@ -113,7 +117,7 @@ EVEN = {"a:1": 50.0, "b:1": 52.0, "c:1": 48.0}
         *("2.11: it was away and is back", "2.11: it was never away", "the last one is back"),
         *("another one is gone", "another one is too hot", "its own heat counts for nothing", "a person stops it"),
         *("the fill goes on", "filled, and not shown yet", "it is over", "seen before", "reports never show it"),
-        "the fill failed and is tried again",
+        *("the fill failed and is tried again", "a person ended the fill"),
     ],
 )
 def test_what_comes_next(before: dict[str, Any], then: dict[str, Any], expected: tuple[Any, ...]):
@@ -576,6 +580,40 @@ class TestHandedOver:
             again = Rollouts(tmp_path).under_way()
         assert again is not None
         assert (again.phase, again.gone_at) == ("restart", None)
+
+    def test_of_two_commands_one_restarts_the_broker(
+        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Whichever asks first, also when its answer was lost and it asks again; the next lbd still knows which."""
+        broker = cluster.brokers[1]
+        taken = f"{broker} was handed over to another command"
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            operator = Operator(lbd)
+            operator.restart = lambda _: None  # type: ignore[method-assign]
+            handed_over(lbd, operator, broker)
+            for name in ("first", "first again"):
+                answer = begin(lbd, asked(restarts=broker, name=name, claim="c1", target="r1"))
+                assert answer == f"{broker} is to be restarted now."
+            with pytest.raises(RefusedError, match=taken):
+                begin(lbd, asked(restarts=broker, name="second", claim="c2", target="r1"))
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            with pytest.raises(RefusedError, match=taken):
+                begin(lbd, asked(restarts=broker, name="third"))
+            assert Operator(lbd).to_the_end().exit_code == 0
+
+    def test_an_order_about_an_older_rollout_is_refused(self, lbd: Run, cluster: FakePulsar):
+        """It was on its way, or its command slept, while that one ended and another one began."""
+        broker = cluster.brokers[1]
+        operator = Operator(lbd)
+        operator.restart = lambda _: None  # type: ignore[method-assign]
+        handed_over(lbd, operator, broker)
+        for late in ({"restarts": broker}, {"stop": True}):
+            with pytest.raises(RefusedError, match="that rollout is over, and another one is under way"):
+                begin(lbd, asked(target="r0", **late))
+        found = operator.step()
+        assert found is not None
+        assert (found.phase, found.stopping) == ("restart", "")
+        assert begin(lbd, asked(target="r1", stop=True)).startswith("The rollout is being stopped")
 
     def test_a_broker_that_pulsar_gave_a_bundle_meanwhile_is_drained_again(
         self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -235,7 +235,7 @@ def _restarts_one(stage: Stage, machine: str, name: str, away: float) -> None:
 
     def make(own: str, now: float) -> RolloutRequest:
         times = now, now + ASKS_FOR_SECONDS
-        return RolloutRequest(own, (), False, 600.0, REASON, BY, *times, restarts=broker)
+        return RolloutRequest(own, (), False, 600.0, REASON, BY, *times, restarts=broker, claim=name, target=name)
 
     def restart(_: Request) -> None:
         stage.tell(f"a person restarts {broker}")
