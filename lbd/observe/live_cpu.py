@@ -92,12 +92,15 @@ class _ProcessHistory:
         """Whether a request is due; after a move it is at once, unless the last one failed."""
         return now >= self.ask_at or (not self.trouble and self.requested_at < since <= now)
 
-    def add(self, cpu: ProcessCpu, now: float) -> None:
-        """Add the counter, read at ``now`` (epoch seconds). The history of a restarted process begins anew.
+    def add(self, cpu: ProcessCpu, now: float, limit: float) -> None:
+        """Add the counter, read at ``now`` (epoch seconds), of a broker with this limit in percent of a core.
 
-        A process that has just started had spent nothing then, so its first report can be compared.
+        The history begins anew where the process was restarted, and where one of two counts must be wrong: it went
+        back, or grew by twice the limit. A process that has just started had spent nothing then, so its first report
+        can be compared.
         """
-        if self.counts and cpu.up_seconds < self.counts[-1][1]:
+        last = self.counts[-1] if self.counts else (0.0, 0.0)
+        if not 0 <= cpu.spent_seconds - last[0] <= (cpu.up_seconds - last[1]) * 2 * limit / 100:
             self.counts.clear()
             self.background = None
         if not self.counts and cpu.up_seconds <= KEPT_SECONDS:
@@ -189,8 +192,8 @@ class LiveCpuReader:
         self._taken_at = now
         recent = {broker: process for broker, process in self._of.items() if now - process.requested_at <= KEPT_SECONDS}
         self._of = {**{broker: _ProcessHistory() for broker in watched}, **recent}
-        self._ask(watched, now)
         limit = _trusted_limits(brokers)
+        self._ask(watched, now, dict(zip(brokers.ids, limit[:, CPU].tolist(), strict=True)))
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
         for index, broker in enumerate(brokers.ids):
@@ -218,7 +221,7 @@ class LiveCpuReader:
         others = f" (and of {len(troubles) - 1} more)" if len(troubles) > 1 else ""
         return f"live CPU of {troubles[0][0]}{others} is not known, load reports count instead: {troubles[0][1]}"
 
-    def _ask(self, watched: Mapping[str, float], now: float) -> None:
+    def _ask(self, watched: Mapping[str, float], now: float, limits: Mapping[str, float]) -> None:
         due = [broker for broker, since in watched.items() if self._of[broker].is_due(since, now)]
         try:
             answers = self._run_each(self._answer, due)
@@ -233,7 +236,7 @@ class LiveCpuReader:
                 process.ask_at = now + REFUSED_SECONDS if answer.status in {401, 403, 404} else process.ask_at
             else:
                 process.trouble = ""
-                process.add(answer, now)
+                process.add(answer, now, limits.get(broker, nan))
 
     def _answer(self, broker: str) -> _Answer:
         started_at = self._boot()

@@ -247,6 +247,23 @@ def test_a_process_that_was_started_anew_begins_anew():
     assert np.isnan(found.live.seconds[0])
 
 
+@pytest.mark.parametrize("wrong", [0.0, -60.0, 40.0, 1e6, 1e300])
+def test_one_wrong_count_makes_no_cpu(wrong: float):
+    """It goes back, or shows more than the machine has: the report counts until counts cover another minute."""
+    machine = Machine(steady(40.0))
+    count = machine.process_cpu
+
+    def process_cpu(broker: str, *, deadline: float) -> ProcessCpu:
+        spent, up_seconds = count(broker, deadline=deadline)
+        return ProcessCpu(max(spent + wrong, 0.0) if wrong and machine.seconds == 240 else spent, up_seconds)
+
+    machine.process_cpu = process_cpu  # type: ignore[method-assign]
+    found = turns(machine, 481)
+    assert [cpu(brokers) for brokers in found] == pytest.approx([40.0] * len(found), abs=LAG)
+    assert found[-1].live is not None
+    assert np.isfinite(found[-1].live.seconds[0])
+
+
 @pytest.mark.parametrize(("status", "asked"), [(403, 1), (404, 1), (500, 8), (None, 8)])
 def test_who_does_not_tell_is_judged_by_its_reports(status: int | None, asked: int):
     """One that refuses is not asked again for ten minutes; why it does not tell is said."""
