@@ -242,7 +242,8 @@ class Dispatcher:
     def _is_over(self, plan: AppliedPlan, now: float) -> bool:
         if plan.begun_at is not None:
             return plan.plan != self._applying.plan
-        return now >= plan.until and self._real.proposals.find(plan.plan, now) is None
+        proposals = self._real.proposals
+        return (proposals.judged or now >= plan.until) and proposals.find(plan.plan, now) is None
 
     def _interruption(self, plan: AppliedPlan) -> str:
         """Sentence on a plan that another process began and left; empty for a plan of this process."""

@@ -27,11 +27,13 @@ class Proposals:
     thread may read them.
 
     Noise makes plans of equal worth follow one another every minute, so whoever has read one can still apply it.
-    ``approved_by`` says who has approved the plan of a name.
+    ``approved_by`` says who has approved the plan of a name. ``judged``: a turn has proposed, or found nothing to
+    propose, since all was dropped. So an approved plan that is none of these is over.
     """
 
     def __init__(self, approved_by: Callable[[str], list[str]] = lambda _: []) -> None:
         self._made: tuple[Proposal, ...] = ()
+        self.judged = False
         self._approved_by = approved_by
 
     def at(self, now: float) -> Proposal | None:
@@ -60,10 +62,11 @@ class Proposals:
         if record.plan.hold is not None and record.plan.hold[0] is Reason.NOT_LEADER:
             self.drop()
         elif record.plan.hold is None and record.plan.decision is not None:
+            self.judged = True
             renewed = proposal(record, self._made[-1] if self._made else None)
             before = [plan for plan in self._made if plan.id != renewed.id][1 - KEPT :]
             self._made = (*before, renewed) if record.plan.unloads else ()
 
     def drop(self) -> None:
         """Forget all: one is being applied, another lbd leads, or the settings have changed."""
-        self._made = ()
+        self._made, self.judged = (), False

@@ -142,7 +142,7 @@ class Splitting:
         self._changed = threading.Condition()
         self._under_way = ""
         self._inherited = dict(journal.open_splits)
-        self._heir_since: float | None = None
+        self._is_heir, self._since = False, CLOCK.boot()
         self._unwritten: dict[str, CutOutcome] = {}
         """Outcomes that could not be written, by split."""
         self.on_end: OnCut = lambda _: None
@@ -170,7 +170,7 @@ class Splitting:
         """
         with self._changed:
             if not self._under_way:
-                self._inherited, self._heir_since = dict(splits), CLOCK.boot()
+                self._inherited, self._is_heir, self._since = dict(splits), True, CLOCK.boot()
 
     def recover(self) -> None:
         """Close what is open in the journal and under way nowhere, where its outcome is clear by now.
@@ -194,10 +194,9 @@ class Splitting:
             self.on_end(error)
 
     def _age(self, split: SplitRecord) -> float:
-        """Seconds since its last request at most; of another machine's, whose clock is not compared, at least."""
-        if self._heir_since is None:
-            return self._now() - split.at
-        return CLOCK.boot() - self._heir_since - HEIR_WAITS_SECONDS
+        """Seconds since its last request at least; times of another machine are not compared."""
+        waited = CLOCK.boot() - self._since
+        return waited - HEIR_WAITS_SECONDS if self._is_heir else max(self._now() - split.at, waited)
 
     def after(self, record: TurnResult, settings: Settings) -> None:
         """Begin the due split of the rule after a turn that planned nothing, beside the next turns."""
@@ -286,7 +285,7 @@ class Splitting:
 
     def _over(self) -> None:
         with self._changed:
-            self._under_way = ""
+            self._under_way, self._since = "", CLOCK.boot()
             self._changed.notify_all()
 
 

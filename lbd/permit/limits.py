@@ -196,7 +196,7 @@ class Ledger:
         if permission is not None and bundle is not None and permission.barred[bundle]:
             return Skip(unload.bundle, Reason.of(int(permission.barred[bundle])))
         if unload.bundle in self._taken:
-            return Skip(unload.bundle, Reason.COOL_DOWN, "planned twice in one turn")
+            return Skip(unload.bundle, Reason.NOT_NEEDED, "this plan moves it already")
         if unload.source not in self._position:
             return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} gives no load report")
         return None

@@ -56,7 +56,7 @@ class Membership:
 
 def departures(before: Iterable[float], now: float, *, went: bool) -> tuple[float, ...]:
     """When brokers went within the last hour (epoch seconds); ``went``: a broker of the last round is away."""
-    lately = tuple(at for at in before if now - REMEMBERED_SECONDS < at <= now)
+    lately = tuple(min(at, now) for at in before if now - REMEMBERED_SECONDS < at)
     return (*lately, now) if went else lately
 
 

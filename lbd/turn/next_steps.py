@@ -165,9 +165,12 @@ def _of_brokers(record: TurnResult, guardrails: Guardrails) -> Iterator[NextStep
 
 
 def _full_brokers(record: TurnResult, limit: float) -> Iterator[NextStep]:
-    """All brokers, where none may be a destination: they may be balanced, and no move relieves them."""
-    facts = record.facts
-    takes = facts.scores[facts.evidence.paired != Reason.DRAINED.code] if facts is not None else np.zeros(0)
+    """All brokers that take bundles, where none may be a destination: they may be balanced, and no move relieves them.
+
+    A broker that has just started takes some as soon as its reports are trusted.
+    """
+    facts, takers = record.facts, (0, Reason.FIRST_SAMPLE.code)
+    takes = facts.scores[np.isin(facts.evidence.paired, takers)] if facts is not None else np.zeros(0)
     if takes.size and (lowest := takes.min()) >= limit:
         do = (
             f"Bring back a broker that is down, or add one: the lowest one has {lowest:.1f} points, and from {limit:g} "

@@ -378,6 +378,19 @@ def test_an_approval_that_nobody_joins_expires(pulsar: FakePulsar, tmp_path: Pat
             assert found._real.plans.approved_by("1f3a9c2e") == names
 
 
+def test_an_approval_ends_with_its_plan(pulsar: FakePulsar, tmp_path: Path):
+    """The load had fallen, and rises again: the same moves are another plan, of which the first person has not read."""
+    chosen = test_turn.settings(pulsar, tmp_path, mode="approve", approvers=2, avg_shedder={})
+    with engine(chosen) as found:
+        found.turn()
+        sampled(found, pulsar, by=1)
+        name = found.proposal.id
+        assert "waits for another person" in applied(found).sentence
+        found._real.proposals.after(altered(asked(), unloads=()))
+        found.serve()
+        assert found._real.plans.approved_by(name) == []
+
+
 def test_other_settings_drop_it(balancer: Engine, pulsar: FakePulsar):
     """They may plan otherwise, or need no approval: then the next new sample moves. Observing wants a restart."""
     balancer.turn()

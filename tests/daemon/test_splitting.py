@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from lbd.daemon import standalone
 from lbd.daemon.engine import Engine, engine
 from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.model import Unload
+from lbd.operations import split as splitting
 from lbd.operations.split import plan_due, plan_one
 from lbd.permit.evidence import Sample
 from lbd.simulate.faults import refused
@@ -377,6 +379,17 @@ class TestAfterAKill:
             record = found.turn()
         assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.NOT_SPLIT]
         assert record.plan.hold is None
+
+    def test_a_clock_that_was_set_back_holds_no_moves_for_longer(
+        self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """By its time the split is an hour ahead; this lbd has known of it for longer than a broker works on one."""
+        boot = [1000.0]
+        monkeypatch.setattr(splitting, "CLOCK", replace(splitting.CLOCK, boot=lambda: boot[0]))
+        with engine(self.opened(pulsar, tmp_path, -3600.0)) as found:
+            assert found.turn().plan.hold is not None
+            boot[0] += LIMIT_SECONDS
+            assert found.turn().plan.hold is None
 
 
 class TestPlans:

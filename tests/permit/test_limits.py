@@ -58,6 +58,11 @@ def test_a_destination_is_a_broker_that_reports(destination: str | None, told: s
     assert [told] == outcome(cluster(), [unload(0, destination=destination)])
 
 
+def test_a_bundle_moves_once_in_a_plan():
+    """A plan may name it twice, as where its broker is in two pools; nothing rests because of that."""
+    assert outcome(cluster(), [unload(0), unload(0)]) == ["not-needed"] * 2
+
+
 def test_primaries_of_a_policy_are_no_destination():
     """They are kept for the namespaces of that policy."""
     isolation = parse_isolation({"p": {"namespaces": ["x/y"], "primary": ["b"], "secondary": []}})

@@ -153,14 +153,26 @@ def test_where_all_brokers_are_full_a_broker_is_missing():
     assert text_of(record(two(96, 84))) == [CALM]
 
 
-def test_a_drained_broker_is_no_room():
-    """It has few points because it is to have none, and takes nothing."""
-    found = record({**two(96, 88), "leaves:8080": report(1.0, {})})
+@pytest.mark.parametrize(
+    ("doubt", "points", "is_room"),
+    [
+        (Reason.DRAINED, 1.0, False),
+        (Reason.SLOW_BROKER, 1.0, False),
+        (Reason.NO_NEW_SAMPLE, 1.0, False),
+        (Reason.IMPOSSIBLE_NUMBER, np.nan, False),
+        (Reason.FIRST_SAMPLE, 1.0, True),
+    ],
+)
+def test_a_broker_that_is_given_nothing_is_no_room(doubt: Reason, points: float, is_room: bool):
+    """It is drained, slow, or not to be trusted, and whoever has just started is about to be given some."""
+    found = record({**two(96, 88), "other:8080": report(1.0, {})})
     facts = found.facts
     assert facts is not None
-    drained = np.array([Reason.DRAINED.code if broker == "leaves:8080" else 0 for broker in facts.snapshot.brokers.ids])
-    left_out = replace(facts, evidence=replace(facts.evidence, paired=drained.astype(np.int8)))
-    assert any("the lowest one has 88.0 points" in step for step in text_of(replace(found, facts=left_out)))
+    other = np.array([broker == "other:8080" for broker in facts.snapshot.brokers.ids])
+    paired, scores = (other * doubt.code).astype(np.int8), np.where(other, points, facts.scores)
+    left_out = replace(facts, evidence=replace(facts.evidence, paired=paired, scores=scores))
+    steps = text_of(replace(found, facts=left_out))
+    assert any("the lowest one has 88.0 points" in step for step in steps) is not is_room
 
 
 def test_a_split_comes_last():
