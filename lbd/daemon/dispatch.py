@@ -164,7 +164,7 @@ class Dispatcher:
         Raises :class:`RefusedError` for one that has ended since.
         """
         is_order = isinstance(request, DrainRequest | FillRequest | RolloutRequest | PlanRequest)
-        if not is_order or (isinstance(request, RolloutRequest) and request.stop):
+        if not is_order or (isinstance(request, RolloutRequest) and (request.stop or request.restarts)):
             return False
         stands = self._real.orders.read().stands(request.id)
         if stands is False:

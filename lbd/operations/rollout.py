@@ -630,8 +630,8 @@ def cannot_begin(drained: Collection[str], fixed: Fixed, parts: Parts) -> str:
 
 
 def other_rollout(names: Collection[str], rollout: Rollout | None) -> str:
-    """Reason why a rollout of these brokers may not begin beside the present one; empty if there is no other."""
-    if rollout is None or not names or set(names) == set(rollout.brokers):
+    """Reason why a rollout of these brokers (none: of all) may not begin beside the present one; empty without one."""
+    if rollout is None or set(names or rollout.members) == set(rollout.brokers):
         return ""
     return f"{rollout.summary}; lbd rollout --stop ends it"
 

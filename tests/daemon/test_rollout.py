@@ -15,7 +15,7 @@ from lbd.load.scoring import Weights
 from lbd.model import Result, Unload
 from lbd.operations import rollout as rolling
 from lbd.operations.drain import ENDED
-from lbd.operations.rollout import RolloutInput, advance, next_broker
+from lbd.operations.rollout import RolloutInput, advance, next_broker, other_rollout
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
@@ -147,6 +147,23 @@ def test_the_leader_is_last():
         *("b:1", "c:1", "a:1", "")
     ]
     assert next_broker(BROKERS, ("b:1",), None) == "a:1"
+
+
+@pytest.mark.parametrize(
+    ("brokers", "names", "goes_on"),
+    [
+        (BROKERS, (), True),
+        (BROKERS, BROKERS[::-1], True),
+        (BROKERS, ("a:1",), False),
+        (("a:1",), ("a:1",), True),
+        (("a:1",), ("b:1",), False),
+        (("a:1",), (), False),
+    ],
+    ids=["all of all", "in another order", "one of all", "that one", "another one", "all beside that of one"],
+)
+def test_only_a_rollout_of_the_same_brokers_goes_on(brokers: tuple[str, ...], names: tuple[str, ...], goes_on: bool):
+    """Whoever wants all restarted would be told that it has ended well when one was."""
+    assert (other_rollout(names, rollout(brokers=brokers)) == "") is goes_on
 
 
 # --- a live lbd
@@ -600,6 +617,15 @@ class TestHandedOver:
             with pytest.raises(RefusedError, match=taken):
                 begin(lbd, asked(restarts=broker, name="third"))
             assert Operator(lbd).to_the_end().exit_code == 0
+
+    def test_the_key_that_began_it_hands_no_broker_over(self, lbd: Run, cluster: FakePulsar):
+        """Another lbd leads, which has heard neither of both: that the order stands is not that the broker is due."""
+        told: dict[str, RequestResult] = {}
+        lbd.engine.requests.deliver = told.__setitem__
+        for request in (asked(name="k"), asked(name="k", restarts=cluster.brokers[1])):
+            lbd.engine.requests.submit(request)
+            lbd.engine.serve()
+        assert (told["k"].exit_code, "is not to be restarted now" in told["k"].sentence) == (4, True), told["k"]
 
     def test_an_order_about_an_older_rollout_is_refused(self, lbd: Run, cluster: FakePulsar):
         """It was on its way, or its command slept, while that one ended and another one began."""
