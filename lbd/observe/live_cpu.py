@@ -192,8 +192,8 @@ class LiveCpuReader:
         self._taken_at = now
         recent = {broker: process for broker, process in self._of.items() if now - process.requested_at <= KEPT_SECONDS}
         self._of = {**{broker: _ProcessHistory() for broker in watched}, **recent}
+        self._ask(watched, now, dict(zip(brokers.ids, brokers.limit[:, CPU].tolist(), strict=True)))
         limit = _trusted_limits(brokers)
-        self._ask(watched, now, dict(zip(brokers.ids, limit[:, CPU].tolist(), strict=True)))
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
         for index, broker in enumerate(brokers.ids):

@@ -218,6 +218,15 @@ def test_a_process_that_has_just_started_and_carries_nothing_is_alone(
         assert percent is None or cpu(brokers) == pytest.approx(percent, abs=2)
 
 
+def test_a_process_that_has_just_started_may_use_more_than_the_others_have():
+    """A larger machine joins small ones: until its first sample its limit is taken for theirs, and it is known."""
+    machine = starting(empty=True, first_limit=500.0)
+    count = machine.process_cpu
+    machine.process_cpu = lambda *at, **by: count(*at, **by)._replace(spent_seconds=4 * machine.seconds)  # type: ignore[method-assign]
+    live = [brokers.live for brokers in turns(machine, 46)]
+    assert [bool(found and np.isfinite(found.seconds[0])) for found in live] == [False, True, True, True]
+
+
 @pytest.mark.parametrize(("first_limit", "limit"), [(500.0, 100.0), (100.0, 100.0), (50.0, 50.0)])
 def test_before_its_first_sample_a_broker_is_no_larger_than_the_others(first_limit: float, limit: float):
     """One in a container of 0.4 core reported the two cores of its host at first. After a first wave 9 points were
