@@ -66,8 +66,8 @@ WARM_UP_SECONDS = 120.0
 (docs/results/comparison.md)."""
 
 ROOM_POINTS = 15.0
-"""Points below the mean of all brokers at which one that warms up takes one more bundle: it would stay below the mean
-even if that bundle cost it what its first one does now."""
+"""Points below the mean of a plan's brokers at which one that warms up takes one more bundle: it would stay below the
+mean even if that bundle cost it what its first one does now. Brokers of other pools say nothing of it."""
 
 
 def scores_to_settle(plan: Iterable[Unload], at_most: Mapping[str, float], strategy_name: str) -> dict[str, float]:
@@ -171,13 +171,15 @@ class Rest:
         return {broker: points for broker, points in self.above(snapshot, scores).items() if broker in self.cold}
 
     def has_room(self, snapshot: Snapshot, scores: Mapping[str, float]) -> frozenset[str]:
-        """Those that warm up and are so far below the mean, by twice ten seconds of CPU, that they may have one more
-        bundle each.
+        """Those that warm up and are so far below the mean of the plan, by twice ten seconds of CPU, that they may have
+        one more bundle each.
         """
         live = snapshot.brokers.live
         if live is None:
             return frozenset()
-        mean = sum(scores.values()) / max(len(scores), 1)
+        ends = {end for unload in self.unloads for end in (unload.source, unload.destination)}
+        own = [score for broker, score in scores.items() if broker in ends | self.expected.keys()]
+        mean = sum(own) / max(len(own), 1)
         warms_up = self.warms_up(snapshot, scores).keys() & snapshot.brokers.ids_where(np.isfinite(live.apart))
         return frozenset(broker for broker in warms_up if scores[broker] <= mean - ROOM_POINTS)
 

@@ -210,12 +210,15 @@ def test_a_cold_broker_that_has_more_than_predicted_warms_up(cold: float, second
     assert rest.contradiction(None, landed(), seen, points(seen)) == ends
 
 
+@pytest.mark.parametrize("other", [20, 99], ids=["a cold pool beside it", "a hot pool beside it"])
 @pytest.mark.parametrize(
     ("cold", "apart", "room"), [(45, 0, True), (45, 20, True), (45, np.nan, False), (58, 0, False), (92, 0, False)]
 )
-def test_one_that_warms_up_far_below_the_mean_takes_one_more(cold: float, apart: float, room: bool):
-    """It has more than predicted, 30, and the mean of the three is 68, 72.3 or 83.7 points. Ten seconds are too few."""
-    seen = snapshot({**two(79, cold), "new:8080": report(80, {bundle(99): stats(100)})})
+def test_one_that_warms_up_far_below_the_mean_takes_one_more(cold: float, apart: float, room: bool, other: float):
+    """It has more than predicted, 30, and the mean of both ends is 62, 68.5 or 85.5 points, whatever is in other pools.
+    Ten seconds are too few.
+    """
+    seen = snapshot({**two(79, cold), "new:8080": report(other, {bundle(99): stats(100)})})
     live = LiveCpu(seen.brokers, np.full(3, 20.0), np.full(3, apart), np.zeros(3))
     seen = replace(seen, brokers=replace(seen.brokers, live=live))
     assert COLD_REST.has_room(seen, points(seen)) == ({COLD} if room else set())
