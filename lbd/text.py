@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import tzinfo
 
 
@@ -96,6 +96,7 @@ def _formatted(epoch_seconds: float, zone: tzinfo | None, text: Callable[[dateti
         return f"{epoch_seconds:g}"
 
 
-def zone_name() -> str:
-    """Name of this machine's time zone."""
-    return datetime.now(UTC).astimezone().tzname() or "local time"
+def zone_names(times: Iterable[float]) -> str:
+    """Names of this machine's time zone at these times: ``CEST, CET`` where summer time ends between them."""
+    names = (_formatted(time, None, lambda time: time.tzname() or "local time") for time in times)
+    return ", ".join(dict.fromkeys(names))

@@ -91,7 +91,6 @@ OUTSIDE = {
     "lbd.learn.spark": {"subprocess"},
     "lbd.pulsar.client": {"pulsar"},
     "lbd.simulate.fake_pulsar": {"selectors"},
-    "lbd.text": {"datetime.datetime.now"},
 }
 """What stays outside of simulated time, by module: the API's event loops, the client library of Pulsar, commands."""
 

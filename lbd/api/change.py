@@ -42,7 +42,7 @@ from lbd.api.shapes import (
     answer,
     answer_with,
 )
-from lbd.errors import LbdError
+from lbd.errors import LbdError, UsageError
 from lbd.fields import derived
 from lbd.place.placements import DEFAULT
 from lbd.pulsar.paths import bounds
@@ -609,9 +609,13 @@ def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
 
 
 def _rollout_status(backend: Backend) -> RolloutResponse:
-    rollout, works = Rollouts(backend.state_dir).last(), Drains(backend.state_dir).works()
+    summary, works = "There was no rollout.", Drains(backend.state_dir).works()
+    try:
+        rollout = Rollouts(backend.state_dir).last()
+    except UsageError as error:
+        rollout, summary = None, str(error)
     if rollout is None:
-        return RolloutResponse(None, "There was no rollout.", None)
+        return RolloutResponse(None, summary, None)
     work = works.fill if rollout.phase == "fill" else works.drains.get(rollout.broker)
     return RolloutResponse(rollout, rollout.summary, work if rollout.ended_at is None else None)
 

@@ -26,7 +26,7 @@ from lbd.store.moves import history as moves_of
 from lbd.store.moves import read_splits
 from lbd.store.state import StateDir
 from lbd.store.turns import load_bundles
-from lbd.text import counted, local, zone_name
+from lbd.text import counted, local, zone_names
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -216,7 +216,8 @@ def show_moves(moves: Sequence[MoveRecord]) -> None:
 
 
 def _rows(moves: Sequence[MoveRecord], end: str, shared: Container[str]) -> list[_Row]:
-    header = _Row(f"time ({zone_name()})", "bundle", "source -> destination", "result", "s", "why", "dim")
+    zone = zone_names(move.at for move in moves)
+    header = _Row(f"time ({zone})", "bundle", "source -> destination", "result", "s", "why", "dim")
     return [header, *(_row(move, end, shared) for move in moves)]
 
 

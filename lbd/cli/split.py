@@ -18,7 +18,7 @@ from lbd.model import bundle_range
 from lbd.pulsar.paths import bounds
 from lbd.split.plan import ALGORITHMS, SPECIFIED, DueSplitDocument, DueSplitsDocument
 from lbd.store.control import REFUSED, SplitRequest, new_id
-from lbd.text import local, zone_name
+from lbd.text import local, zone_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def show_splits(splits: Sequence[SplitRecord], form: str) -> None:
     if not splits:
         click.echo("No splits.")
         return
-    columns = (f"time ({zone_name()})", "bundle", "at", "result", "parts", "why")
+    columns = (f"time ({zone_names(split.at for split in splits)})", "bundle", "at", "result", "parts", "why")
     rows = table(*((name, "left") for name in columns))
     for split in splits:
         outcome, cut = split.end, split.cut

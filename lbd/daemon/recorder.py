@@ -24,7 +24,7 @@ from lbd.operations.from_broker import from_broker_conf
 from lbd.pulsar.broker_configuration import minutes, shedder_class
 from lbd.reason import Group, Reason
 from lbd.store.history_round import HISTORY_FOLDER
-from lbd.store.turns import Turns, save_bundles
+from lbd.store.turns import Turns, load_bundles, save_bundles
 from lbd.turn.record import history_round, reported_bundles, turn_record
 from lbd.turn.unmatched import unmatched
 from lbd.turn.watchdog import OwnShedder, WatchdogMemory, watch
@@ -105,6 +105,10 @@ class Historian:
         self._turns: Queue[tuple[TurnResult, Settings] | None] = Queue(WAITING_ROUNDS)
         self._thread: Thread | None = None
         self._written = _Written()
+        try:
+            self._before = load_bundles(settings.state_dir)
+        except UsageError as error:
+            self._before, self._written.trouble = None, str(error)
         self._behind = 0
 
     def keep(self, record: TurnResult) -> None:
@@ -156,6 +160,8 @@ class Historian:
         from lbd.store.history import HistoryWriter as Writer  # noqa: PLC0415 - pyarrow is loaded where it is needed, beside turns
 
         writer, started_at = Writer(self._root, self._settings.history), time.monotonic()
+        if self._before is not None:
+            writer.begin_after(self._before.brokers, self._before.bundles, self._before.owner)
         while (queued := self._turns.get()) is not None:
             if time.thread_time() > SHARE * (time.monotonic() - started_at) + ALLOWANCE_SECONDS:
                 self._written.left_out += 1

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 UNREADABLE_FILE, UNREADABLE_PAGE, OTHER_COLUMNS = "unreadable-file", "unreadable-page", "other-columns"
 
+GONE = {"t", "bundle"}
+"""The columns of a row of a bundle that nobody reports any more; a file may have only such rows."""
+
 WRONG_SHARE = 0.1
 """Largest share of rounds or samples that may be wrong. These are left out; above a tenth the rest is doubtful."""
 
@@ -87,7 +90,7 @@ def damage(files: Sequence[FileRows]) -> dict[str, str]:
                 faults[file.name] = UNREADABLE_FILE
             elif file.readable < file.rows:
                 faults[file.name] = UNREADABLE_PAGE
-            elif file.rows and any(not file.values[key] for key in usual):
+            elif file.rows and {key for key in usual if file.values[key]} not in (usual, GONE):
                 faults[file.name] = OTHER_COLUMNS
         if all(file.name in faults for file in own):
             raise UsageError(f"{name}: none of {len(own)} files can be read, the first is {own[0].name}")

@@ -412,6 +412,13 @@ class HistoryWriter:
         except OSError as error:
             self._fail(error)
 
+    def begin_after(self, brokers: tuple[str, ...], bundles: list[str], owner: IntArray) -> None:
+        """Go on after the reports of another process: of these bundles, those that are not in the next round are gone.
+
+        ``owner`` is int32 (N,) into ``brokers``.
+        """
+        self._stored = replace(Stored.nothing(brokers, bundles), owner=owner)
+
     def add(self, round_: HistoryRound) -> None:
         """Add a round; it is on disk after at most ten minutes of rounds. Disk errors are not raised."""
         if not round_.is_news:

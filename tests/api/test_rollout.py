@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from lbd.store.drains import Drain, Drains
+from lbd.store.orders import ROLLOUT, Order
 from lbd.store.rollouts import Rollout, Rollouts
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ def test_it_is_begun_looked_at_and_ended(api: Api, cluster: FakePulsar, tmp_path
     assert asked(api, stop=True, reason="enough")[0] == 200
     assert asked(api, stop=True)[0] in {200, 409}
     assert Rollouts(tmp_path / "state").last() is not None
+
+
+def test_an_order_that_cannot_be_read_is_an_answer(api: Api):
+    """The page reads the rollout beside the status: without an answer it would offer no resume either."""
+    with patched_steps(api):
+        api.engine.orders.change(lambda orders: orders.give(Order("x", ROLLOUT, {"id": 7}), 1.0))
+        found = api.get("/v1/rollout")
+
+    assert (found.status_code, found.json()["rollout"]) == (200, None)
+    assert "lbd rollout --stop ends it" in found.json()["summary"]
 
 
 def test_a_broker_is_handed_over_only_where_it_is_due(api: Api, cluster: FakePulsar):

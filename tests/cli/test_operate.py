@@ -44,7 +44,7 @@ from lbd.store.state import StateDir
 from lbd.store.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
 from lbd.store.turn_record import Verdict
 from lbd.store.turns import ReportedBundles, save_bundles
-from lbd.text import duration_text, local, zoned
+from lbd.text import duration_text, local, zone_names, zoned
 from tests.builders import put_value
 from tests.cli.conftest import lbd
 from tests.disks import small_disk
@@ -911,6 +911,22 @@ def _on_terminal(columns: int, *arguments: str) -> str:
         assert process.stderr.read() == b""
     os.close(shown)
     return content.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("times", "names"),
+    [((1781500000.0,), "CEST"), ((1781500000.0, 1795900000.0, 1795950000.0), "CEST, CET")],
+    ids=["summer", "until winter"],
+)
+def test_a_heading_names_the_zones_of_its_rows(monkeypatch: pytest.MonkeyPatch, times: tuple[float, ...], names: str):
+    """Rows of the summer, which are looked at in winter, stand in summer time."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        assert zone_names(times) == names
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(("hours", "told"), [(0, "2026-11-22T10:00:00Z"), (2, "2026-11-22T12:00:00+02:00")])

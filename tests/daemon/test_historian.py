@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from lbd.config import Settings
 from lbd.daemon import recorder
 from lbd.daemon.recorder import Historian
 from lbd.store.history import HistoryWriter
+from lbd.store.turns import save_bundles
+from lbd.turn.record import reported_bundles
 from tests.daemon.test_service import eventually, running, settings_for
 from tests.turn.records import record, two
 
@@ -62,6 +65,22 @@ def test_arrow_is_loaded_for_history_alone(pulsar: FakePulsar, tmp_path: Path):
         daemon.notified.wait_for("STATUS=Moved")
         assert "libarrow.so" not in Path(f"/proc/{daemon.process.pid}/maps").read_text()
         assert daemon.end() == 0
+
+
+def test_a_bundle_that_went_while_no_lbd_ran_is_gone(tmp_path: Path):
+    """Else its last traffic would be in every replay from then on, beside that of the parts of its split."""
+    turn = planned()
+    before = reported_bundles(turn)
+    assert before is not None
+    parent = {"owner": before.owner[:1], "codes": before.codes[:1], "rates": before.rates[:1]}
+    save_bundles(tmp_path, replace(before, bundles=["t/n/0x00000000_0xffffffff"], **parent))
+    found = Historian(settings(tmp_path))
+    save_bundles(tmp_path, before)
+    found.keep(turn)
+    found.close()
+
+    rows = ds.dataset(tmp_path / "history" / "v1" / "bundle_rounds", format="parquet").to_table().to_pylist()
+    assert [row["bundle"] for row in rows if row["broker"] is None] == ["t/n/0x00000000_0xffffffff"]
 
 
 def test_none_is_kept_where_it_is_switched_off(tmp_path: Path):

@@ -238,6 +238,16 @@ def test_a_day_that_lacks_much_is_left_out_and_named(
     assert len(history.numbers) == (DAYS - 1 if lost else DAYS)
 
 
+def test_a_file_of_bundles_that_are_gone_is_whole(whole: History, tmp_path: Path):
+    """It has names alone; without it the last traffic of these bundles would stay."""
+    made = History(shutil.copytree(whole.root, tmp_path / "history"))
+    gone = rows("bundle_rounds", {"t": [int(FIRST.timestamp() * 1000) + 60_000], "bundle": ["t/n/0"]})
+    write(made.day("bundle_rounds", 0).with_name("part-1.parquet"), gone)
+    history = read(made.root)
+
+    assert (history.torn, history.lost) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("damage", "kind", "message"),
     [
