@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lbd.store.state import StateDir
+from lbd.store.status import write_status
+from tests.cli.test_doctor import status
 from tests.package.conftest import COMMIT, PLAIN, ROOT, run
 
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -113,6 +117,22 @@ def test_the_dockerfile_has_no_fault():
     hadolint = Path(sys.executable).parent / "hadolint"
     done = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_container_is_healthy_whatever_its_settings_file_has_by_now(tmp_path: Path):
+    """A daemon goes on with the settings that it has; an orchestrator would end it for a slip of the pen."""
+    command = json.loads(re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)[0])
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {"PATH": path, "LBD_STATE_DIR": str(tmp_path / "state"), "LBD_CONFIG": str(tmp_path / "lbd.yaml")}
+    healthy = []
+    for content in ("interval_seconds: 30\n", "interval_seconds: [\n"):
+        (tmp_path / "lbd.yaml").write_text(content)
+        with StateDir(tmp_path / "state").locked():
+            write_status(tmp_path / "state", status())
+            healthy.append(subprocess.run(command, env=environ, capture_output=True, check=False).returncode)
+    ended = subprocess.run(command, env=environ, capture_output=True, check=False).returncode
+
+    assert (healthy, ended) == ([0, 0], 3)
 
 
 def test_the_image_is_made_by_the_steps_that_are_tested_here():
