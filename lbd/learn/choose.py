@@ -316,8 +316,9 @@ WHOLE_SHARE = 0.5
 """Least time of a window, as a share of the longest: a day that has just begun would count its minutes as a day."""
 
 
-def effects(deals: Sequence[Results], name: str, windows: Sequence[int]) -> dict[str, PredictedEffect]:
-    """Differences of settings from the present ones, by measure, with intervals for the next week.
+def effects(deals: Sequence[Results], name: str, windows: Sequence[int], tried: int = 1) -> dict[str, PredictedEffect]:
+    """Differences of settings, the best of those ``tried``, from the present ones: by measure, with intervals for the
+    next week.
 
     Windows with less than :data:`WHOLE_SHARE` of the longest do not count.
     """
@@ -325,7 +326,9 @@ def effects(deals: Sequence[Results], name: str, windows: Sequence[int]) -> dict
     whole = [window for window in windows if days[window] >= WHOLE_SHARE * max(days.values())]
     pairs = [[(deal[name][window], deal[PRESENT][window]) for window in whole] for deal in deals]
     return {
-        measure: effect(np.array([[of(own) - of(present) for own, present in deal] for deal in pairs], np.float64))
+        measure: effect(
+            np.array([[of(own) - of(present) for own, present in deal] for deal in pairs], np.float64), tried
+        )
         for measure, of in MEASURES.items()
     }
 
@@ -357,6 +360,11 @@ def _unsure(claims: Mapping[str, PredictedEffect], by_window: Sequence[Figures])
             return f"{effect_text(harm, measure)} next week"
     if claims[COST].high >= 0:
         return f"may save nothing next week: it {effect_text(claims[COST], COST)}"
+    if -claims[COST].mean <= claims[COST].luck:
+        return (
+            f"may be the best by luck: it {effect_text(claims[COST], COST)}, and of all that were tried one would save "
+            f"{claims[COST].luck:,.1f} by chance in {claims[COST].days:.0f} independent days"
+        )
     return ""
 
 
@@ -436,7 +444,7 @@ def choose(
         why = f"{begin}the best of the others, {best}, {flaw}"
         return Choice(judged, best, None, why, harms, refused, claims[best])
 
-    claims = {name: effects(deals, name, (*first, *last)) for name in finalists}
+    claims = {name: effects(deals, name, (*first, *last), len(results) - 1) for name in finalists}
     present = list(again[PRESENT].values())
     demands: tuple[tuple[Callable[[str], str], str], ...] = (
         (lambda name: _flaw(again, name, first), ""),

@@ -15,6 +15,7 @@ from hashlib import sha256
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
     from lbd.learn.workers import Columns, OfDay, OfTask, PackedHistory, Packing, Rows, Task, Workers
 
 FILES = "files.json"
-"""The files of history that the parts are of: a daemon goes on writing while a calibration waits to be resumed."""
+"""How the first run began (:class:`FirstRun`)."""
+
+
+class FirstRun(msgspec.Struct, frozen=True):
+    """The files of history that the parts are of, for a daemon goes on writing while a calibration waits to be resumed;
+    and how many tasks are one part, for a cluster may have other executors then.
+    """
+
+    names: list[str]
+    at_once: int
 
 
 @dataclass(frozen=True)
@@ -56,9 +66,8 @@ class KeptWorkers:
     """Other workers, whose results are kept in ``folder``. ``at_once`` tasks are one part."""
 
     def __init__(self, workers: Workers, folder: Path, at_once: int) -> None:
-        self._workers, self._folder, self._at_once = workers, folder, at_once
-        self._names: Sequence[str] = ()
-        self._newer: frozenset[str] = frozenset()
+        self._workers, self._folder, self._first = workers, folder, FirstRun([], at_once)
+        self._newer: Collection[str] = ()
         self._read = ""
         self._history: KeptHistory | None = None
 
@@ -70,12 +79,12 @@ class KeptWorkers:
     def files(self) -> list[FileRows]:
         """The files that the kept parts are of, where all of these are there still; else all, and nothing is kept."""
         files = self._workers.files()
-        names, before = {file.name for file in files}, set(decoded(self._folder / FILES, list[str]) or ())
-        if not before or not before <= names:
-            before = names
-        self._newer = frozenset(names - before)
-        own = [file for file in files if file.name in before]
-        self._names, self._read = sorted(before), digest(own)
+        names, first = {file.name for file in files}, decoded(self._folder / FILES, FirstRun)
+        if first is None or not names.issuperset(first.names):
+            first = FirstRun(sorted(names), self._first.at_once)
+        self._newer = names.difference(first.names)
+        own = [file for file in files if file.name not in self._newer]
+        self._first, self._read = first, digest(own)
         return own
 
     def reconnect_seconds(self) -> float | None:
@@ -97,16 +106,15 @@ class KeptWorkers:
         """The history of those files, whose runs are kept."""
         packed = self._workers.packed({*without, *self._newer}, windows, hours)
         source = digest((__version__, self._read, sorted(without), windows, hours))
-        self._history = KeptHistory(packed, self._folder, source, self._names, self._at_once)
+        self._history = KeptHistory(packed, self._folder, source, self._first)
         return self._history
 
 
 class KeptHistory:
-    """A packed history whose runs are kept. ``source`` is the digest of its origin, ``names`` are its files."""
+    """A packed history whose runs are kept. ``source`` is the digest of its origin."""
 
-    def __init__(self, packed: PackedHistory, folder: Path, source: str, names: Sequence[str], at_once: int) -> None:
-        self._packed, self._folder, self._source, self._names = packed, folder, source, names
-        self._at_once = at_once
+    def __init__(self, packed: PackedHistory, folder: Path, source: str, first: FirstRun) -> None:
+        self._packed, self._folder, self._source, self._first = packed, folder, source, first
         self.done: Done | None = None
 
     def windows(self, names: Sequence[str]) -> Rows:
@@ -126,9 +134,10 @@ class KeptHistory:
         if self.done is None:
             with as_usage_error(self._folder):
                 make_directory(self._folder)
-                replace(self._folder / FILES, json.dumps(self._names).encode())
+                replace(self._folder / FILES, msgspec.json.encode(self._first))
         source = digest((self._source, sorted(windows), function, sorted(columns)))
-        parts = [tasks[begin : begin + self._at_once] for begin in range(0, len(tasks), self._at_once)]
+        at_once = self._first.at_once
+        parts = [tasks[begin : begin + at_once] for begin in range(0, len(tasks), at_once)]
         paths = [self._folder / f"{digest((source, part))}.parquet" for part in parts]
         rows: Rows = []
         missing = []

@@ -30,6 +30,10 @@ COVERAGE = 0.9
 with six days in a row, where each day may be like the one before, and 88 to 93 with twenty
 (``tests/learn/test_prediction.py``); of an unseen week of a simulated cluster 20 of 27 (docs/results/calibrate.md)."""
 
+LUCK = 0.05
+"""At most this share of histories, in which no settings are better, may have better ones by luck; of the ones simulated
+0 to 4 of a hundred have, and 2 to 22 without this (docs/results/calibrate.md)."""
+
 FEWEST_DAYS = 4
 """With fewer days nothing is claimed of another week: of four the interval holds 71 to 86 of a hundred."""
 
@@ -37,32 +41,38 @@ FEWEST_DAYS = 4
 @dataclass(frozen=True)
 class PredictedEffect:
     """Excess over the present settings, a day: ``mean`` over the days in history, and the ends of the interval for the
-    mean of the next week. ``days`` is the number of independent days that this is built on.
+    mean of the next week. ``days`` is the number of independent days that this is built on, and ``luck`` how far from
+    nothing the best mean of all that were tried may be by chance.
     """
 
     mean: float
     low: float
     high: float
     days: float
+    luck: float
 
 
-def effect(differences: FloatArray) -> PredictedEffect:
+def effect(differences: FloatArray, tried: int = 1) -> PredictedEffect:
     """The effect out of the differences in each deal of noise, float64 (D, n), of days in the order of time.
+
+    ``tried`` is how many settings these are the best of: each of them may be the lucky one (Bonferroni).
 
     Days without any difference show how often days differ (:func:`days_that_may_differ`), but not by how much: the
     interval has no ends.
     """
     by_day, size = differences.mean(axis=0), differences.shape[1]
     if size < 2 or not differences.any():
-        return PredictedEffect(float(by_day.mean()) if size else 0.0, -np.inf, np.inf, float(size))
+        return PredictedEffect(float(by_day.mean()) if size else 0.0, -np.inf, np.inf, float(size), np.inf)
     random, days = np.random.default_rng(size), independent_days(by_day)
     ahead, past = (
         _means(values, number, random) for values, number in ((differences, DAYS_AHEAD), (by_day[None], size))
     )
-    widen = (size / (size - 1) * size / days) ** 0.5 * _student(size - 1)
-    low, high = np.quantile((ahead - past) * widen, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
+    ends = (1 - COVERAGE) / 2, (1 + COVERAGE) / 2
+    widen = (size / (size - 1) * size / days) ** 0.5 * _student(size - 1, ends[1]) / NormalDist().inv_cdf(ends[1])
+    low, high = np.quantile((ahead - past) * widen, ends)
+    luck = _student(size - 1, 1 - LUCK / tried) * float(by_day.std(ddof=1)) / days**0.5
     mean = float(by_day.mean())
-    return PredictedEffect(mean, mean + float(low), mean + float(high), days)
+    return PredictedEffect(mean, mean + float(low), mean + float(high), days, luck)
 
 
 def days_that_may_differ(days: float) -> int:
@@ -93,8 +103,8 @@ def _means(values: FloatArray, number: int, random: np.random.Generator) -> Floa
     return means
 
 
-def _student(free: int) -> float:
-    """How many times the normal quantile that of Student's distribution is (Fisher's expansion)."""
-    z = NormalDist().inv_cdf((1 + COVERAGE) / 2)
-    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
-    return t / z
+def _student(free: int, share: float) -> float:
+    """A quantile of Student's distribution (Fisher's expansion)."""
+    z = NormalDist().inv_cdf(share)
+    second, third = 5 * z**5 + 16 * z**3 + 3 * z, 3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z
+    return z + (z**3 + z) / (4 * free) + second / (96 * free**2) + third / (384 * free**3)

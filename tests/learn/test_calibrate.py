@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lbd.learn.calibrate import Calibration
 
 
-FEWER = {measure: PredictedEffect(-2.0, -3.0, -1.0, 5.0) for measure in MEASURES}
+FEWER = {measure: PredictedEffect(-2.0, -3.0, -1.0, 5.0, 0.5) for measure in MEASURES}
 """What is claimed of settings that are proposed for a test."""
 
 
@@ -178,7 +178,7 @@ class TestKnownTruth:
 
     def test_text_and_json_are_of_one_document(self, found: Calibration):
         """JSON as the schema says, also without an interval; the text is lines of it, the answer last."""
-        endless = {MOVES: PredictedEffect(-2.0, -np.inf, np.inf, 1.0)}
+        endless = {MOVES: PredictedEffect(-2.0, -np.inf, np.inf, 1.0, np.inf)}
         lost, torn = (LostDay(20_458, 0.25, "record of brokers"),), ("file:/history/a.parquet",)
         history = replace(found.history, lost=lost, torn=torn)
         result = document(replace(found, history=history, choice=replace(found.choice, effects=endless)), 1000.0)

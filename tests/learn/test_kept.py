@@ -123,6 +123,13 @@ def test_it_stays_with_the_files_of_the_first_run(tmp_path: Path, letters: str, 
     assert (found, len(history.ran), workers.without) == (ALL, runs, without)
 
 
+def test_it_stays_with_the_parts_of_the_first_run(tmp_path: Path):
+    """A cluster has more executors, or fewer, when the same command goes on."""
+    ran(tmp_path / "unfinished", at_once=4)
+    found, history, _ = ran(tmp_path / "unfinished", at_once=3)
+    assert (found, len(history.ran)) == (ALL, 0)
+
+
 def test_another_function_is_run(tmp_path: Path):
     """As with other settings or another model: what was kept is of no use."""
     ran(tmp_path / "unfinished", by=10)
