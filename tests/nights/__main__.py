@@ -38,19 +38,18 @@ LAST_LINES = 60
 def main() -> int:
     """Run the nights of the seeds that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.nights", description=(__doc__ or "").partition("\n")[2])
-    parser.add_argument("--seeds", type=_seeds, default=range(1, 21), help="such as 7, or 1-20 (default)")
+    parser.add_argument("--seeds", type=seeds, default=range(1, 21), help="such as 7, or 1-20 (default)")
     parser.add_argument("--minutes", type=float, help="how long faults go on in each night (default: 60)")
     parser.add_argument("--trace", action="store_true", help="print the whole story of each night")
     parser.add_argument("--until-failure", action="store_true", help="stop at the first night that fails, as it is")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="nights at the same time")
     chosen = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
-        os.execve(sys.executable, [sys.executable, "-m", "tests.nights", *sys.argv[1:]], _environment())
+    begin_alike("tests.nights")
     with simulated(0):
         from tests.nights import night  # locks and clocks of the modules under simulation are made within one
     minutes = chosen.minutes or night.MINUTES
     began_at, results = time.perf_counter(), []
-    for night_of_seed in _nights(chosen.seeds, minutes, chosen.at_once):
+    for night_of_seed in nights(chosen.seeds, minutes, chosen.at_once):
         keep = chosen.until_failure or not night_of_seed.failure
         results.append(night_of_seed if keep else _shortened(night_of_seed, minutes))
         _tell(results[-1], everything=chosen.trace)
@@ -67,19 +66,21 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _seeds(text: str) -> Sequence[int]:
+def seeds(text: str) -> Sequence[int]:
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 
 
-def _environment() -> dict[str, str]:
-    """Libraries that compute start no threads of their own."""
-    return {**os.environ, "PYTHONHASHSEED": HASH_SEED, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+def begin_alike(module: str) -> None:
+    """Begin this command anew where sets have another order than in other runs, or libraries threads of their own."""
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        alike = {"PYTHONHASHSEED": HASH_SEED, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, **alike})
 
 
-def _nights(seeds: Sequence[int], minutes: float, at_once: int) -> Iterator[Result]:
+def nights(chosen: Sequence[int], minutes: float, at_once: int) -> Iterator[Result]:
     """The result of each seed, in their order; each night has a process of its own."""
-    waiting, running = deque(seeds), deque[tuple[int, Connection]]()
+    waiting, running = deque(chosen), deque[tuple[int, Connection]]()
     while waiting or running:
         while waiting and len(running) < at_once:
             seed = waiting.popleft()

@@ -19,13 +19,17 @@ from tests.nights.scheduler import scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from random import Random
+
+FAILS = 1 / 3
+"""Of the commits of a flaky disk."""
 
 
 class Disk:
     """Knows which machine locked which open file, and opened which database; all machines have folders of their own.
 
-    ``full`` are machines whose disks take nothing more, ``failing`` how many of a machine's next commits fail, and
-    ``slow`` how many seconds each commit and sync of a machine takes.
+    ``full`` are machines whose disks take nothing more, ``failing`` how many of a machine's next commits fail,
+    ``flaky`` those of which a third fails, by chance, and ``slow`` how many seconds each commit and sync takes.
     """
 
     def __init__(self) -> None:
@@ -33,6 +37,7 @@ class Disk:
         self._databases: dict[str, list[sqlite3.Connection]] = defaultdict(list)
         self.full: set[str] = set()
         self.failing: Counter[str] = Counter()
+        self.flaky: dict[str, Random] = {}
         self.slow: dict[str, float] = {}
 
     def release(self, machine: str) -> None:
@@ -48,6 +53,7 @@ class Disk:
         """Nothing fails any more."""
         self.full.clear()
         self.failing.clear()
+        self.flaky.clear()
         self.slow.clear()
 
     @contextmanager
@@ -89,6 +95,8 @@ class Disk:
             scheduler().sleep(self.slow[machine])
         if self.failing[machine] > 0:
             self.failing[machine] -= 1
+            return sqlite3.SQLITE_IOERR
+        if machine in self.flaky and self.flaky[machine].random() < FAILS:
             return sqlite3.SQLITE_IOERR
         return sqlite3.SQLITE_FULL if machine in self.full else 0
 

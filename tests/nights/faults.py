@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
+from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.simulate.faults import Fault, Switch
+from tests.nights.people import pauses
 from tests.nights.stage import NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
     from tests.nights.stage import Stage
 
@@ -74,7 +76,7 @@ def clock_is_set(stage: Stage, random: Random) -> Happening:
 
     def happen() -> None:
         stage.tell(f"the clock of {machine} is set by {seconds:+.0f} s")
-        stage.running.skew[machine] = stage.running.skew.get(machine, 0.0) + seconds
+        stage.set_clock(machine, seconds)
 
     return f"the clock of {machine} is set", happen
 
@@ -117,6 +119,18 @@ def commits_fail(stage: Stage, random: Random, machine: str = "") -> Happening:
         stage.disk.failing[machine] += number
 
     return f"commits of {machine} fail", happen
+
+
+def disk_is_flaky(stage: Stage, random: Random) -> Happening:
+    """A third of what is to be written is refused; what comes next may be written."""
+    machine, seconds, chance = random.choice(stage.machines), random.uniform(120.0, 600.0), Random(random.random())
+
+    def happen() -> None:
+        stage.tell(f"a third of the commits of {machine} fails, for {seconds:.0f} s")
+        stage.disk.flaky[machine] = chance
+        stage.later(seconds, lambda: stage.disk.flaky.pop(machine, None), f"the disk of {machine} fails no more")
+
+    return f"the disk of {machine} is flaky", happen
 
 
 def disk_is_slow(stage: Stage, random: Random) -> Happening:
@@ -249,6 +263,19 @@ def leader_changes(stage: Stage, random: Random) -> Happening:
     return f"{broker} leads", happen
 
 
+def brokers_shed(stage: Stage, random: Random) -> Happening:
+    """An administrator turns the brokers' own shedding on, for a while."""
+    seconds = random.uniform(90.0, 600.0)
+
+    def happen() -> None:
+        stage.tell(f"brokers are told to shed by themselves, for {seconds:.0f} s")
+        stage.cluster.configuration.overrides[SHEDDING_ENABLED] = "true"
+        over = partial(stage.cluster.configuration.delete, SHEDDING_ENABLED)
+        stage.later(seconds, over, "brokers shed no more by themselves")
+
+    return "brokers shed by themselves", happen
+
+
 def policy_changes(stage: Stage, random: Random) -> Happening:
     """An administrator gives a namespace brokers of its own, for a while."""
     namespace, number = f"simulated/{random.choice(NAMESPACES)}", random.randint(1, 2)
@@ -311,6 +338,19 @@ def deaf(stage: Stage, random: Random, machine: str = "") -> Happening:
 _AMID = (killed, stands_still, cut_off, ends, writer_expelled, deaf, disk_is_full, commits_fail)
 
 
+def paused_amid_a_move(stage: Stage, random: Random) -> Happening:
+    """A person pauses the lbd that sends the next unload while that is on its way, and others are to follow."""
+    seconds = random.uniform(2.0, 8.0)
+
+    def happen(machine: str) -> None:
+        stage.network.redirect_seconds = seconds
+        pause = pauses(stage, random, machine)[1]
+        stage.later(seconds / 2, pause, f"a redirect takes {seconds:.1f} s, and somebody wants a pause")
+        stage.later(3 * seconds, lambda: setattr(stage.network, "redirect_seconds", 0.0), "redirects are fast again")
+
+    return "a person pauses amid the next unload", lambda: stage.at_unload.append(happen)
+
+
 def amid_a_move(stage: Stage, random: Random) -> Happening:
     """What happens to the lbd that sends the next unload, some steps later: before its answer, or just after."""
     kind, steps = random.choice(_AMID), random.randrange(AMID_STEPS)
@@ -328,7 +368,9 @@ KINDS = (
     *[stands_still] * 3,
     *[cut_off] * 2,
     clock_is_set,
+    *[paused_amid_a_move] * 3,
     *(disk_is_full, disk_stays_full, commits_fail, disk_is_slow),
+    *[disk_is_flaky] * 2,
     *[broker_dies] * 2,
     broker_leaves,
     *[broker_hangs] * 2,
@@ -336,6 +378,7 @@ KINDS = (
     *[unloads_are_slow] * 2,
     *(answers_twice, changes_come_twice, changes_are_answered_late, redirects_are_slow),
     leader_changes,
+    *[brokers_shed] * 2,
     *[policy_changes] * 2,
     *(topic_gone, writer_expelled, deaf),
 )

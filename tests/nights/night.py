@@ -16,6 +16,7 @@ import structlog
 
 from lbd.daemon import api_backend, election, service
 from lbd.pulsar import http
+from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.simulate.cluster import points_at, rates_at
 from lbd.simulate.faults import Fault, Switch
 from lbd.simulate.world import MIB
@@ -117,6 +118,9 @@ class Night:
         """What happens when. Each has a random stream of its own, so a night with fewer has the others alike."""
         planned = [self._load_shifts(Random(f"shift {self._seed} {number}")) for number in range(SHIFTS)]
         planned += [self._unload_fails(Random(f"refusal {self._seed} {number}")) for number in range(REFUSALS)]
+        if (quiet := self.stage.quiet) is not None:
+            random = Random(f"quiet {self._seed}")
+            planned.append(_Planned(quiet[0] - random.uniform(1.0, 20.0), people.drains(self.stage, random)[1]))
         for number in self._numbers:
             random = Random(f"fault {self._seed} {number}")
             seconds = random.uniform(FIRST_SECONDS, self._seconds)
@@ -161,6 +165,7 @@ class Night:
         stage.network.heal()
         stage.disk.heal()
         stage.let_all_roam()
+        stage.cluster.configuration.delete(SHEDDING_ENABLED)
         for broker in stage.cluster.brokers:
             stage.cluster.start(broker)
         for machine in stage.machines:

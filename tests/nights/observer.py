@@ -5,12 +5,16 @@ The observer knows the truth; the lbds do not know of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING
 
-from lbd.act.fence import ARRIVES_WITHIN_SECONDS, HEIR_WAITS_SECONDS
-from lbd.model import Outcome, Result, bundle_range
+from lbd.act.executor import AMEND_EVERY_SECONDS, AMEND_FOR_SECONDS, DOUBTFUL
+from lbd.act.fence import ARRIVES_WITHIN_SECONDS, HEIR_WAITS_SECONDS, SEND_WITHIN_SECONDS
+from lbd.model import Outcome, Result, bundle_namespace, bundle_range
+from lbd.permit.membership import JOIN_SETTLE_SECONDS
 from lbd.store.orders import DRAIN, PAUSE
 from tests.nights.topic import NOTICED_SECONDS
 
@@ -47,19 +51,37 @@ LOOK_SECONDS = 1.0
 ANSWERED_SECONDS = 5.0
 """How much longer than a request lasts its caller may wait."""
 
+SETTLES_SECONDS = 120.0
+"""Nothing moves for so long after a broker has left (``membership_settle_seconds``)."""
+
+QUIET_LATELY_SECONDS = 600.0
+"""A hot broker that could not be relieved then may be hot now."""
+
+SHARED_SECONDS = 60.0
+"""An lbd that has heard the topic for so long knows the orders of before."""
+
+AMENDED_SECONDS = 2 * AMEND_EVERY_SECONDS
+"""So long after the last look at a doubtful outcome it is true, where the brokers could be asked for as long."""
+
 
 class Check(Enum):
     """What is checked. The value is the rule."""
 
     INTENT = "no request that can disconnect anybody without its intent in the journal"
-    HOLD = "no unload and no split while lbd is paused, and none by an lbd that another one has replaced"
+    HOLD = (
+        "no unload and no split while lbd is paused, in quiet hours, or by an lbd that another one has replaced; no "
+        "unload while no broker leads, brokers shed by themselves, or have just come or gone"
+    )
     DESTINATION = "no unload to a broker that is drained, or that policies forbid"
-    LIMITS = "no more unloads within an hour than the limit, none within a bundle's cool-down"
+    LIMITS = "no more unloads within an hour than the limits, of all and of a broker, none within a bundle's cool-down"
     RANGE = "no two unloads of a bundle, or of a hash range, at the same time"
     HEIR = "two lbds never at work on one move: an heir begins when its predecessor has ended for sure"
-    OUTCOME = "an outcome says who has owned the bundle just before, nobody among them, or that it is no bundle"
+    OUTCOME = (
+        "an outcome says who has owned the bundle just before, nobody among them, or that it is no bundle; where that "
+        "could not be known at first, the last word says it"
+    )
     FORGOTTEN = "after a kill an lbd knows each unload that it has sent"
-    ORDERS = "no order is in force that a person ended, and none is lost"
+    ORDERS = "no order is in force that a person ended, and none is lost, at the leader or at an lbd that stands by"
     LEADERS = "two lbds do not lead for long, nor does one that cannot hear the topic's broker or write its disk"
     RESTART = "a rollout has a broker restarted that owns nothing"
     WAITS = "every wait of a person ends"
@@ -81,6 +103,27 @@ class Sending:
     move: str
     bundle: str
     order: str
+    source: str = ""
+    destination: str = ""
+
+
+@dataclass
+class _Doubt:
+    """An outcome that is looked at again ``until`` then; ``able_since``: its lbd could ask all brokers."""
+
+    machine: str
+    outcome: Outcome
+    until: float
+    able_since: float | None = None
+
+
+@dataclass(frozen=True)
+class _Members:
+    """The brokers that are listed ``since`` then; ``left``: some left at that time."""
+
+    listed: frozenset[str]
+    since: float
+    left: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,10 +155,12 @@ class Observer:
         tell: Callable[[str], None],
         *,
         per_hour: int,
+        of_broker_per_hour: int,
         cool_down_seconds: float,
     ) -> None:
         self._now, self._history, self._tell = now, history, tell
-        self._per_hour, self._cool_down_seconds = per_hour, cool_down_seconds
+        self._per_hour, self._of_broker_per_hour = per_hour, of_broker_per_hour
+        self._cool_down_seconds = cool_down_seconds
         self.sendings: list[Sending] = []
         self.paused_since: float | None = None
         self.drained_since: dict[str, float] = {}
@@ -125,6 +170,19 @@ class Observer:
         """Machines that stood still between a check and its request; nothing can prevent that request."""
         self.is_bundle: Callable[[str], bool] = lambda _bundle: True
         """Whether there is a bundle of that name."""
+        self.quiet_since: Callable[[str], float | None] = lambda _machine: None
+        """Since when a machine's clock shows quiet hours; None outside of these."""
+        self.clock_set_at: dict[str, float] = {}
+        """When the clock of a machine was set last."""
+        self._quiet_at = -HOUR_SECONDS
+        """When it was quiet somewhere."""
+        self._leaderless_since: float | None = None
+        self._shedding_since: float | None = None
+        self._members: tuple[_Members, ...] = ()
+        """The last two."""
+        self._turns: dict[str, list[float]] = {}
+        """When turns without an error ended, since the start of each lbd."""
+        self._doubts: dict[str, _Doubt] = {}
         self._writer: tuple[str | None, float] = None, 0.0
         """The machine that may write the leader topic, and since when."""
         self._released: dict[str, float] = {}
@@ -137,6 +195,7 @@ class Observer:
         self._leads_since: dict[str, float] = {}
         self._unheard_since: dict[str, float] = {}
         self._full_since: dict[str, float] = {}
+        self._hears_since: dict[str, float] = {}
         self.violation = ""
 
     def step(self) -> None:
@@ -154,6 +213,7 @@ class Observer:
             bundle = _bundle(request)
             self._tell(f"{machine} sends the split of {bundle} to {request.broker}")
             self._may_act(machine, f"splits {bundle}")
+            self._forget_doubts(bundle)
             if bundle not in {split.cut.bundle for _, split in engine.journal.open_splits}:
                 self._violates(Check.INTENT, f"{machine} splits {bundle}")
 
@@ -172,10 +232,13 @@ class Observer:
             self._violates(Check.RANGE, f"{machine} unloads {bundle} while {alike} are under way (#25518)")
         move, unload = moves[-1]
         self._goes(machine, unload, request)
+        self._may_move(machine, unload)
+        self._forget_doubts(bundle)
         self._comes_late_enough(machine, move, bundle)
         self._acts[move] = self._now(), machine
         if move not in {sending.move for sending in self.sendings}:
-            self._sends(Sending(self._now(), machine, move, bundle, unload.order))
+            ends = unload.source, unload.destination or ""
+            self._sends(Sending(self._now(), machine, move, bundle, unload.order, *ends))
 
     def _goes(self, machine: str, unload: Unload, request: Request) -> None:
         """Where to, and whether anything may go there now."""
@@ -199,13 +262,45 @@ class Observer:
                 self._violates(Check.DESTINATION, words)
 
     def _may_act(self, machine: str, what: str) -> None:
-        """Neither a pause nor another leader holds this machine."""
+        """Neither a pause nor quiet hours nor another leader hold this machine."""
         now, excused = self._now(), self.excused_until.get(machine, 0.0)
         if self.paused_since is not None and now > max(self.paused_since, excused):
             self._violates(Check.HOLD, f"{machine} {what}, paused since {self.paused_since:.3f}")
         writer, since = self._writer
         if writer not in {None, machine} and now > max(since + HEIR_WAITS_SECONDS, excused):
             self._violates(Check.HOLD, f"{machine} {what}, {writer} leads since {since:.0f}")
+        quiet = self.quiet_since(machine)
+        if quiet is not None and now > max(quiet + SLACK_SECONDS, excused):
+            self._violates(Check.HOLD, f"{machine} {what}, in quiet hours since {quiet:.0f}")
+
+    def _may_move(self, machine: str, unload: Unload) -> None:
+        """Nothing that this machine has seen of the brokers holds it."""
+        now, words = self._now(), f"{machine} unloads {unload.bundle}"
+        if now <= self.excused_until.get(machine, 0.0):
+            return
+        leaderless, shedding = self._leaderless_since, self._shedding_since
+        if leaderless is not None and now > leaderless + HEIR_WAITS_SECONDS:
+            self._violates(Check.HOLD, f"{words}, no broker that answers leads since {leaderless:.0f}")
+        if shedding is not None and self._is_known(machine, shedding):
+            self._violates(Check.HOLD, f"{words}, brokers shed by themselves since {shedding:.0f}")
+        members = self._members[-1] if self._members else None
+        if unload.order or members is None or not self._is_known(machine, members.since):
+            return
+        before = self._members[0]
+        left = members.left or (before.left and self._seen_at(machine, before.since) < members.since)
+        settles = members.since + (SETTLES_SECONDS if left else JOIN_SETTLE_SECONDS) - SLACK_SECONDS
+        since = before.since if left and not members.left else members.since
+        if now < settles and self.clock_set_at.get(machine, -inf) < since:
+            self._violates(Check.HOLD, f"{words}, brokers came or went at {members.since:.0f}")
+
+    def _is_known(self, machine: str, since: float) -> bool:
+        """Whether a turn has seen what is so ``since`` then, and nothing is on its way that was begun before that."""
+        return self._now() > self._seen_at(machine, since) + SEND_WITHIN_SECONDS
+
+    def _seen_at(self, machine: str, since: float) -> float:
+        """When the first turn ended that began after that: the second one that ended; infinite where none has."""
+        later = [ended_at for ended_at in self._turns.get(machine, ()) if ended_at > since]
+        return later[1] if len(later) > 1 else inf
 
     def _comes_late_enough(self, machine: str, move: str, bundle: str) -> None:
         """A request or an outcome of a move that another lbd began: that one sends nothing more of it."""
@@ -233,6 +328,11 @@ class Observer:
         unordered = [one for one in hour if not one.order]
         if len(unordered) > self._per_hour:
             self._violates(Check.LIMITS, f"{len(unordered)} unloads within an hour, wanted {self._per_hour} at most")
+        for end in ("source", "destination"):
+            of_broker = [one for one in unordered if getattr(one, end) == getattr(sending, end)]
+            if len(of_broker) > self._of_broker_per_hour:
+                words = f"{len(of_broker)} unloads with {end} {getattr(sending, end)} within an hour"
+                self._violates(Check.LIMITS, f"{words}, wanted {self._of_broker_per_hour} at most")
         rest = sending.seconds - self._cool_down_seconds + SLACK_SECONDS
         before = [one for one in self.sendings if one.bundle == sending.bundle and one.seconds > rest]
         if len(before) > ATTEMPTS:
@@ -250,6 +350,7 @@ class Observer:
             return
         bundle, owner = end.unload.bundle, end.owner
         self._tell(f"{machine} says {bundle}: {end.result.value}, owner {owner} {end.detail}")
+        self._doubts_of(machine, end)
         last = next((one for one in reversed(self.sendings) if one.bundle == bundle), None)
         if last is not None and not end.amended:
             self._comes_late_enough(machine, last.move, bundle)
@@ -260,12 +361,62 @@ class Observer:
         sent_at = 0.0 if last is None else last.seconds
         stood = self.excused_until.get(machine, 0.0) >= sent_at
         since = sent_at - SLACK_SECONDS if stood else max(sent_at - SLACK_SECONDS, self._now() - REPORTED_SECONDS)
+        if (ceased_at := self._ceased_at(bundle)) is not None and ceased_at < since and owner is not None:
+            self._violates(
+                Check.OUTCOME, f"{machine} says that {bundle} is at {owner}; it was split at {ceased_at:.3f}"
+            )
         changes = [change for change in self._history() if change.bundle == bundle]
         before = [change.owner for change in changes if change.seconds < since]
         owners = {*before[-1:], *(change.owner for change in changes if change.seconds >= since)}
         if owner not in owners:
             words = f"{machine} says that {bundle} is at {owner}; since {since:.3f} it was at {owners}"
             self._violates(Check.OUTCOME, words)
+
+    def _ceased_at(self, bundle: str) -> float | None:
+        """When a bundle was split; None where it is one."""
+        if self.is_bundle(bundle):
+            return None
+        namespace, (low, high) = bundle_namespace(bundle), _ends(bundle)
+        parts = (
+            change.seconds
+            for change in self._history()
+            if bundle_namespace(change.bundle) == namespace and change.bundle != bundle
+            for ends in (_ends(change.bundle),)
+            if low <= ends[0] and ends[1] <= high
+        )
+        return min(parts, default=None)
+
+    def _doubts_of(self, machine: str, end: Outcome) -> None:
+        """An outcome that its lbd will look at again, or what that look came to."""
+        bundle = end.unload.bundle
+        if not end.amended:
+            self._doubts.pop(bundle, None)
+            if end.result in DOUBTFUL:
+                self._doubts[bundle] = _Doubt(machine, end, self._now() + AMEND_FOR_SECONDS)
+        elif (doubt := self._doubts.get(bundle)) is not None and doubt.machine == machine:
+            doubt.outcome = end
+
+    def _forget_doubts(self, bundle: str) -> None:
+        """Another request for its range begins: what comes of it is that one's."""
+        span = bundle_range(bundle)
+        self._doubts = {other: doubt for other, doubt in self._doubts.items() if bundle_range(other) != span}
+
+    def look_at_doubts(self, able: Collection[str]) -> None:
+        """Each second: of the machines that are ``able`` to ask all brokers, the last word on each move is true."""
+        now = self._now()
+        for bundle, doubt in list(self._doubts.items()):
+            doubt.able_since = None if doubt.machine not in able else doubt.able_since or now
+            if now <= doubt.until + AMENDED_SECONDS:
+                continue
+            del self._doubts[bundle]
+            since, outcome = doubt.until - AMENDED_SECONDS, doubt.outcome
+            changes = [change for change in self._history() if change.bundle == bundle]
+            if doubt.able_since is None or doubt.able_since > since or changes[-1].seconds > since:
+                continue
+            known = outcome.result is not Result.UNKNOWN and outcome.owner == changes[-1].owner
+            if not known and self.is_bundle(bundle):
+                words = f"{doubt.machine} leaves it at that {bundle} is {outcome.result.value}, owner {outcome.owner}"
+                self._violates(Check.OUTCOME, f"{words}; since {changes[-1].seconds:.3f} it is at {changes[-1].owner}")
 
     def opens(self, machine: str, engine: Engine) -> None:
         """An lbd has opened its journal again: it knows each unload that it has ever sent."""
@@ -330,7 +481,7 @@ class Observer:
             self._released.pop(broker, None)
 
     def leads(self, machine: str, engine: Engine) -> None:
-        """The leader has taken a turn: it knows all orders, to be called in a task of its machine.
+        """The leader knows all orders, to be called in a task of its machine.
 
         One that has stood still since then is about to see that it leads no more.
         """
@@ -348,7 +499,35 @@ class Observer:
                 words = f"{machine} leads, and {order.key}, given as {name}, is in force; it was ended"
                 self._violates(Check.ORDERS, f"{words} at {order.ended_at:.3f}")
 
+    def stands_by(self, machine: str, engine: Engine) -> None:
+        """An lbd that has heard the topic for a while answers with the orders of before; called as :meth:`leads`."""
+        read, since = engine.orders.read(), self._now() - SHARED_SECONDS
+        if self._hears_since.get(machine, inf) > since:
+            return
+        for name, order in self._orders.items():
+            stands = read.stands(name)
+            if order.ended_at is None and order.given_at < since and stands is None:
+                self._violates(Check.ORDERS, f"{machine} stands by, and does not know of {order.key}, given as {name}")
+            if order.ended_at is not None and order.ended_at < since and stands:
+                words = f"{machine} stands by, and says that {order.key}, given as {name}, is in force; it was ended"
+                self._violates(Check.ORDERS, f"{words} at {order.ended_at:.3f}")
+
     # -- each second
+
+    def turned(self, machine: str) -> None:
+        """A turn has ended without an error."""
+        self._turns.setdefault(machine, []).append(self._now())
+
+    def look_at_brokers(self, listed: Collection[str], *, leads: bool, sheds: bool) -> None:
+        """The brokers: which are listed, whether one that answers leads them, and whether any sheds by itself."""
+        now = self._now()
+        self._leaderless_since = None if leads else self._leaderless_since or now
+        self._shedding_since = None if not sheds else self._shedding_since or now
+        before = self._members[-1] if self._members else _Members(frozenset(listed), -HOUR_SECONDS)
+        if before.listed != set(listed):
+            self._members = before, _Members(frozenset(listed), now, left=not before.listed <= set(listed))
+        elif not self._members:
+            self._members = (before,)
 
     def look(
         self,
@@ -378,6 +557,10 @@ class Observer:
         for machine, since in self._unheard_since.items():
             if now - since > NOTICED_SECONDS + LEADERS_SECONDS:
                 self._violates(Check.LEADERS, f"{machine} leads, and has not heard the topic since {since:.0f}")
+        hearing = self._turns.keys() - silent
+        self._hears_since = {machine: self._hears_since.get(machine, now) for machine in hearing}
+        if any(self.quiet_since(machine) is not None for machine in self._turns):
+            self._quiet_at = now
         self._look_at_disks({machine for machine in leaders if machine in full and machine not in stopped})
         self._look_at_waits(silent)
 
@@ -401,6 +584,8 @@ class Observer:
     def gone(self, machine: str) -> None:
         """A machine was killed: who waited there sees the connection break."""
         self._waits = {name: wait for name, wait in self._waits.items() if wait.machine != machine}
+        self._doubts = {bundle: doubt for bundle, doubt in self._doubts.items() if doubt.machine != machine}
+        self._turns.pop(machine, None)
 
     def says(self, machine: str, event: str) -> None:
         """A line of an lbd's log."""
@@ -415,9 +600,16 @@ class Observer:
 
     @property
     def budget(self) -> int:
-        """How many more unloads turns may send now, at least: attempts that came to no request count, too."""
+        """How many more unloads turns may send now, at least: attempts that came to no request count, too.
+
+        None where it was quiet lately.
+        """
+        if self._now() - self._quiet_at < QUIET_LATELY_SECONDS:
+            return 0
         hour = [one for one in self.sendings if one.seconds > self._now() - HOUR_SECONDS]
-        return self._per_hour - len(hour) - UNSENT
+        of_each = Counter(end for one in hour for end in (f"from {one.source}", f"to {one.destination}"))
+        most = max(of_each.values(), default=0)
+        return min(self._per_hour - len(hour), self._of_broker_per_hour - most) - UNSENT
 
     def require(self, check: Check, wrong: Sequence[str]) -> None:
         """Raises :class:`ViolationError` where anything is ``wrong``."""
@@ -436,3 +628,9 @@ class Observer:
 def _bundle(request: Request) -> str:
     """``tenant/namespace/range`` of a request for a bundle."""
     return "/".join(request.path.split("/")[4:-1])
+
+
+def _ends(bundle: str) -> tuple[int, int]:
+    """The lower and the upper end of a bundle's range."""
+    low, high = bundle_range(bundle).split("_")
+    return int(low, 16), int(high, 16)

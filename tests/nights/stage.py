@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,14 @@ from lbd.config import Settings
 from lbd.daemon.engine import engine
 from lbd.daemon.service import Service
 from lbd.errors import LbdError
+from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import Scenario
 from tests.nights.disk import Disk
 from tests.nights.network import Network
 from tests.nights.observer import LOOK_SECONDS, Observer
+from tests.nights.scheduler import BEGINS_AT
 from tests.nights.topic import KEEP_ALIVE_SECONDS, Topic
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from lbd.turn.parts import TurnResult
     from tests.nights.scheduler import Scheduler
 
-UNLOADS_PER_HOUR, COOL_DOWN_MINUTES = 10, 10.0
+UNLOADS_PER_HOUR, OF_BROKER_PER_HOUR, COOL_DOWN_MINUTES = 10, 8, 10.0
 STANDS_STILL_MINUTES = 3.0
 """Instead of an hour, so that a night shows what comes after it."""
 
@@ -44,6 +47,16 @@ MODES = ("auto", "auto", "auto", "approve")
 NUMBERS_OF_LBDS, NUMBERS_OF_BROKERS = (2, 2, 2, 3), (3, 3, 4)
 UNLOAD_SECONDS = (0.05, 0.05, 1.0, 8.0)
 """How long a broker takes to close a bundle's topics."""
+
+TRAFFIC_PER_TURN = (0.1, 1.0, 1.0)
+"""The shares of all traffic that a turn may move. All of it lets a plan have several bundles, and a miss come again."""
+
+SHEDDING = ("refuse", "refuse", "take-over")
+QUIET = (False, False, True)
+"""Whether there are quiet hours: some minutes of the night, by each machine's own clock."""
+
+STANDBYS_EVERY_SECONDS = 10
+"""Of lbds that stand by the orders are looked at so often."""
 
 CLIENTS = (1, 1, 1, 0)
 """How many clients each bundle has; without any, nobody but lbd has it placed again."""
@@ -92,6 +105,11 @@ class Stage:
         random = Random(f"stage {seed}")
         self.machines = tuple(f"lbd-{number}" for number in range(1, 1 + random.choice(NUMBERS_OF_LBDS)))
         self._mode = random.choice(MODES)
+        more = Random(f"settings {seed}")
+        begin = 60.0 * more.randint(3, 10) - BEGINS_AT % 60.0
+        self.quiet = (begin, begin + 60.0 * more.randint(2, 6)) if more.choice(QUIET) else None
+        """The first and the last second of quiet hours, by clocks that nobody has set."""
+        self._shedding, self._traffic = more.choice(SHEDDING), more.choice(TRAFFIC_PER_TURN)
         self.network, self.disk = Network(seed), Disk()
         self.topic = Topic(seed, lambda machine: machine not in self.network.cut)
         self.lbds: dict[str, Lbd] = {}
@@ -102,7 +120,7 @@ class Stage:
         self.story: list[str] = []
         self.turns, self._last_words = 0, dict[str, str]()
         world, state = built(Scenario.model_validate(_scenario(random.choice(NUMBERS_OF_BROKERS))), seed)
-        off = {"loadBalancerSheddingEnabled": "false"}
+        off = {SHEDDING_ENABLED: "false"}
         self.cluster = FakePulsar(world, state, ports=self.network, runtime=off, clients=random.choice(CLIENTS))
         self.cluster.unload_seconds = random.choice(UNLOAD_SECONDS)
         self.observer = Observer(
@@ -110,11 +128,13 @@ class Stage:
             lambda: self.cluster._book.history,
             self.tell,
             per_hour=UNLOADS_PER_HOUR,
+            of_broker_per_hour=OF_BROKER_PER_HOUR,
             cool_down_seconds=60 * COOL_DOWN_MINUTES,
         )
         self._isolated: dict[str, tuple[float, frozenset[str]]] = {}
         self.observer.forbidden = self._forbidden
         self.observer.is_bundle = lambda bundle: bundle in self.cluster._book.bundles
+        self.observer.quiet_since = self._quiet_since
         running.on_step = self._step
         self.network.on_request = self._request
 
@@ -155,6 +175,27 @@ class Stage:
             since, hosts = self._isolated[namespace]
             return None if host in hosts else since
         return next((since for since, hosts in self._isolated.values() if host in hosts), None)
+
+    # -- clocks
+
+    def set_clock(self, machine: str, seconds: float) -> None:
+        """Set it ahead, or back, by so much."""
+        self.running.skew[machine] = self.running.skew.get(machine, 0.0) + seconds
+        self.observer.clock_set_at[machine] = self.running.seconds
+
+    def _quiet_since(self, machine: str) -> float | None:
+        if self.quiet is None:
+            return None
+        begin, end = self.quiet
+        skew = self.running.skew.get(machine, 0.0)
+        if not begin <= self.running.seconds + skew < end:
+            return None
+        return max(begin - skew, self.observer.clock_set_at.get(machine, 0.0))
+
+    def _quiet_hours(self) -> list[dict[str, str]]:
+        times = self.quiet or ()
+        shown = [datetime.fromtimestamp(BEGINS_AT + seconds, UTC).strftime("%H:%M") for seconds in times]
+        return [dict(zip(("from", "to"), shown, strict=True))] if shown else []
 
     # -- lbds
 
@@ -228,11 +269,15 @@ class Stage:
                 "history": {"enabled": False},
                 "api": {"enabled": False},
                 "leader": {"enabled": True},
+                "in_broker_shedding": self._shedding,
                 "avg_shedder": {"hit_count_low": 2, "hit_count_high": 1},
                 "guardrails": {
                     "max_unloads_per_hour": UNLOADS_PER_HOUR,
+                    "max_unloads_per_broker_per_hour": OF_BROKER_PER_HOUR,
+                    "quiet_hours": self._quiet_hours(),
                     "cool_down_minutes": COOL_DOWN_MINUTES,
                     "max_traffic_per_hour": 1000.0,
+                    "max_traffic_per_turn": self._traffic,
                     "stand_still_minutes": STANDS_STILL_MINUTES,
                 },
             }
@@ -242,6 +287,8 @@ class Stage:
         self.turns += 1
         lbd = self.lbds[machine]
         lbd.ended_at, lbd.error, lbd.sentence = self.running.seconds, record.error, record.sentence
+        if record.error is None:
+            self.observer.turned(machine)
         words = _NUMBERS.sub("#", record.sentence)
         if self._last_words.get(machine) != words:  # what an lbd says again and again is no news
             self._last_words[machine] = words
@@ -285,12 +332,37 @@ class Stage:
             leaders = [machine for machine, lbd in self.lbds.items() if lbd.engine.leading.leading]
             writer = self.topic.writer
             self.observer.look(leaders, writer.machine if writer else None, stopped, unheard, self.disk.full)
-            for machine in leaders:
+            self.observer.look_at_brokers(self.cluster.listed, leads=self._leads(), sheds=self._sheds())
+            self.observer.look_at_doubts(self._able())
+            stand_by = self.lbds.keys() if round(self.running.seconds) % STANDBYS_EVERY_SECONDS == 0 else ()
+            for machine in {*leaders, *stand_by}:
                 self.running.spawn(partial(self._checks_orders, machine), "a look at the orders", machine)
 
+    def _leads(self) -> bool:
+        """Whether a broker leads that answers."""
+        port = self.network.ports.get(self.cluster._book.leader or "")
+        return port is not None and port.open and not port.hung
+
+    def _sheds(self) -> bool:
+        return any(
+            self.cluster.configuration.running(broker)[SHEDDING_ENABLED] == "true" for broker in self.cluster.listed
+        )
+
+    def _able(self) -> set[str]:
+        """The machines that could ask every broker now, and write down what it says."""
+        ports, disk = self.network.ports.values(), self.disk
+        fails = any(switch.times != 0 for switch in self.cluster.faults._switches) or self.network.late
+        if fails or any(not port.open or port.hung for port in ports):
+            return set()
+        failing = {machine for machine, number in disk.failing.items() if number}
+        unable = {*self.network.cut, *disk.full, *failing, *disk.flaky, *disk.slow}
+        return {machine for machine in self.lbds if machine not in unable and not self.running.is_stopped(machine)}
+
     def _checks_orders(self, machine: str) -> None:
-        """Of an lbd that leads, in a task of its own machine."""
+        """In a task of its own machine."""
         lbd = self.lbds.get(machine)
-        if lbd is not None and lbd.engine.leading.leading:
-            with suppress(LbdError):  # orders that cannot be read are a pause
-                self.observer.leads(machine, lbd.engine)
+        if lbd is None:
+            return
+        with suppress(LbdError):  # orders that cannot be read are a pause
+            look = self.observer.leads if lbd.engine.leading.leading else self.observer.stands_by
+            look(machine, lbd.engine)
