@@ -185,8 +185,12 @@ class Dispatcher:
         def held() -> Hold | None:
             return real.held() or real.unserved(request.bundle)
 
+        def held_later() -> Hold | None:
+            """The same without this split itself; nothing where a person overrides holds."""
+            return None if request.override is not None else real.ordered() or real.unserved(request.bundle)
+
         hold = split_hold(request, held, real.executor.unfinished, observe_only=observe_only)
-        real.splitting.serve(request, real.settings, self._requests, hold)
+        real.splitting.serve(request, real.settings, self._requests, hold, held_later)
 
     def _judge(
         self,

@@ -206,29 +206,41 @@ class Splitting:
             if inputs is not None:
                 self._begin("what the rule chooses", lambda: self._by_rule(inputs, settings))
 
-    def serve(self, request: SplitRequest, settings: Settings, requests: Requests, hold: Hold | None) -> None:
-        """Begin a split that a person requested, beside the turns, unless something holds it; it ends in an answer."""
+    def serve(
+        self,
+        request: SplitRequest,
+        settings: Settings,
+        requests: Requests,
+        hold: Hold | None,
+        held: Callable[[], Hold | None],
+    ) -> None:
+        """Begin a split that a person requested, beside the turns, unless something holds it; it ends in an answer.
+
+        ``held`` is what holds it later, before its request.
+        """
         requests.begun(request)
         if hold is None:
-            self._begin(request.bundle, lambda: self._answered(request, settings, requests))
+            self._begin(request.bundle, lambda: self._answered(request, settings, requests, held))
         else:
             requests.refuse(request, hold[0].message(hold[1]))
 
-    def _answered(self, request: SplitRequest, settings: Settings, requests: Requests) -> None:
+    def _answered(
+        self, request: SplitRequest, settings: Settings, requests: Requests, held: Callable[[], Hold | None]
+    ) -> None:
         try:
-            requests.answer(request, self.by_hand(request, settings))
+            requests.answer(request, self._by_hand(request, settings, held))
         except Exception as error:
             requests.fail(request, as_lbd_error(error))
             raise
 
-    def by_hand(self, request: SplitRequest, settings: Settings) -> RequestResult:
+    def _by_hand(self, request: SplitRequest, settings: Settings, held: Callable[[], Hold | None]) -> RequestResult:
         """Make one split that a person requested, to its end."""
         cut = Cut(request.bundle, request.owner, request.algorithm, request.positions, _reason(request))
         try:
             allow(cut, settings)
             if request.override is None:
                 limit(cut, settings, self._journal, self._admin(), self._now())
-            outcome = self._cut(cut)
+            outcome = self._cut(cut, held)
         except RefusedError as error:
             return RequestResult(REFUSED, f"Refused: {error}.")
         except LbdError as error:
@@ -243,7 +255,7 @@ class Splitting:
         due, split = chosen
         self._cut(plan_cut(split, due.words), self._paused)
 
-    def _cut(self, cut: Cut, held: Callable[[], Hold | None] = lambda: None) -> CutOutcome:
+    def _cut(self, cut: Cut, held: Callable[[], Hold | None]) -> CutOutcome:
         """Check, write the intent, send, verify, write the outcome. Raises :class:`LbdError` when nothing was sent.
 
         A finished split is returned even when its outcome cannot be written; the next turn tries that again.

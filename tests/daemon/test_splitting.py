@@ -297,6 +297,27 @@ class TestByHand:
                 answer = work(asked)
             assert (answer.exit_code, f"a split is under way: {HIGH}" in answer.sentence) == (4, True), answer.sentence
 
+    @pytest.mark.parametrize(("override", "splits", "words"), [(None, 0, "paused"), ("a burner", 1, "split into 2")])
+    def test_a_pause_while_its_intent_is_written(
+        self,
+        override: str | None,
+        splits: int,
+        words: str,
+        pulsar: SplittingPulsar,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        """The leader topic may take ten seconds for that: nothing is sent then, unless the person passes pauses."""
+        intend = Journal.intend_split
+
+        def paused(journal: Journal, cut: Cut) -> str:
+            Control(tmp_path / "state").pause(Pause(time.time(), None, "", "bob"))
+            return intend(journal, cut)
+
+        monkeypatch.setattr(Journal, "intend_split", paused)
+        answer = done(settings(pulsar, tmp_path), request(pulsar, override=override))
+        assert (len(pulsar.asked("/split", "PUT")), words in answer.sentence) == (splits, True), answer.sentence
+
     def test_what_was_cut_is_told_though_it_cannot_be_written(
         self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
