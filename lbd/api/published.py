@@ -227,7 +227,7 @@ SCORED_TURNS = 5760
 """Turns whose scores are kept in memory: a day of them at the default interval, 5 MB of 100 brokers."""
 
 SAME_SECONDS = 60.0
-"""Of turns with the same scores within this time the first and the last are kept: brokers sample CPU once a minute."""
+"""The first and the last of turns with the same scores within this time are kept: brokers sample CPU once a minute."""
 
 
 @dataclass(frozen=True, eq=False)
