@@ -106,7 +106,7 @@ class Historian:
         self._thread: Thread | None = None
         self._written = _Written()
         try:
-            self._before = load_bundles(settings.state_dir)
+            self._before = load_bundles(settings.state_dir) if settings.history.enabled else None
         except UsageError as error:
             self._before, self._written.trouble = None, str(error)
         self._behind = 0

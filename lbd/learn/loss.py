@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lbd.learn.rounds import milliseconds, rounds, samples
+from lbd.learn.rounds import rounds, samples
+from lbd.learn.window import milliseconds
 from lbd.store.history import utc_day
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 

@@ -32,7 +32,7 @@ with six days in a row, where each day may be like the one before, and 88 to 93 
 
 LUCK = 0.05
 """At most this share of histories, in which no settings are better, may have better ones by luck; of the ones simulated
-0 to 4 of a hundred have, and 2 to 22 without this (docs/results/calibrate.md)."""
+0 to 4 of a hundred have, and 0 to 22 without this rule (docs/results/calibrate.md)."""
 
 FEWEST_DAYS = 4
 """With fewer days nothing is claimed of another week: of four the interval holds 71 to 86 of a hundred."""

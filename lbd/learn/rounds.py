@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lbd.learn.quality import ReadCounts
-from lbd.learn.window import LONGEST_SILENCE_SECONDS
+from lbd.learn.window import LONGEST_SILENCE_SECONDS, milliseconds
 from lbd.model import RESOURCES
 from lbd.store.history_tables import COLUMNS, RATES
 
@@ -59,12 +59,6 @@ def _overtaken(times: NDArray[np.int64], turn: NDArray[np.int64]) -> BoolArray:
     soon = np.maximum.reduceat(np.append(turn, 0), edges)[::2]
     passed: BoolArray = (turn > 0) & (turn < before) & (before < soon)
     return passed
-
-
-def milliseconds(table: pa.Table) -> NDArray[np.int64]:
-    """The time of each row, int64 (R,), milliseconds since 1970."""
-    since: NDArray[np.int64] = table["t"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
-    return since
 
 
 @dataclass(frozen=True, eq=False)

@@ -254,7 +254,7 @@ def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
     ``brokers`` has a row for each broker with a report in each round, whose numbers are null where it had no new
     sample; ``bundles`` those of the table ``bundle_rounds``. Rows may come in any order.
     """
-    times, round_of = np.unique(_milliseconds(brokers), return_inverse=True)
+    times, round_of = np.unique(milliseconds(brokers), return_inverse=True)
     names, broker_of = _indexed(brokers["broker"])
     fresh = _grid(brokers["topics"].is_valid(), round_of, broker_of, times.size, len(names), fill=False)
     used = np.stack([_numbers(brokers, key, round_of, broker_of, times.size, len(names)) for key in RESOURCES], axis=2)
@@ -282,9 +282,10 @@ def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
     )
 
 
-def _milliseconds(table: pa.Table) -> NDArray[np.int64]:
-    milliseconds: NDArray[np.int64] = table["t"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
-    return milliseconds
+def milliseconds(table: pa.Table) -> NDArray[np.int64]:
+    """The time of each row, int64 (R,), milliseconds since 1970."""
+    since: NDArray[np.int64] = table["t"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
+    return since
 
 
 def _indexed(column: pa.ChunkedArray) -> tuple[tuple[str, ...], IntArray]:
@@ -328,7 +329,7 @@ def _changes(
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Names of all bundles, and the changes of their rates and owners by round."""
     names, bundle = _indexed(table["bundle"])
-    times = _milliseconds(table)
+    times = milliseconds(table)
     rounds = np.searchsorted(round_times, times).astype(np.int32)
     inside = rounds < round_times.size
     owner = _row_positions(table["broker"], brokers)

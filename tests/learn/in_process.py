@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from lbd.config import Settings
 from lbd.learn.calibrate import Calibration, CalibrationRequest, calibrate
 from lbd.learn.quality import FileRows
-from lbd.learn.rounds import NEEDED, USED, milliseconds
-from lbd.learn.window import from_bytes, names_from_bytes
+from lbd.learn.rounds import NEEDED, USED
+from lbd.learn.window import from_bytes, milliseconds, names_from_bytes
 from lbd.store.history_tables import VERSION, schema
 
 if TYPE_CHECKING:
