@@ -344,6 +344,8 @@ class Leadership:
         return True
 
     def _take(self, lines: Sequence[bytes], *, live: bool = False) -> bool:
+        if not lines:
+            return False
         entries = [decoded(line) for line in lines]
         shared: list[Shared] = [entry for entry in entries if entry is not None and not isinstance(entry, NewerOrders)]
         self.journal.take(shared, live=live)
@@ -354,7 +356,7 @@ class Leadership:
             if isinstance(entry, OrderList | NewerOrders):
                 self._topic.newer = entry.format if isinstance(entry, NewerOrders) else 0
         self._topic.leader = next((entry for entry in reversed(shared) if isinstance(entry, Leads)), self._topic.leader)
-        return bool(lines)
+        return True
 
     def _heard(self, before: Leads | None) -> None:
         """Another one that began after this lbd has taken its place."""

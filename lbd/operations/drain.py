@@ -730,13 +730,8 @@ class Draining:
         """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
         try:
             self._write()
-            self._end_fill()
-            self._released_before_begun()
-            if self._job is not None or self.in_force() or self._fill_due() is not None:
-                current = tools()
-                self._job = self._job or self._due(current)
-                if self._job is not None:
-                    self._step(self._job, current)
+            if not self._is_idle:
+                self._go_on(tools)
             self._trouble["going on"] = ""
         except HeldError as error:
             self._trouble["going on"] = ""
@@ -747,6 +742,21 @@ class Draining:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
             if self._job is not None:
                 self._cannot(self._job, error)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to do, as in nearly every second."""
+        fill = self.works.fill
+        return not (self.busy or self._drains.has_orders) and (fill is None or fill.ended_at is not None)
+
+    def _go_on(self, tools: Callable[[], Tools]) -> None:
+        self._end_fill()
+        self._released_before_begun()
+        if self._job is not None or self.in_force() or self._fill_due() is not None:
+            current = tools()
+            self._job = self._job or self._due(current)
+            if self._job is not None:
+                self._step(self._job, current)
 
     def _cannot(self, job: Job, error: LbdError) -> None:
         """A broker that goes on telling nothing of itself does not keep the others from being balanced."""

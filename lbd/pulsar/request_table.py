@@ -8,6 +8,7 @@ docs/permissions.md shows the table, and tests/pulsar/test_request_table.py comp
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 OTHER = "other"
 ADMIN = "/admin/v2"
@@ -293,6 +294,7 @@ for _request in REQUESTS:
     _BY_LENGTH.setdefault(_path.count("/"), []).append((_path, _path.split("/")))
 
 
+@lru_cache(1_000)
 def endpoint(path: str) -> str:
     """Path of a request in the table, whatever names stand in it; ``other`` for one that lbd does not send.
 

@@ -22,6 +22,7 @@ from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -672,14 +673,20 @@ class FakeAdminApi:
         self._bundles = bundles = FakeBundles(book, configuration)
         self._splits = FakeSplits(book, bundles)
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self._table(bundles)]
+        self._matches = lru_cache(REMEMBERED_PATHS)(self._matching)
 
     def __call__(self, request: Request) -> Reply:
         """The usual answer. Raises :class:`~lbd.simulate.fake_pulsar.Closing` for an unload that has begun."""
-        matches = [(method, match, handler) for method, path, handler in self._routes if (match := path(request.path))]
-        for method, match, handler in matches:
+        matches = self._matches(request.path)
+        for method, names, handler in matches:
             if method == request.method:
-                return handler(request, *match.groups())
+                return handler(request, *names)
         return page(405 if matches else 404)
+
+    def _matching(self, path: str) -> list[tuple[str, tuple[str, ...], Handler]]:
+        """The routes of a path, each with the names that stand in it."""
+        routes = ((method, matches(path), handler) for method, matches, handler in self._routes)
+        return [(method, match.groups(), handler) for method, match, handler in routes if match]
 
     def split(self, bundle: str) -> tuple[str, ...]:
         """The halves of a bundle, which the brokers have cut by themselves."""
@@ -837,7 +844,7 @@ def _pattern(path: str) -> Callable[[str], re.Match[str] | None]:
 UNLOAD_SECONDS = 0.024
 """How long an owner closes a bundle with one topic before it answers 204 (4.0.8, p50)."""
 
-REMEMBERED_REQUESTS = 10_000
+REMEMBERED_REQUESTS, REMEMBERED_PATHS = 10_000, 1_000
 CLOSED_WITHIN_SECONDS = 1.0
 
 

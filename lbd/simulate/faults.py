@@ -157,21 +157,24 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._switches: list[Switch] = []
+        self._kinds: tuple[Fault, ...] = ()
 
     def on(self, switch: Switch) -> Switch:
         """Switch a fault on."""
         with self._lock:
             self._switches.append(switch)
+            self._kinds = tuple(switch.fault for switch in self._switches)
         return switch
 
     def off(self, switch: Switch | None = None) -> None:
         """Switch it off; without one, all of them."""
         with self._lock:
             self._switches = [other for other in self._switches if switch is not None and other is not switch]
+            self._kinds = tuple(switch.fault for switch in self._switches)
 
     def take(self, fault: Fault, broker: str, path: str = "", method: str = "") -> Switch | None:
         """The switch that makes this fault happen now, counted as used; None when none does."""
-        if not self._switches:
+        if fault not in self._kinds:
             return None
         with self._lock:
             fitting = (switch for switch in self._switches if switch.fits(fault, broker, path, method))

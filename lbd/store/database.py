@@ -23,6 +23,7 @@ import stat
 import struct
 import threading
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -35,6 +36,7 @@ from lbd.files import REPLACED, STARTS_AGAIN, directory, growing, read, refused,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from types import TracebackType
 
 
 Kind = TypeVar("Kind")
@@ -99,7 +101,7 @@ class Database:
         self._path, self._connection = path, connection
         self._lock, self._durable, self._closed = threading.RLock(), True, False
         self._failing_since: float | None = None
-        self._files = {name: identity for name in _names(path) if (identity := _identity(path.parent, name))}
+        self._files = _identities(path.parent, _names(path))
 
     @classmethod
     def open(cls, path: Path, *, anew: bool = False) -> Self:
@@ -107,7 +109,7 @@ class Database:
 
         Raises :class:`UsageError` where it cannot be opened, is gone, damaged, or of another schema.
         """
-        with _told(path), _as_owner(path.parent):
+        with _Refusal(path), _as_owner(path.parent):
             refuse_older(path.parent)
             refuse_other_than_files(path)
             is_new = not path.exists()
@@ -130,8 +132,9 @@ class Database:
     @property
     def lost(self) -> str:
         """The file that is no longer the one that was opened, as text; empty while all are there."""
+        there = _identities(self._path.parent, self._files)
         for name, identity in self._files.items():
-            if _identity(self._path.parent, name) != identity:
+            if there.get(name) != identity:
                 return f"{self._path.with_name(name)} {REPLACED}; {STARTS_AGAIN}"
         return ""
 
@@ -152,7 +155,7 @@ class Database:
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[None]:
         """Nobody else writes meanwhile; what is raised within undoes all of it."""
-        with _told(self._path), self._lock:
+        with _Refusal(self._path), self._lock:
             self._refuse_closed()
             if durable is not self._durable:
                 self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -198,11 +201,12 @@ class Database:
 
     def value(self, name: str) -> bytes | None:
         """A value of ``state``; None where there is none. Raises :class:`UsageError`."""
-        return next((value for (value,) in self.rows("SELECT value FROM state WHERE name = ?", name)), None)
+        rows = self.rows("SELECT value FROM state WHERE name = ?", name)
+        return rows[0][0] if rows else None
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a query answers. Raises :class:`UsageError`."""
-        with _told(self._path), self._lock:
+        with _Refusal(self._path), self._lock:
             self._refuse_closed()
             return self._connection.execute(statement, values).fetchall()
 
@@ -213,7 +217,7 @@ class Database:
     @property
     def damage(self) -> str:
         """The first fault that SQLite finds in the file, in one line; empty where all is well."""
-        with _told(self._path):
+        with _Refusal(self._path):
             return _damage(self._connection)
 
     def close(self) -> None:
@@ -235,7 +239,12 @@ and a name may lead to another file than the one that is open."""
 
 
 def _key(path: Path) -> str:
-    return os.path.abspath(path)  # noqa: PTH100 - resolve() would follow what is there now
+    name = str(path)
+    return _normal(name) if name.startswith("/") else os.path.abspath(name)  # noqa: PTH100 - see _normal
+
+
+_normal = lru_cache(os.path.normpath)
+"""An absolute path without ``..``; ``resolve()`` would follow what is there now."""
 
 
 @contextmanager
@@ -263,7 +272,7 @@ def lost(path: Path) -> str:
 @contextmanager
 def reading(path: Path) -> Iterator[Database | None]:
     """The store to read, beside whoever writes it; None where there is none. Raises :class:`UsageError`."""
-    with _told(path):
+    with _Refusal(path):
         refuse_older(path.parent)
         refuse_other_than_files(path)
         connection = _connected_to_read(path) if path.exists() else None
@@ -271,7 +280,7 @@ def reading(path: Path) -> Iterator[Database | None]:
         yield None
         return
     try:
-        with _told(path):
+        with _Refusal(path):
             _refuse_other_versions(connection, path)
         yield Database(path, connection)
     finally:
@@ -422,14 +431,15 @@ def _names(path: Path) -> tuple[str, str, str]:
     return path.name, f"{path.name}-wal", f"{path.name}-shm"
 
 
-def _identity(folder: Path, name: str) -> tuple[int, int] | None:
-    """Device and inode of a file, None where there is none."""
-    try:
-        with directory(folder) as walked:
-            status = os.stat(name, dir_fd=walked, follow_symlinks=False)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+def _identities(folder: Path, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Device and inode of each of these files that is there."""
+    identities = {}
+    with suppress(OSError), directory(folder) as walked:
+        for name in names:
+            with suppress(OSError):
+                status = os.stat(name, dir_fd=walked, follow_symlinks=False)
+                identities[name] = status.st_dev, status.st_ino
+    return identities
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -487,20 +497,31 @@ def _as_owner(folder: Path) -> Iterator[None]:
         os.setegid(group)
 
 
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn an error of SQLite or of the system into a :class:`UsageError` of one line."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY and path.exists():
-            number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
-            raise refused(path, OSError(number, os.strerror(number)), "written") from error
-        raise UsageError(f"{path}: store cannot be read or written: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise UsageError(
+class _Refusal:
+    """Turns an error of SQLite or of the system into a :class:`UsageError` of one line."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, sqlite3.DatabaseError | OSError):
+            raise _refusal(self._path, error) from error
+
+
+def _refusal(path: Path, error: sqlite3.DatabaseError | OSError) -> UsageError:
+    if isinstance(error, OSError):
+        return refused(path, error, "opened")
+    if not isinstance(error, sqlite3.OperationalError):
+        return UsageError(
             f"{path}: store is damaged: {error}; stop lbd, put a backup in its place (without {path.name}-wal), "
             "or accept the loss with lbd run --new-journal"
-        ) from error
-    except OSError as error:
-        raise refused(path, error, "opened") from error
+        )
+    if error.sqlite_errorcode == sqlite3.SQLITE_READONLY and path.exists():
+        number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+        return refused(path, OSError(number, os.strerror(number)), "written")
+    return UsageError(f"{path}: store cannot be read or written: {error}")

@@ -262,6 +262,15 @@ class Drains:
         """The drains that have not expired, by broker."""
         return {drain.broker: drain for drain in self.all() if drain.until is None or now < drain.until}
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether any order of a drain or a fill can be read, be it one that has expired."""
+        try:
+            orders = self._orders.read()
+        except UsageError:
+            return False
+        return any(order.key == FILL or order.key.startswith(DRAIN) for order in orders.orders.values())
+
     def works(self) -> Works:
         """The progress of drains and fill; empty if none is saved. Raises :class:`UsageError` if it cannot be read."""
         return json_value(self._store, WORKS, Works) or Works()

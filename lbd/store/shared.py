@@ -84,6 +84,9 @@ class SharedOrders(Orders):
 
     def take(self, lists: Iterable[OrderList]) -> list[str]:
         """Merge lists of the topic, in any order; returns what has changed here as texts."""
+        lists = tuple(lists)
+        if not lists:
+            return []
         before = self._readable()
         if not self._merge(lists):
             return []

@@ -201,7 +201,7 @@ class Scheduler:
         assert me is not None
         me.waits, me.wait_number, me.timed_out = why, next(self.numbers), False
         if seconds is not None:
-            ends_at = self.seconds + max(seconds, 0.0)
+            ends_at = self.seconds + seconds if seconds > 0 else self.seconds
             heapq.heappush(self._timers, (ends_at, next(self.numbers), me.wait_number, me))
         self._switch(me)
         return not me.timed_out
@@ -293,10 +293,16 @@ class Scheduler:
     def _next(self) -> Task:
         """The task to run next, with the time moved on where none could run."""
         while True:
-            able = [task for task in self._ready if task.machine not in self._stopped] if self._stopped else self._ready
-            if able:
+            ready = self._ready
+            if not self._stopped:
+                number = len(ready)
+                if number > 1:
+                    return ready.pop(int(self._random.random() * number))
+                if number:
+                    return ready.pop()
+            elif able := [task for task in ready if task.machine not in self._stopped]:
                 chosen = able[0] if len(able) == 1 else able[int(self._random.random() * len(able))]
-                self._ready.remove(chosen)
+                ready.remove(chosen)
                 return chosen
             if not self._timers:
                 self._end(DeadlockError(f"all tasks wait, none of them for a time: {self.story()}"))
@@ -408,6 +414,59 @@ class Lock:
         self.__init__(self.name)  # type: ignore[misc]
 
 
+class RLock(Lock):
+    """In place of ``threading.RLock``: the library's own one in Python is made of a lock, and twice as slow."""
+
+    def __new__(cls) -> Self:
+        """As of a lock."""
+        foreign = _scheduler is not None and _scheduler.is_foreign
+        return cast("Self", _thread.RLock()) if foreign else object.__new__(cls)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._times = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As of the library."""
+        if self._is_owned():
+            self._times += 1
+            return True
+        if super().acquire(blocking, timeout):
+            self._times = 1
+            return True
+        return False
+
+    def release(self) -> None:
+        """As of the library: who holds it may."""
+        if not self._is_owned():
+            raise RuntimeError("cannot release un-acquired lock")
+        self._times -= 1
+        if not self._times:
+            super().release()
+
+    __enter__ = acquire
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    # -- as ``threading.Condition`` calls it
+
+    def _is_owned(self) -> bool:
+        return self.owner is not None and self.owner is ((_scheduler and _scheduler.current) or self)
+
+    def _release_save(self) -> int:
+        times, self._times = self._times, 0
+        super().release()
+        return times
+
+    def _acquire_restore(self, times: int) -> None:
+        super().acquire()
+        self._times = times
+
+    def _at_fork_reinit(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
 class _Future(_base.Future):  # type: ignore[type-arg]
     """The order of sets of futures, and that in which the library locks several, are their ages and not addresses."""
 
@@ -510,7 +569,7 @@ def _replacements() -> Iterator[tuple[object, str, object]]:
     """Each replaced attribute, with what stands there in a simulation: functions that know any simulation by then."""
     for name in ("Lock", "_allocate_lock"):
         yield threading, name, Lock
-    yield threading, "RLock", threading._PyRLock  # type: ignore[attr-defined]
+    yield threading, "RLock", RLock
     yield threading, "_time", _up
     yield threading.Thread, "__hash__", _age
     yield threading.Thread, "start", _start

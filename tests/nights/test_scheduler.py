@@ -155,6 +155,36 @@ def test_a_deadlock_is_told_with_who_waits():
         run(main)
 
 
+def test_a_reentrant_lock_is_free_when_its_holder_has_given_back_all_of_it():
+    """Others wait until then, or until its holder waits on a condition; only its holder may give it back."""
+    came: list[str] = []
+
+    def main(running: Scheduler) -> None:
+        lock = threading.RLock()
+        changed = threading.Condition(lock)
+
+        def other() -> None:
+            with pytest.raises(RuntimeError, match="un-acquired"):
+                lock.release()
+            came.append(f"free at once: {lock.acquire(blocking=False)}")
+            with changed:
+                came.append("other")
+                changed.notify_all()
+
+        with lock, lock:
+            running.spawn(other, "other")
+            time.sleep(1.0)
+            came.append("holder")
+            assert changed.wait(HOUR)
+            came.append("holder again")
+        with pytest.raises(RuntimeError, match="un-acquired"):
+            lock.release()
+
+    run(main)
+
+    assert came == ["free at once: False", "holder", "other", "holder again"]
+
+
 def test_a_race_is_found_by_some_seeds_and_repeats():
     """A check and an act that another task can come between: some seeds show it, the same ones each time."""
 
