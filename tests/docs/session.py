@@ -2,7 +2,7 @@
 
 The commands are the real ones, and so are the daemon's parts; of ``daemon/service.py`` only the thread that begins
 turns is replaced. Time passes when the script or a command waits: the clock is then set forward from turn to turn. So
-eight hours take a second, and the same seed gives the same screens, but for the seconds that unloads take.
+eight hours take a second, and the same seed gives the same screens.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 import lbd.cli
 from lbd import log
 from lbd.act.executor import Pace
+from lbd.act.ownership import ActClock
 from lbd.api.client import Client
 from lbd.cli import main
 from lbd.clock import Timebase
@@ -81,6 +82,24 @@ PROGRAMS = {
 """What is typed beside lbd: ``sudo``, ``systemctl reload lbd``, and ``ssh HOST sudo systemctl VERB pulsar-broker``."""
 
 sleep_really = time.sleep
+
+
+class WorkClock:
+    """What moves take: the brokers' work and lbd's pauses, and nothing of what this machine needs for them.
+
+    One move is made after the other, so no other thread sleeps while one is measured.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds of work so far."""
+        return self._seconds
+
+    def sleep(self, seconds: float) -> None:
+        """So much more, at once."""
+        self._seconds += seconds
 
 
 class Terminal(threading.Thread):
@@ -318,6 +337,10 @@ def session(folder: Path, browser: Chrome | None = None, pictures: Path | None =
         stack.enter_context(mock.patch("lbd.cli.drain.time", terminals))
         at_once = lambda _, *more: Pace(0, *more)  # noqa: E731 - no pause between two unloads of a drain
         stack.enter_context(mock.patch("lbd.operations.drain.Pace", at_once))
+        work = WorkClock()
+        stack.enter_context(mock.patch("lbd.daemon.wiring.CLOCK", ActClock(work.monotonic, work.sleep)))
+        brokers = SimpleNamespace(time=cluster.now, sleep=work.sleep)
+        stack.enter_context(mock.patch("lbd.simulate.fake_pulsar.time", brokers))
         one_lane = lambda _, plan: [plan]  # noqa: E731 - one move after the other: the same in each session
         stack.enter_context(mock.patch.object(Pace, "lanes", one_lane))
         stack.enter_context(mock.patch("lbd.cli.rollout.POLL_SECONDS", ROLLOUT_POLL_SECONDS))
