@@ -115,13 +115,16 @@ class Historian:
         """Hand a turn over; one for which there is no room is lost, and counted."""
         if not self._settings.history.enabled:
             return
-        if self._thread is None:
-            self._thread = Thread(target=self._work, name="history", daemon=True)
-            self._thread.start()
         try:
+            if self._thread is None:
+                thread = Thread(target=self._work, name="history", daemon=True)
+                thread.start()
+                self._thread = thread
             self._turns.put_nowait((record, self._settings))
         except Full:
             self._behind += 1
+        except RuntimeError as error:  # the next turn tries again to start the thread
+            self._written.trouble = f"{self._root}: a round is not kept: {error}"
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings."""

@@ -138,11 +138,14 @@ class ServiceProof:
         with self._changed:
             if self._closed or move in self._pending:
                 return
-            if self._thread is None:
-                thread = threading.Thread(target=self._work, name="lbd-served", daemon=True)
-                thread.start()
-                self._thread = thread
-            self._pending[move] = landing, conclude
+            try:
+                if self._thread is None:
+                    thread = threading.Thread(target=self._work, name="lbd-served", daemon=True)
+                    thread.start()
+                    self._thread = thread
+                self._pending[move] = landing, conclude
+            except RuntimeError as error:  # the next turn asks again
+                self.trouble = f"{landing.bundle}: whether it is served is not known: {error}"
 
     def _work(self) -> None:
         """One bundle after the other, until none is left."""

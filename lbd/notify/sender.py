@@ -207,9 +207,13 @@ class Notifier:
             if not self.enabled or not chosen:
                 return
             self._keep([*self._waiting, *chosen])
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
-                self._thread.start()
+            try:
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name="notify", daemon=True)
+                    thread.start()
+                    self._thread = thread
+            except RuntimeError as error:  # the next event tries again
+                self._trouble = f"notify: {error}"
             self._changed.notify()
 
     def take(self, settings: NotifySettings) -> None:

@@ -15,6 +15,7 @@ from lbd.daemon.recorder import Historian
 from lbd.store.history import HistoryWriter
 from lbd.store.turns import save_bundles
 from lbd.turn.record import reported_bundles
+from tests.act.test_executor import no_thread
 from tests.daemon.test_service import eventually, running, settings_for
 from tests.turn.records import record, two
 
@@ -102,6 +103,18 @@ def test_a_slow_disk_holds_no_turn_up(tmp_path: Path, monkeypatch: pytest.Monkey
     assert any(" rounds were not kept: the disk is too slow" in one for one in found.warnings)
     goes_on.set()
     found.close()
+
+
+def test_a_thread_that_could_not_be_had_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The system had none left for one turn, which is lost and said; the next ones are kept, and no turn fails."""
+    found = Historian(settings(tmp_path))
+    with monkeypatch.context() as full:
+        no_thread(full, "history")
+        found.keep(planned())
+    assert found.warnings == (f"{tmp_path}/history: a round is not kept: can't start new thread",)
+    found.keep(planned())
+    found.close()
+    assert len(decisions(tmp_path)) == 1
 
 
 def test_it_takes_no_more_than_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -17,6 +17,7 @@ from lbd.notify.events import Event
 from lbd.notify.message import WebhookMessage
 from lbd.notify.sender import LOST, MESSAGES, MOST_WAITING, Notifier, NotTakenError, Receiver
 from lbd.notify.settings import NotifySettings
+from tests.act.test_executor import no_thread
 from tests.daemon.test_service import eventually
 from tests.notify.test_events import AT, LANDED, left
 from tests.webhook import SECRET, receiving
@@ -184,6 +185,18 @@ def test_the_first_is_sent_at_once_and_the_next_ones_together(hook: Hook, notifi
     assert hook.arrived[1] - hook.arrived[0] > 0.9
     assert [kinds(body) for body in hook.bodies] == [[("move", "1 bundle moved")], [("move", "6 bundles moved")]]
     assert hook.bodies[1]["cluster"] == "c"
+
+
+def test_a_thread_that_could_not_be_had_is_tried_again(hook: Hook, notifier: Notifier, monkeypatch: pytest.MonkeyPatch):
+    """The system had none left for one turn: no turn fails, it is said, and the next event takes the first with it."""
+    with monkeypatch.context() as full:
+        no_thread(full, "notify")
+        notifier.tell(moved())
+    assert "can't start new thread" in notifier.trouble
+    notifier.tell(moved(15, 2))
+    eventually(lambda: len(hook.bodies) == 1)
+    assert kinds(hook.bodies[0]) == [("move", "3 bundles moved")]
+    eventually(lambda: notifier.trouble == "")
 
 
 def test_only_events_that_are_wanted(hook: Hook, notifier: Notifier):

@@ -17,6 +17,7 @@ from lbd.store.journal import Journal
 from lbd.store.journal_lines import Intent, OutcomeLine, ServedLine
 from lbd.store.moves import history, newest_moves
 from lbd.store.shared import SharedJournal
+from tests.act.test_executor import no_thread
 from tests.journals import entries
 
 if TYPE_CHECKING:
@@ -180,6 +181,17 @@ def test_what_was_found_while_the_clock_was_ahead_can_be_ended(tmp_path: Path) -
     assert list(proof.namespaces()) == ["t/n"]
     now[0] = NOW + 3601
     assert list(proof.namespaces()) == []
+    journal.close()
+
+
+def test_a_thread_that_could_not_be_had_fails_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system had none left: it is said, and the next turn asks for the topics."""
+    journal = Journal(tmp_path / STORE_NAME, time.time)
+    name = land(journal, move())
+    proof = ServiceProof(journal, lambda: None, time.time, lambda: 3600.0, lambda: 0.0)
+    no_thread(monkeypatch, "lbd-served")
+    proof._ask(name, journal.landings[name], lambda _: YES)
+    assert ("can't start new thread" in proof.trouble, proof._pending) == (True, {})
     journal.close()
 
 
