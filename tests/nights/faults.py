@@ -122,15 +122,21 @@ def commits_fail(stage: Stage, random: Random, machine: str = "") -> Happening:
 
 
 def disk_is_flaky(stage: Stage, random: Random) -> Happening:
-    """A third of what is to be written is refused; what comes next may be written."""
-    machine, seconds, chance = random.choice(stage.machines), random.uniform(120.0, 600.0), Random(random.random())
+    """That of the lbd that leads then: a third of what is to be written is refused, until the machine starts anew."""
+    seconds, other, chance = random.uniform(120.0, 600.0), random.choice(stage.machines), Random(random.random())
 
     def happen() -> None:
+        machine = stage.leader or other
         stage.tell(f"a third of the commits of {machine} fails, for {seconds:.0f} s")
         stage.disk.flaky[machine] = chance
-        stage.later(seconds, lambda: stage.disk.flaky.pop(machine, None), f"the disk of {machine} fails no more")
 
-    return f"the disk of {machine} is flaky", happen
+        def over() -> None:
+            stage.disk.flaky.pop(machine, None)
+            stage.kill(machine, 5.0)
+
+        stage.later(seconds, over, f"the disk of {machine} is mended")
+
+    return "the disk of the leader is flaky", happen
 
 
 def disk_is_slow(stage: Stage, random: Random) -> Happening:
@@ -212,6 +218,17 @@ def unloads_are_slow(stage: Stage, random: Random) -> Happening:
         stage.cluster.faults.on(switch)
 
     return "unloads are slow", happen
+
+
+def unloads_have_no_effect(stage: Stage, random: Random) -> Happening:
+    """So many in a row that the attempts of a plan that are tried again are more than an hour may have."""
+    times = random.randint(6, 20)
+
+    def happen() -> None:
+        stage.tell(f"brokers: {Fault.NO_EFFECT.value} ({times} times)")
+        stage.cluster.faults.on(Switch(Fault.NO_EFFECT, times=times))
+
+    return "unloads have no effect", happen
 
 
 def the_next(stage: Stage, number: int, counter: str, meet: str) -> Happening:
@@ -376,6 +393,7 @@ KINDS = (
     *[broker_hangs] * 2,
     *[answers_wrongly] * 5,
     *[unloads_are_slow] * 2,
+    *[unloads_have_no_effect] * 2,
     *(answers_twice, changes_come_twice, changes_are_answered_late, redirects_are_slow),
     leader_changes,
     *[brokers_shed] * 2,

@@ -120,7 +120,7 @@ class Night:
         planned += [self._unload_fails(Random(f"refusal {self._seed} {number}")) for number in range(REFUSALS)]
         if (quiet := self.stage.quiet) is not None:
             random = Random(f"quiet {self._seed}")
-            planned.append(_Planned(quiet[0] - random.uniform(1.0, 20.0), people.drains(self.stage, random)[1]))
+            planned.append(_Planned(quiet[0] - random.uniform(0.5, 5.0), people.drains(self.stage, random)[1]))
         for number in self._numbers:
             random = Random(f"fault {self._seed} {number}")
             seconds = random.uniform(FIRST_SECONDS, self._seconds)

@@ -52,7 +52,7 @@ TRAFFIC_PER_TURN = (0.1, 1.0, 1.0)
 """The shares of all traffic that a turn may move. All of it lets a plan have several bundles, and a miss come again."""
 
 SHEDDING = ("refuse", "refuse", "take-over")
-QUIET = (False, False, True)
+QUIET = (False, True)
 """Whether there are quiet hours: some minutes of the night, by each machine's own clock."""
 
 STANDBYS_EVERY_SECONDS = 10
