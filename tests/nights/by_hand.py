@@ -389,7 +389,7 @@ FAULTS = (
     ByHand("a leader whose disk is full goes on to lead", _leads_without_a_disk, "LEADERS"),
     ByHand("an order that was ended comes back by an older copy", _ended_order_comes_back, "ORDERS"),
     ByHand("standbys do not hear of orders", _order_unknown_to_standbys, "ORDERS"),
-    ByHand("an order is accepted before it is published", _order_answered_before_it_is_published, "ORDERS"),
+    ByHand("an order is accepted before it is published", _order_answered_before_it_is_published, "ORDERS RELIEF"),
     ByHand("a drain that was released goes on", _released_drain_goes_on, "ORDERS"),
     ByHand("a rollout hands over a broker that has bundles again", _restart_with_bundles, "RESTART"),
     ByHand("who asked for a move that is not sent gets no answer", _answer_that_nobody_gets, "WAITS"),
