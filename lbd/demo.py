@@ -21,7 +21,6 @@ from lbd.daemon.engine import engine
 from lbd.daemon.service import Service
 from lbd.errors import UsageError
 from lbd.model import Outcome, Result
-from lbd.score.bounds import BundleHistory, everywhere
 from lbd.score.scorecard import ClusterTruth, Moved, Scorecard, Trace, scorecard
 from lbd.simulate.cluster import cluster as built
 from lbd.simulate.cluster import rates_at
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from lbd.config import ApiSettings, Settings
     from lbd.daemon.engine import Engine
     from lbd.model import BoolArray, Skip
+    from lbd.score.bounds import BundleHistory
     from lbd.simulate.scenario import Scenario
     from lbd.store.turn_record import Planned, TurnRecord
     from lbd.turn.parts import TurnResult
@@ -181,8 +181,8 @@ class Truth:
         if (self._first_present & ~present).any():
             return None
         world, state = self._cluster.model()
-        owners, pools = (self._first_owner, state.owner), everywhere(len(world.bundles), len(world.brokers))
-        return placement_between(world, owners, state.seconds, np.append(present, False), pools)  # False: nobody
+        owners = (self._first_owner, state.owner)
+        return placement_between(world, owners, state.seconds, np.append(present, False))  # False: nobody
 
     def _unserved(self) -> float:
         """For how long nobody owned a bundle, in bundle-seconds, by the cluster's own book."""

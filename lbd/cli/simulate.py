@@ -175,9 +175,7 @@ def _moving(card: Scorecard) -> Iterator[str]:
     if card.splits:
         yield f"bundles split: {card.splits}"
     if card.peak_points is not None and card.moves:
-        best = card.best_peak_points
-        text = "" if best is None else f"; no plan of as many moves gets below {best:.1f}"
-        yield f"peak since the last move: {card.peak_points:.1f} points{text}"
+        yield f"peak since the last move: {card.peak_points:.1f} points"
 
 
 def _times(card: Scorecard, settings: Settings) -> Iterator[str]:

@@ -23,7 +23,7 @@ from lbd.observe.observer import Observation
 from lbd.permit.evidence import IMPOSSIBLE_SHARE, ReportedOwners, compare_owners, former
 from lbd.pulsar.admin import Leader
 from lbd.replay import rounds as rounds_of
-from lbd.score.bounds import BundleHistory, everywhere
+from lbd.score.bounds import BundleHistory
 from lbd.score.gap import gap
 from lbd.score.scorecard import ClusterTruth, Moved, Trace, scorecard
 from lbd.simulate.run import Run, Simulation, WhatIf, run_to_end
@@ -391,7 +391,6 @@ class Rerun(WhatIf):
             idle=weight * np.maximum(background_as_recorded(model, scoring.percent(brokers), traffic)[:, CPU], 0.0),
             slope=weight * model.slope[:, CPU],
             present=np.ones(len(brokers), dtype=np.bool_),
-            pools=everywhere(len(heaviest.owner), len(brokers)),
         )
 
 

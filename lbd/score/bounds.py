@@ -1,7 +1,7 @@
 """Bounds that no plan can beat, from bundles on brokers before and after a run. Pure.
 
-Load rebalancing (at most k bundles move, minimize the highest score) is NP-hard, so nothing here is a plan: these are
-lower bounds for every plan, also with unequal brokers and policies. Removal bound: Aggarwal, Motwani, Zhu, "The load
+Load rebalancing is NP-hard, so nothing here is a plan: these are lower bounds for every plan, also with unequal brokers
+and policies. Removal bound: Aggarwal, Motwani, Zhu, "The load
 rebalancing problem", SPAA 2003.
 """
 
@@ -34,14 +34,6 @@ def at_least(limit: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Pools:
-    """Brokers that policies allow for bundles: ``of`` is int32 (N,) into the rows of ``allowed``, bool (G, B)."""
-
-    of: IntArray
-    allowed: BoolArray
-
-
-@dataclass(frozen=True, eq=False)
 class BundleHistory:
     """One load, and the first and last owner of each bundle.
 
@@ -56,7 +48,6 @@ class BundleHistory:
     idle: FloatArray
     slope: FloatArray
     present: BoolArray
-    pools: Pools
 
     def carried(self, owner: IntArray) -> FloatArray:
         """Traffic of each broker under these owners, float64 (B,)."""
@@ -87,89 +78,6 @@ class BundleHistory:
         """
         costly = self.present & (self.slope >= NO_SLOPE)
         return np.where(costly, np.maximum(level - self.idle, 0.0) / np.maximum(self.slope, NO_SLOPE), 0.0)
-
-    def may_stay(self) -> BoolArray:
-        """Whether policies allow the first owner of each bundle, bool (N,)."""
-        allowed: BoolArray = self.pools.allowed[self.pools.of, self.first]
-        return allowed
-
-
-def everywhere(bundles: int, brokers: int) -> Pools:
-    """Pools without policies: all bundles may be on all brokers."""
-    return Pools(np.zeros(bundles, dtype=np.int32), np.ones((1, brokers), dtype=np.bool_))
-
-
-# --- further moves for a bundle that fits on no broker as it is
-# The removal bound takes the largest bundle off a broker without asking for room. Either such a broker keeps it and
-# gives more of its smaller ones, or some other broker gives bundles of its own until there is room.
-
-SOURCES_AT_MOST = 8
-LARGEST_AT_MOST = 8
-"""Number of overfull brokers to examine, and of the largest bundles of each: any of them gives a floor."""
-
-
-def fewest_displaced(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
-    """The removal bound (``bounds.fewest_removed``), and the further moves that the largest bundles of one broker need.
-
-    ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room``, float64 (B,) in the same unit. 0 where each bundle of
-    an overfull broker fits somewhere as it is; N + 1 where no plan at all fits.
-    """
-    too_much = np.bincount(owner, sizes, room.size) * (1 - ROUNDING) - at_most(room)
-    leaving = sizes[(too_much > 0)[owner]]
-    if leaving.max(initial=0.0) <= -too_much.min(initial=0.0):
-        return 0
-    falling = _falling(sizes, owner, too_much)
-    number = falling.needed(falling.too_much)
-    if np.isinf(number).any():  # less than no room
-        return sizes.size + 1
-    full = np.flatnonzero(number > 0)
-    fullest = full[np.argsort(-falling.too_much[full], kind="stable")][:SOURCES_AT_MOST]
-    more = [falling.more(source, number) for source in fullest.tolist()]
-    return int(min(number.sum() + max(more, default=0.0), sizes.size + 1))
-
-
-@dataclass(frozen=True, eq=False)
-class _Falling:
-    """Bundles broker by broker, from the largest down: their sizes, and ``before``, float64 (N + 1,), the sum of those
-    before each. A broker's are those from ``start`` to ``stop``, (B,); ``too_much``, (B,), is its traffic beyond its
-    room.
-    """
-
-    sizes: FloatArray
-    before: FloatArray
-    start: IntArray
-    stop: IntArray
-    too_much: FloatArray
-
-    def needed(self, amount: FloatArray) -> FloatArray:
-        """Number of its largest bundles that make up ``amount``, by broker, float64 (B,); infinite if too few."""
-        return self._first(self.start, amount, self.stop)
-
-    def more(self, source: int, number: FloatArray) -> float:
-        """Moves beyond ``number``, those that each broker needs for itself, float64 (B,), for the largest of this one.
-
-        With or without any of its ``k`` largest: the cheaper way is a floor for each ``k``.
-        """
-        start, stop = int(self.start[source]), int(self.stop[source])
-        most = 0.0
-        for index in range(start, min(stop, start + LARGEST_AT_MOST)):
-            keeps = self._first(np.array([index + 1]), self.too_much[[source]], np.array([stop]))[0] - number[source]
-            makes_room = self.needed(self.sizes[index] * (1 - ROUNDING) + self.too_much) - number
-            makes_room[source] = np.inf
-            most = max(most, float(min(keeps, makes_room.min())))
-        return most
-
-    def _first(self, start: IntArray, amount: FloatArray, stop: IntArray) -> FloatArray:
-        """Number of bundles from ``start`` on that make up ``amount``; infinite where that is beyond ``stop``."""
-        end = np.searchsorted(self.before, self.before[start] + amount)
-        return np.where(end <= stop, np.maximum(end - start, 0), np.inf)
-
-
-def _falling(sizes: FloatArray, owner: IntArray, too_much: FloatArray) -> _Falling:
-    order = np.lexsort((-sizes, owner))
-    bounds = np.searchsorted(owner[order], np.arange(too_much.size + 1)).astype(np.int32)
-    before = np.concatenate(([0.0], np.cumsum(sizes[order])))
-    return _Falling(sizes[order], before, bounds[:-1], bounds[1:], too_much)
 
 
 # --- fewest bundles that brokers below the level take in
@@ -231,9 +139,6 @@ def _bundles_needed(falling: FloatArray, reached: FloatArray, most: FloatArray, 
 
 # --- bounds
 
-HALVINGS = 30
-"""Steps of the search for a peak: to below a millionth of a point of its range."""
-
 MOST_ARRIVALS = 1000
 """Arrivals of a broker that are examined; the last stands for all that could follow."""
 
@@ -257,22 +162,19 @@ def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
     least those that brokers with room need to take in the excess of others: one that gives nothing takes only bundles
     that fit beside all it has; one that gives something, too, may be filled to the brim by one arrival, but each bundle
     that it gives is a further leaving move. For each number of such brokers the larger floor counts; the plan may
-    choose the number. A third floor stands beside both: the leaving bundles, and those that the largest of one broker
-    displace (:func:`fewest_displaced`).
+    choose the number.
     """
     least = fewest_removed(sizes, owner, room)
     free = room - np.bincount(owner, sizes, room.size)
     too_much = float(at_least(-free[free < 0].sum()))
     if not (least and too_much > 0):
         return least
-    displacing = fewest_displaced(sizes, owner, room)
     beside, instead = _arrivals(sizes, free[free > 0])
     giving_too = np.concatenate(([0.0], np.cumsum(instead)))
     arriving = np.searchsorted(np.concatenate(([0.0], np.cumsum(beside))), too_much - giving_too)
     possible = arriving <= beside.size
     floors = np.maximum(arriving, least + np.arange(arriving.size))[possible]
-    arrived = int(floors.min(initial=least if not possible.any() else np.iinfo(np.int64).max))
-    return max(arrived, displacing)
+    return int(floors.min(initial=least if not possible.any() else np.iinfo(np.int64).max))
 
 
 def fewest_removed(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
@@ -281,27 +183,6 @@ def fewest_removed(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
     on = over[owner]
     owner, remaining = _largest_first(sizes[on], owner[on], room.size)
     return int(np.count_nonzero(remaining > at_most(room)[owner]))
-
-
-def best_peak(placement: BundleHistory, moves: int) -> float:
-    """Lowest peak, in points, that any plan of at most ``moves`` moves can reach from the first owners.
-
-    The highest of five floors: the highest remainder after the best removals; the level to which all traffic would fill
-    its allowed brokers, pool by pool; the largest bundle on the broker where it costs least; the highest score of a
-    broker without traffic; and the lowest peak for which :func:`fewest_moves` does not need more moves.
-    """
-    floors = (_idle(placement), _removal(placement, moves), *_levels(placement), *_largest(placement))
-    return _by_moves(placement, moves, max(floors))
-
-
-def _by_moves(placement: BundleHistory, moves: int, low: float) -> float:
-    """Highest peak, from ``low`` on, that no plan of at most ``moves`` moves can reach."""
-    high = placement.peak(placement.first)
-    for _ in range(HALVINGS if high > low else 0):
-        middle = (low + high) / 2
-        needs_more = fewest_moves(placement.sizes, placement.first, placement.room(middle)) > moves
-        low, high = (middle, high) if needs_more else (low, middle)
-    return low
 
 
 def _arrivals(sizes: FloatArray, free: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -332,48 +213,3 @@ def _largest_first(sizes: FloatArray, owner: IntArray, brokers: int) -> tuple[In
     before = np.concatenate(([0.0], np.cumsum(sizes)))
     taken = before[:-1] - before[start][owner]
     return owner, np.bincount(owner, sizes, brokers)[owner] - taken
-
-
-def _idle(placement: BundleHistory) -> float:
-    return float(placement.idle[placement.present].max())
-
-
-def _removal(placement: BundleHistory, moves: int) -> float:
-    """Level by removals: each removed bundle ends one level of its broker; the ``moves`` highest levels can end."""
-    owner, remaining = _largest_first(placement.sizes, placement.first, placement.idle.size)
-    levels = np.sort(placement.idle[owner] + placement.slope[owner] * remaining)[::-1]
-    return float(levels[moves]) if moves < levels.size else -np.inf
-
-
-def _levels(placement: BundleHistory) -> list[float]:
-    """For each pool: the level of the load that must stay on its brokers, spread as evenly as water."""
-    pools, bound = placement.pools, placement.may_stay()
-    levels = []
-    for brokers in pools.allowed:
-        confined = ~(pools.allowed & ~brokers).any(axis=1)
-        load = placement.sizes[bound & confined[pools.of]].sum()
-        levels.append(_water_level(placement, brokers & placement.present, float(load)))
-    return levels
-
-
-def _water_level(placement: BundleHistory, brokers: BoolArray, load: float) -> float:
-    """Level at which these brokers together carry the load: the least of those of the k idlest alone, for any k."""
-    if not (brokers.any() and load > 0):
-        return -np.inf
-    order = np.argsort(placement.idle[brokers])
-    idle = placement.idle[brokers][order]
-    carries = 1 / np.maximum(placement.slope[brokers][order], NO_SLOPE)
-    return float(((load + np.cumsum(idle * carries)) / np.cumsum(carries)).min())
-
-
-def _largest(placement: BundleHistory) -> list[float]:
-    """Score of each pool's largest bundle alone on the broker where it makes the fewest points."""
-    pools, bound = placement.pools, placement.may_stay()
-    points = []
-    for pool, brokers in enumerate(pools.allowed):
-        size = placement.sizes[bound & (pools.of == pool)].max(initial=0.0)
-        there = brokers & placement.present
-        points.append(
-            float((placement.idle[there] + placement.slope[there] * size).min(initial=np.inf)) if size else -np.inf
-        )
-    return points

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.score.bounds import best_peak, fewest_moves, fewest_moves_between
+from lbd.score.bounds import fewest_moves, fewest_moves_between
 from lbd.score.gap import gaps
 
 if TYPE_CHECKING:
@@ -229,12 +229,10 @@ class Scorecard:
     a minute between them. ``splits``: bundles that were split, by lbd or by the brokers. ``peak_points``: the highest
     score of the last owners, under the heaviest load since the last move. ``fewest_moves``: lower bound for any plan,
     from the first owners to as low a peak (:func:`lbd.score.bounds.fewest_moves`). ``fewest_moves_as_even``: the same
-    for as low a peak and as high a lowest score.
-    ``best_peak_points``: the lowest peak that any plan of as many moves could have reached
-    (:func:`lbd.score.bounds.best_peak`). ``bundles_moved_twice``: bundles that moved more than once. ``traffic_moved``:
-    traffic of the moved bundles, as a fraction of the cluster's average. ``thrashing``: back and forth of a broker, a
-    fraction (:func:`lbd.score.scorecard.thrashing`), including changes of the load itself. ``thrashing_unmoved``: the
-    same if nothing had moved. ``policy_violations``: moves to brokers that policies forbid.
+    for as low a peak and as high a lowest score. ``bundles_moved_twice``: bundles that moved more than once.
+    ``traffic_moved``: traffic of the moved bundles, as a fraction of the cluster's average. ``thrashing``: back and
+    forth of a broker, a fraction (:func:`lbd.score.scorecard.thrashing`), including changes of the load itself.
+    ``thrashing_unmoved``: the same if nothing had moved. ``policy_violations``: moves to brokers that policies forbid.
     ``unserved_bundle_seconds``: time that bundles were without a broker, summed, for moves and for lost brokers.
 
     The bounds, the peaks and ``unmoved`` figures are None where bundles changed hands without lbd; all
@@ -257,7 +255,6 @@ class Scorecard:
     peak_points: float | None
     fewest_moves: int | None
     fewest_moves_as_even: int | None
-    best_peak_points: float | None
     bundles_moved_twice: int
     traffic_moved: float
     thrashing: float
@@ -274,7 +271,6 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     """The scorecard of a run with at least one look; thresholds in points."""
     points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
-    bounded = trace.bounded
     return Scorecard(
         hours=trace.truths[-1].seconds / 3600,
         turns=len(trace.truths),
@@ -292,7 +288,6 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         peak_points=None if trace.placement is None else trace.placement.peak(trace.placement.last),
         fewest_moves=trace.fewest_moves,
         fewest_moves_as_even=trace.fewest_moves_as_even,
-        best_peak_points=None if bounded is None else best_peak(bounded, len(trace.moves)),
         bundles_moved_twice=sum(number > 1 for number in Counter(move.bundle for move in trace.moves).values()),
         traffic_moved=_traffic_moved(trace),
         thrashing=thrashing(points),
@@ -384,7 +379,6 @@ RUN = (
     Figure("peak_points", "peak since the last move, points", 1, lower_wins=True),
     Figure("fewest_moves", "fewest moves that any plan needs for it"),
     Figure("fewest_moves_as_even", "fewest moves for that and as high a lowest score"),
-    Figure("best_peak_points", "lowest peak for as many moves, points", 1),
     Figure("bundles_moved_twice", "bundles moved more than once", lower_wins=True),
     Figure("traffic_moved", "traffic moved", 1, " %", 100, lower_wins=True),
     Figure("thrashing", "thrashing", 0, " %", 100, lower_wins=True),

@@ -28,7 +28,7 @@ from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
-from lbd.score.bounds import BundleHistory, Pools
+from lbd.score.bounds import BundleHistory
 from lbd.score.gap import gap
 from lbd.score.scorecard import ClusterTruth, Moved, SplitEvent, Trace, scorecard
 from lbd.simulate.cluster import (
@@ -521,7 +521,7 @@ class Simulation(WhatIf):
         if world.membership.lost_any(self._state.seconds) or any(split.by == "brokers" for split in self._splits):
             return None
         seconds = self._heaviest()
-        return placement_between(world, owners, seconds, world.present(seconds), self._pools())
+        return placement_between(world, owners, seconds, world.present(seconds))
 
     def after(self, record: TurnResult) -> None:
         """Split as this turn's round demands: by lbd or by the brokers, never both."""
@@ -584,12 +584,6 @@ class Simulation(WhatIf):
         since = [truth for truth in self._truths if truth.seconds >= last] or self._truths[-1:]
         return max(since, key=lambda truth: truth.throughput).seconds
 
-    def _pools(self) -> Pools:
-        """A pool for each load, as each load is its own namespace."""
-        names = [f"simulated/{load.name}" for load in self.scenario.load]
-        allowed = [[broker in brokers for broker in self.brokers] for brokers in map(self._allowed, names)]
-        return Pools(self._world.load, np.array(allowed, dtype=np.bool_))
-
 
 def cluster_truth(
     world: World, state: ClusterState, first: IntArray, rates: FloatArray, present: BoolArray, seconds: float
@@ -605,7 +599,7 @@ def cluster_truth(
 
 
 def placement_between(
-    world: World, owners: tuple[IntArray, IntArray], seconds: float, present: BoolArray, pools: Pools
+    world: World, owners: tuple[IntArray, IntArray], seconds: float, present: BoolArray
 ) -> BundleHistory:
     """The first and the last ``owners`` of bundles, under the load of a time."""
     first, last = owners
@@ -616,7 +610,6 @@ def placement_between(
         idle=idle_at(world, seconds),
         slope=world.points_per_mib / world.capacity,
         present=present,
-        pools=pools,
     )
 
 

@@ -110,11 +110,6 @@ def _all_on(job: tuple[str, int, tuple[str, ...]]) -> list[Ran]:
     return [run((kind, number, one)) for one in candidates]
 
 
-def over_best(card: Scorecard) -> float | None:
-    """The peak over the lowest that as many moves can reach; None where bounds are not told."""
-    return card.peak_points / card.best_peak_points if card.peak_points and card.best_peak_points else None
-
-
 def efficiency(cards: Sequence[Scorecard], fewest: str = "fewest_moves") -> float | None:
     """The fewest moves that any plan needs for what was reached, over those made; None where nothing moved."""
     told = [card for card in cards if card.fewest_moves is not None]
@@ -124,14 +119,13 @@ def efficiency(cards: Sequence[Scorecard], fewest: str = "fewest_moves") -> floa
 
 HEAD = (
     "moves", "fewest / moves", "as even", "twice", "traffic moved", "gap at last",
-    "peak / best: median, p95", "over 15, min",
+    "over 15, min",
 )  # fmt: skip
 
 
 def row(cards: Sequence[Scorecard]) -> tuple[str, ...]:
     """Means of moves, medians of the rest."""
     median, mean = statistics.median, statistics.mean
-    over = sorted(one for one in map(over_best, cards) if one is not None)
     return (
         f"{mean(one.moves for one in cards):.1f}",
         _number(efficiency(cards), 2),
@@ -139,7 +133,6 @@ def row(cards: Sequence[Scorecard]) -> tuple[str, ...]:
         f"{mean(one.bundles_moved_twice for one in cards):.1f}",
         f"{median(one.traffic_moved for one in cards):.1%}",
         f"{median(one.last.gap_points for one in cards):.1f}",
-        f"{median(over):.2f}, {over[min(int(0.95 * len(over)), len(over) - 1)]:.2f}" if over else "-",
         f"{median(one.minutes_over_low for one in cards):.0f}",
     )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.score.bounds import best_peak, fewest_moves, fewest_moves_between
+from lbd.score.bounds import fewest_moves, fewest_moves_between
 from tests.score.worlds import placed, placements, plans
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def test_it_is_exact_where_room_is_plenty(case: tuple[list[int], list[int], list
 
 ARRIVALS = [
     ([12, 4, 4, 4], [0, 0, 0, 0], [12, 4, 4, 4], 3),
-    ([12, 2, 2, 2, 2, 2, 2], [0] * 7, [12, 6, 6], 6),
     ([20, 5, 5, 5], [0, 1, 1, 2], [10, 25, 8], 2),
 ]
 
@@ -85,31 +84,10 @@ ARRIVALS = [
 @pytest.mark.parametrize(
     ("sizes", "owner", "room", "wanted"),
     ARRIVALS,
-    ids=["a broker takes four of twelve", "small ones only", "it fits where another makes room"],
+    ids=["a broker takes four of twelve", "it fits where another makes room"],
 )
 def test_what_leaves_must_arrive_somewhere(sizes: list[float], owner: list[int], room: list[float], wanted: int):
     """The largest would be enough, and fits nowhere as it is: the bound knows, and the search agrees or needs more."""
-    best = searched([int(one) for one in sizes], owner, [int(one) for one in room])
-    assert bound(sizes, owner, room) == wanted
-    assert best is None or wanted <= best
-
-
-DISPLACED = [
-    ([9, 1, 1, 1, 1, 3, 3, 3], [0, 0, 0, 0, 0, 1, 1, 1], [10, 12], 3),
-    ([9, 9, 4, 4, 4], [0, 0, 1, 1, 1], [9, 21], 1),
-    ([9, 9, 4, 4, 4], [0, 0, 1, 1, 1], [17, 13], 3),
-    ([9, 2, 2, 2], [0, 0, 0, 1], [9, 2], 2),
-    ([3, 3], [0, 1], [2, -1], 3),
-]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "owner", "room", "wanted"),
-    DISPLACED,
-    ids=["small ones instead", "it fits", "two make room for it", "no plan fits at all", "less than no room"],
-)
-def test_what_fits_nowhere_moves_others(sizes: list[float], owner: list[int], room: list[float], wanted: int):
-    """The removal bound alone would say one; a search through every plan finds as many as the bound, or none."""
     best = searched([int(one) for one in sizes], owner, [int(one) for one in room])
     assert bound(sizes, owner, room) == wanted
     assert best is None or wanted <= best
@@ -167,53 +145,3 @@ def test_no_plan_is_as_even_with_fewer_moves(found: BundleHistory):
     for moves, owner in plans(found):
         room, wanted = found.room(found.peak(owner)), found.need(found.trough(owner))
         assert fewest_moves_between(found.sizes, found.first, room, wanted) <= moves
-
-
-@given(placements(), st.integers(0, 5))
-def test_no_plan_of_so_many_moves_gets_lower(found: BundleHistory, moves: int):
-    """The lowest peak of all plans with at most so many moves is not below the bound."""
-    best = min(found.peak(owner) for needed, owner in plans(found) if needed <= moves)
-    assert best_peak(found, moves) <= best + 1e-6
-
-
-@pytest.mark.parametrize(
-    ("found", "moves", "wanted"),
-    [
-        (placed([10, 10, 10, 10], [0, 0, 0, 0]), 0, 40),
-        (placed([10, 10, 10, 10], [0, 0, 0, 0]), 1, 30),
-        (placed([10, 10, 10, 10], [0, 0, 0, 0]), 4, 20),
-        (placed([30, 5, 5], [0, 0, 0]), 3, 30),
-        (placed([10, 10], [0, 0], idle=(0, 60)), 2, 60),
-        (placed([10, 10, 10], [0, 0, 0], slope=(1, 0.5)), 3, 10),
-        (placed([10, 10], [0, 1], idle=(0, 0, 0), allowed=[[True, True, False]], of=[0, 0]), 2, 10),
-        (placed([8, 8, 8], [0, 1, 0], idle=(0, 0, 0), allowed=[[True, False, False]], of=[0, 0, 0]), 3, 16),
-    ],
-    ids=[
-        "nothing moves",
-        "one goes",
-        "the mean",
-        "the largest bundle",
-        "an idle broker's background",
-        "a machine twice as large",
-        "a third broker that policy forbids",
-        "what stands against its policy may stay",
-    ],
-)
-def test_the_best_peak(found: BundleHistory, moves: int, wanted: float):
-    """Points of the highest broker that no plan gets below."""
-    assert best_peak(found, moves) == pytest.approx(wanted)
-
-
-@pytest.mark.landing
-@pytest.mark.parametrize(("slope", "within"), [((1, 1, 1), 1.03), ((1, 1, 0.5), 1.12)], ids=["equal", "unequal"])
-def test_how_near_the_bound_is(slope: tuple[float, ...], within: float):
-    """On a hundred clusters of seven unequal bundles the best plan of two moves is, in the mean, that near to it."""
-    random = np.random.default_rng(1)
-    ratios = []
-    for _ in range(100):
-        sizes = np.exp(1.2 * random.standard_normal(7)).tolist()
-        found = placed(sizes, random.integers(0, 3, 7).tolist(), idle=(0, 0, 0), slope=slope)
-        best = min(found.peak(owner) for moves, owner in plans(found) if moves <= 2)
-        ratios.append(best / best_peak(found, 2))
-    assert min(ratios) >= 1 - 1e-9
-    assert np.mean(ratios) <= within

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.score.bounds import BundleHistory, everywhere
+from lbd.score.bounds import BundleHistory
 from tests.score.runs import EVEN, OVER_HIGH, OVER_LOW, move, run
 
 
@@ -58,11 +58,11 @@ def test_what_others_would_have_done():
     """Four bundles of ten points on x; three went, which left y at the 30 that one move would have reached."""
     sizes, first, last = np.full(4, 10.0), np.zeros(4, dtype=np.int32), np.array([0, 1, 1, 1], dtype=np.int32)
     there = np.ones(2, dtype=np.bool_)
-    found = BundleHistory(sizes, first, last, np.zeros(2), np.ones(2), there, everywhere(4, 2))
+    found = BundleHistory(sizes, first, last, np.zeros(2), np.ones(2), there)
     moves = tuple(move(60, bundle) for bundle in "abc")
     card = run(OVER_HIGH, EVEN, moves=moves, placement=found)
     assert (card.moves, card.fewest_moves, card.fewest_moves_as_even) == (3, 1, 1)
-    assert (card.peak_points, card.best_peak_points) == (30, 20)
+    assert card.peak_points == 30
     assert card.unmoved is not None
     assert card.unmoved.gap_points == 2 * card.mean.gap_points
     assert card.thrashing_unmoved == card.thrashing == 0
@@ -71,7 +71,7 @@ def test_what_others_would_have_done():
 def test_where_bundles_changed_hands_otherwise():
     """No plan is compared with."""
     card = run(OVER_HIGH, EVEN, moves=(move(60),))
-    assert (card.fewest_moves, card.fewest_moves_as_even, card.peak_points, card.best_peak_points) == (None,) * 4
+    assert (card.fewest_moves, card.fewest_moves_as_even, card.peak_points) == (None,) * 3
     assert (card.unmoved, card.thrashing_unmoved) == (None, None)
 
 
