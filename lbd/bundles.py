@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass
+from functools import cache, reduce
 from itertools import pairwise
+from operator import xor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -127,6 +129,47 @@ def topic_hash(topic: str) -> int:
     UTF-8 cannot encode counts as ``?``, as in Java.
     """
     return zlib.crc32(topic.encode(errors="replace"))
+
+
+OCTAL_DIGITS = 12
+"""Octal digits of a made-up name: the fewest whose bits reach every CRC32 (11 reach half of them)."""
+
+
+def numbered(stem: str, number: int) -> str:
+    """A name that ends in a number, always with as many digits."""
+    return f"{stem}{number:0{OCTAL_DIGITS}o}"
+
+
+def topic_at(stem: str, position: int) -> str:
+    """The name of a topic with this hash (:func:`topic_hash`): ``stem`` and a number; another hash gives another name.
+
+    CRC32 is linear over GF(2): each set bit of the octal digits decides by itself which bits of the hash change. Hence
+    the digits are computed; a search would take as many tries as there are bundles.
+    """
+    change = position ^ topic_hash(numbered(stem, 0))
+    flips = (digits for bit, digits in enumerate(_digits_by_bit()) if change >> bit & 1)
+    return numbered(stem, reduce(xor, flips, 0))
+
+
+@cache
+def _digits_by_bit() -> tuple[int, ...]:
+    """For each bit of the hash, the digits that flip only that bit, as a number, by Gaussian elimination."""
+    zero = topic_hash(numbered("", 0))
+    digits_of: dict[int, tuple[int, int]] = {}
+    for flip in range(3 * OCTAL_DIGITS):
+        digits = 1 << flip
+        flipped = topic_hash(numbered("", digits)) ^ zero
+        for bit, (other, others) in digits_of.items():
+            if flipped >> bit & 1:
+                flipped ^= other
+                digits ^= others
+        if flipped:
+            lead = flipped.bit_length() - 1
+            for bit, (other, others) in list(digits_of.items()):
+                if other >> lead & 1:
+                    digits_of[bit] = other ^ flipped, others ^ digits
+            digits_of[lead] = flipped, digits
+    return tuple(digits_of[bit][1] for bit in range(RANGE_BITS))
 
 
 WITH_CLUSTER = (

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import zlib
-from functools import cache, lru_cache, reduce
+from functools import lru_cache
 from ipaddress import ip_address
-from operator import xor
 from typing import TYPE_CHECKING, TypeAlias
 from urllib import parse
 from urllib.parse import urlsplit
 
-from lbd.bundles import not_a_bundle, scalable_namespace
+from lbd.bundles import not_a_bundle, numbered, scalable_namespace, topic_at
 from lbd.errors import ObserveError, UsageError
 from lbd.foreign import is_printable
 from lbd.model import bundle_namespace, bundle_range
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 
 
 _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
-DIGITS = 12
-"""Octal digits of a made-up topic: the fewest whose bits reach every CRC32 (11 reach half of them)."""
 
 CLUSTERS = "/admin/v2/clusters"
 LOAD_REPORT = "/admin/v2/broker-stats/load-report"
@@ -211,42 +207,11 @@ def made_up_topics(bundle: str) -> Iterator[str]:
     topics, and as leader places it only on brokers with ``enableNonPersistentTopics`` from then on
     (``ConsistentHashingTopicBundleAssigner``, ``LoadManagerShared.applyNamespacePolicies``).
     """
-    numbers = dict.fromkeys((_number_in(bundle), *range(NAMES_TRIED)))
-    return (_made_up(bundle, number) for number in list(numbers)[:NAMES_TRIED])
-
-
-def _number_in(bundle: str) -> int:
-    """Number of a name that Pulsar hashes to the bundle's lower end, which is in it: CRC32 of the full name.
-
-    CRC32 is linear over GF(2): each set bit of the octal digits decides by itself which bits of the hash change. Hence
-    the digits are computed, in the same time for a bundle of any width.
-    """
-    change = bounds(bundle)[0] ^ zlib.crc32(_made_up(bundle, 0).encode())
-    return reduce(xor, (toggle for bit, toggle in enumerate(_toggles()) if change >> bit & 1), 0)
-
-
-def _made_up(bundle: str, number: int) -> str:
-    return f"persistent://{bundle_namespace(bundle)}/{_local_name(number)}"
-
-
-def _local_name(number: int) -> str:
-    return f"lbd-nudge-{number:0{DIGITS}o}"
-
-
-@cache
-def _toggles() -> list[int]:
-    """For each of the 32 bits of the hash, the number whose bits in the name change this bit alone (Gauss-Jordan)."""
-    zero = zlib.crc32(_local_name(0).encode())
-    rows = [(zlib.crc32(_local_name(1 << bit).encode()) ^ zero, 1 << bit) for bit in range(3 * DIGITS)]
-    for bit in range(32):
-        pivot = next(index for index in range(bit, len(rows)) if rows[index][0] >> bit & 1)
-        changed, number = rows[pivot]
-        rows[bit], rows[pivot] = rows[pivot], rows[bit]
-        rows = [
-            (row[0] ^ changed, row[1] ^ number) if index != bit and row[0] >> bit & 1 else row
-            for index, row in enumerate(rows)
-        ]
-    return [number for _, number in rows[:32]]
+    stem = f"persistent://{bundle_namespace(bundle)}/lbd-nudge-"
+    names = dict.fromkeys(
+        (topic_at(stem, bounds(bundle)[0]), *(numbered(stem, number) for number in range(NAMES_TRIED)))
+    )
+    yield from list(names)[:NAMES_TRIED]
 
 
 def bounds(bundle: str) -> tuple[int, int]:

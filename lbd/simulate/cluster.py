@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import inf
-from operator import xor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.bundles import FULL_RANGE, range_in_name, topic_hash
+from lbd.bundles import FULL_RANGE, range_in_name, topic_at, topic_hash
 from lbd.errors import UsageError
 from lbd.load.estimate import usage
 from lbd.model import RESOURCES, Brokers, ProcessCpu, Rows, Snapshot, bundle_namespace
@@ -388,35 +387,20 @@ class _Ahead:
         return tuple(counted), passed
 
 
-# --- topics of simulated bundles: positions of their hashes, and names with these hashes
-# CRC32 is linear: the effect of a changed bit depends only on its position. So the last digits of a name can be chosen
-# such that it has a given hash; a search would take as many tries as there are bundles.
-
-DIGITS = 12
-"""Octal digits, three bits each: the smallest number whose combinations reach each of the 2**32 hashes."""
-
-HASH_BITS = 32
-
-
-def topic_at(namespace: str, position: int, *, partition: bool = False) -> str:
-    """The name of a topic whose hash is ``position``; another position has another name.
-
-    A ``partition`` has a number that is far too large for one, because its hash is chosen and not its number.
-    """
-    stem = f"persistent://{namespace}/topic-{'partition-1' if partition else ''}"
-    difference = position ^ topic_hash(f"{stem}{0:0{DIGITS}o}")
-    flips = (digits for bit, digits in enumerate(_digits_by_bit()) if difference >> bit & 1)
-    return f"{stem}{reduce(xor, flips, 0):0{DIGITS}o}"
+# --- topics of simulated bundles
 
 
 @lru_cache(maxsize=4096)
 def simulated_topics(bundle: str, number: int, *, partitioned: bool = False) -> tuple[Topic, ...]:
-    """The topics of a bundle that was never split, in the order of their hashes, which lie at random in its range."""
+    """The topics of a bundle that was never split, in the order of their hashes, which lie at random in its range.
+
+    Names of ``partitioned`` ones have a number that is far too large for a partition, because the hash decides it.
+    """
     lower, upper = range_in_name(bundle)
     random, width = np.random.default_rng(topic_hash(bundle)), upper - lower + (upper == FULL_RANGE[1])
     positions = np.sort(lower + random.choice(width, number, replace=False)).tolist()
-    namespace = bundle_namespace(bundle)
-    return tuple(Topic(topic_at(namespace, position, partition=partitioned), position) for position in positions)
+    stem = f"persistent://{bundle_namespace(bundle)}/topic-{'partition-1' if partitioned else ''}"
+    return tuple(Topic(topic_at(stem, position), position) for position in positions)
 
 
 def topics_in(first: World, world: World, row: int) -> tuple[Topic, ...]:
@@ -427,27 +411,6 @@ def topics_in(first: World, world: World, row: int) -> tuple[Topic, ...]:
     partitioned = first.partitioned[first.load[whole]]
     topics = simulated_topics(first.bundles[whole], int(first.topics[whole]), partitioned=partitioned)
     return tuple(topic for topic in topics if lower <= topic.position < last)
-
-
-@cache
-def _digits_by_bit() -> tuple[int, ...]:
-    """For each bit of the hash, the digits that flip only that bit, as a number, by Gaussian elimination."""
-    zero = topic_hash(f"{0:0{DIGITS}o}")
-    digits_of: dict[int, tuple[int, int]] = {}
-    for flip in range(3 * DIGITS):
-        digits = 1 << flip
-        flipped = topic_hash(f"{digits:0{DIGITS}o}") ^ zero
-        for bit, (other, others) in digits_of.items():
-            if flipped >> bit & 1:
-                flipped ^= other
-                digits ^= others
-        if flipped:
-            lead = flipped.bit_length() - 1
-            for bit, (other, others) in list(digits_of.items()):
-                if other >> lead & 1:
-                    digits_of[bit] = other ^ flipped, others ^ digits
-            digits_of[lead] = flipped, digits
-    return tuple(digits_of[bit][1] for bit in range(HASH_BITS))
 
 
 # --- split: a bundle is cut into parts, each with the traffic of its topics

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.bundles import holds, topic_hash, topic_namespace
-from lbd.simulate.cluster import simulated_topics, snapshot, split, topic_at, topics_in
+from lbd.bundles import holds, topic_at, topic_hash, topic_namespace
+from lbd.simulate.cluster import simulated_topics, snapshot, split, topics_in
 from tests.simulate.worlds import begun, later
 
 HASHES = st.integers(0, 0xFFFFFFFF)
@@ -18,9 +18,10 @@ ONE = {"name": "n", "brokers": ["a"], "mib_per_second": 60, "bundles": 1, "topic
 @given(HASHES, HASHES)
 def test_a_topic_has_the_hash_that_was_asked_for(position: int, other: int) -> None:
     """And another name for another hash."""
-    name = topic_at("t/n", position)
+    stem = "persistent://t/n/topic-"
+    name = topic_at(stem, position)
     assert (topic_hash(name), topic_namespace(name)) == (position, "t/n")
-    assert (name == topic_at("t/n", other)) == (position == other)
+    assert (name == topic_at(stem, other)) == (position == other)
 
 
 @pytest.mark.parametrize("span", ["0x00000000_0xffffffff", "0x10000000_0x20000000", "0xfffffff0_0xffffffff"])
