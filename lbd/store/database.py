@@ -78,12 +78,6 @@ move or split (empty for a leader's note), and its bundle.
 BUSY_SECONDS = 5.0
 """How long a write waits for another one: a backup, or a person's ``sqlite3``, may hold the file for a moment."""
 
-OF_BEFORE = (
-    *("journal.jsonl", "memory.json", "averages.npz", "load.npz", "capacity.json", "drains.json"),
-    *("take-over.json", "turns", "control"),
-)
-"""Files of versions without a store, which had a file for each kind of content."""
-
 LOST = (
     "cool-downs, budgets, open moves and orders of before are not known, and nothing is moved; stop lbd and put the "
     "journal back, or accept the loss with lbd run --new-journal"
@@ -110,7 +104,6 @@ class Database:
         Raises :class:`UsageError` where it cannot be opened, is gone, damaged, or of another schema.
         """
         with _Refusal(path), _as_owner(path.parent):
-            refuse_older(path.parent)
             refuse_other_than_files(path)
             is_new = not path.exists()
             if not anew and (gone := missing(path)):
@@ -273,7 +266,6 @@ def lost(path: Path) -> str:
 def reading(path: Path) -> Iterator[Database | None]:
     """The store to read, beside whoever writes it; None where there is none. Raises :class:`UsageError`."""
     with _Refusal(path):
-        refuse_older(path.parent)
         refuse_other_than_files(path)
         connection = _connected_to_read(path) if path.exists() else None
     if connection is None:
@@ -362,16 +354,6 @@ def missing(path: Path) -> str:
         if not is_there and read(path.with_name(LOCK)):
             return f"{path} is {how}, and {LOCK} is there: {LOST}"
     return ""
-
-
-def refuse_older(folder: Path) -> None:
-    """Raises :class:`UsageError` for the state directory of an lbd that had no store, or not everything in it."""
-    if (name := next((name for name in OF_BEFORE if os.path.lexists(folder / name)), None)) is not None:
-        raise UsageError(
-            f"{folder}: {name} is of an lbd before 0.1.0, whose state this one does not read; run lbd release with "
-            "that lbd if it took shedding over, stop it, move the directory away, and wait for "
-            "guardrails.cool_down_minutes before the next start"
-        )
 
 
 def refuse_without_locks(descriptor: int, path: Path) -> None:

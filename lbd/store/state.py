@@ -50,7 +50,6 @@ from lbd.store.database import (
     lost,
     missing,
     put_json,
-    refuse_older,
     refuse_without_locks,
     writing,
 )
@@ -158,7 +157,6 @@ class StateDir:
                     f"{self.path}: another lbd (process {holder}) works on this state directory"
                 ) from error
             refuse_without_locks(descriptor, self._lock_path)
-            refuse_older(self.path)
             if not is_found(self._lock_path, descriptor):
                 raise RefusedError(f"{self._lock_path}: another lbd has just replaced it; try again")
             if not os.fstat(descriptor).st_size:

@@ -400,16 +400,6 @@ def test_another_version_is_refused(pragma: str, message: str, call: Callable[[P
         call(tmp_path / STORE_NAME)
 
 
-@pytest.mark.parametrize("name", database.OF_BEFORE)
-def test_the_state_of_an_older_lbd_is_refused(name: str, tmp_path: Path) -> None:
-    """In one line that says what to do."""
-    (tmp_path / name).touch()
-    with pytest.raises(UsageError, match="move the directory away"), StateDir(tmp_path).locked():
-        pass
-    with pytest.raises(UsageError, match="move the directory away"):
-        read(tmp_path / STORE_NAME)
-
-
 # --- the files
 
 
