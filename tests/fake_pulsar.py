@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lbd.bundles import holds, topic_hash, topic_namespace
 from lbd.model import ProcessCpu, bundle_namespace
+from lbd.simulate.answers import Reply, Request, ok, page
 from lbd.simulate.fake_cluster import Configuration, FakePolicies, heartbeats, load_report, ranges
-from lbd.simulate.fake_pulsar import FakeAdminApi, FakeBrokers
-from lbd.simulate.faults import INSTEAD, Fault, Reply, Request, Switch, ok, page
+from lbd.simulate.fake_pulsar import FakeAdminApi
 from lbd.split.plan import Topic, split_parts
+from tests.simulate.faulty import INSTEAD, Fault, FaultyBrokers, Spoilt, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ SIMPLE = "org.apache.pulsar.broker.loadbalance.impl.SimpleLoadManagerImpl"
 HTML_PAGE = page(200)
 HTML = HTML_PAGE.body
 HALF_A_JSON = INSTEAD[Fault.HALF_JSON]
-SILENCE = Reply(hangs_up=True)
+SILENCE = Spoilt(hangs_up=True)
 PATIENCE_SECONDS = 60.0
 
 
@@ -59,7 +60,7 @@ class FakeBroker:
         return f"http://{self.id}"
 
 
-class FakePulsar(FakeBrokers):
+class FakePulsar(FaultyBrokers):
     """A cluster: brokers, of which the second one leads, who owns which bundle, and the leader's affinities.
 
     ``topic_names`` are its topics, of which no broker has rates. ``steals`` are the brokers to which clients take a
@@ -130,7 +131,7 @@ class FakePulsar(FakeBrokers):
         after_acting: bool = False,
         then: Callable[[], object] = lambda: None,
     ) -> None:
-        """Answer like this where the path contains ``part``; see :class:`~lbd.simulate.faults.Switch`."""
+        """Answer like this where the path contains ``part``; see :class:`~tests.simulate.faulty.Switch`."""
         switch = Switch(
             Fault.OTHER_REPLY, broker, part, times, acts=after_acting, reply=reply, method=method, then=then
         )
@@ -228,12 +229,7 @@ class FakePulsar(FakeBrokers):
         names = (name for name in sorted(self.topic_names) if topic_namespace(name) == bundle_namespace(bundle))
         return tuple(Topic(name, topic_hash(name)) for name in names if holds(bundle, topic_hash(name)))
 
-    def loads(self, broker: str, bundle: str) -> bool:
-        """Always."""
-        del broker, bundle
-        return True
-
-    def clients(self, broker: str, bundle: str) -> float | None:
+    def clients(self, broker: str, bundle: str) -> float:
         """There since the beginning."""
         del broker, bundle
         return 0.0

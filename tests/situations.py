@@ -13,7 +13,7 @@ import msgspec
 from lbd.clock import Timebase
 from lbd.daemon.status import build_status
 from lbd.remedy import NextStep
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
 from lbd.store.status import write_status

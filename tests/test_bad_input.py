@@ -27,7 +27,7 @@ from lbd.errors import UsageError
 from lbd.model import Hits
 from lbd.operations.dry import dry_run_recording
 from lbd.replay import replay, rounds
-from lbd.simulate.faults import Reply, ok, refused
+from lbd.simulate.answers import Reply, ok, refused
 from lbd.store.state import TurnMemory
 from tests import fake_pulsar, journals
 from tests.builders import state_begun

@@ -21,7 +21,7 @@ from lbd.notify.events import PAUSED_SECONDS, Announced, news
 from lbd.notify.message import WebhookMessage, content
 from lbd.observe.parse import parse_report, parse_round, parse_top_bundles
 from lbd.pulsar import paths
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from lbd.store.shared import Leads, decoded, leads
 from tests.api.conftest import QUIET, serving, working
 from tests.cli.conftest import lbd

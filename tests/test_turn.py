@@ -18,7 +18,7 @@ from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageEr
 from lbd.model import Hits, Outcome, Result, Unload
 from lbd.operations.dry import dry_run
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply, ok, refused
+from lbd.simulate.answers import Reply, ok, refused
 from lbd.store.journal import Journal, read
 from lbd.store.state import AVERAGES, MEMORY, StateDir, TurnMemory
 from tests import fake_pulsar, journals

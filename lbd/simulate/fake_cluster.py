@@ -26,13 +26,12 @@ from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.broker_configuration import is_extensible
 from lbd.pulsar.paths import keys_destinations_by_range, parse_version
 from lbd.simulate.cluster import FIRST_CPU, moved, process_cpu, split, step, topics_in
-from lbd.simulate.faults import Fault, Faults
 from lbd.simulate.world import STEP_SECONDS, WARM_UP_SECONDS, BusyDay, ClusterState, Counted, World
 from lbd.split.plan import split_parts
 from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lbd.model import BoolArray, ProcessCpu
     from lbd.split.plan import Topic
@@ -253,7 +252,6 @@ def load_report(
     rates: Mapping[str, Sequence[float]],
     topics: Mapping[str, int],
     *,
-    without_clients: Collection[str] = (),
     version: str,
     cluster: str,
     started_at: float,
@@ -261,18 +259,14 @@ def load_report(
 ) -> dict[str, Any]:
     """The load report of a broker: CPU in percent, rates and topics of each bundle, and times in epoch seconds.
 
-    Each topic has a producer and a consumer, except in the bundles ``without_clients``.
+    Each topic has a producer and a consumer.
     """
     stats = {
         heartbeats(cluster, broker)[0]: _statistics([0.0] * 4, topics=1, clients=0),
-        **{
-            bundle: _statistics(row, topics[bundle], 0 if bundle in without_clients else topics[bundle])
-            for bundle, row in rates.items()
-        },
+        **{bundle: _statistics(row, topics[bundle], topics[bundle]) for bundle, row in rates.items()},
     }
     host, _, port = broker.rpartition(":")
     number = sum(topics[bundle] for bundle in rates)
-    clients = sum(topics[bundle] for bundle in rates if bundle not in without_clients)
     return {
         "webServiceUrl": f"http://{broker}",
         "pulsarServiceUrl": f"pulsar://{host}:{port}",
@@ -288,8 +282,8 @@ def load_report(
         "lastStats": stats,
         "numTopics": 1 + number,
         "numBundles": len(stats),
-        "numConsumers": clients,
-        "numProducers": clients,
+        "numConsumers": number,
+        "numProducers": number,
         "bundles": list(stats),
         "lastBundleGains": [],
         "lastBundleLosses": [],
@@ -346,11 +340,10 @@ class Book:
         state: ClusterState,
         ids: Sequence[str],
         version: str,
-        faults: Faults,
         policies: FakePolicies,
     ) -> None:
         self.seconds = float(state.seconds)
-        self.version, self.faults, self.policies = version, faults, policies
+        self.version, self.policies = version, policies
         self.brokers = {broker: _broker(broker, at, world) for at, broker in enumerate(ids)}
         self.world, self.state = with_nobody(world, state, ids)
         self.first = self.world
@@ -462,19 +455,9 @@ class Book:
 
         Empty where no broker may have it.
         """
-        noted = self._noted(self._key(bundle))
-        if noted is None:
-            return self._at_random(bundle)
-        return noted if self.faults.take(Fault.LOST_TO_A_LOOKUP, noted) is None else self._at_random(bundle, noted)
+        return self.affinity.pop(self.key(bundle), "") or self.at_random(bundle)
 
-    def _noted(self, key: str) -> str | None:
-        """The leader's note, which is gone then."""
-        noted = self.affinity.get(key)
-        if noted is not None and self.faults.take(Fault.AFFINITY_LEFT, self.leader or "") is None:
-            del self.affinity[key]
-        return noted
-
-    def _at_random(self, bundle: str, but: str = "") -> str:
+    def at_random(self, bundle: str) -> str:
         """Among the brokers that isolation policies allow, if there are any.
 
         Without policies, not among those that a leader takes for unable: ``barred``, by leader and bundle
@@ -483,17 +466,16 @@ class Book:
         listed = self.listed
         allowed = parse_isolation(self.policies.isolation).brokers(bundle_namespace(bundle), listed)
         barred = self.barred.get((self.leader or "", bundle), frozenset()) if not self.policies.isolation else ()
-        among = [broker for broker in listed if broker not in {but, *barred} and (broker in allowed or not allowed)]
-        return among[int(self.random.integers(len(among)))] if among else but
+        among = [broker for broker in listed if broker not in barred and (broker in allowed or not allowed)]
+        return among[int(self.random.integers(len(among)))] if among else ""
 
     def note(self, bundle: str, destination: str) -> None:
         """The leader notes where the bundle shall go."""
-        self.affinity[self._key(bundle)] = destination
+        self.affinity[self.key(bundle)] = destination
 
-    def _key(self, bundle: str) -> str:
-        """Keyed by range alone on many versions (#25518)."""
-        forced = self.faults.take(Fault.AFFINITY_BY_RANGE, self.leader or "") is not None
-        return bundle_range(bundle) if forced or keys_destinations_by_range(self.version) else bundle
+    def key(self, bundle: str) -> str:
+        """Key of a bundle's note: its range alone on many versions (#25518)."""
+        return bundle_range(bundle) if keys_destinations_by_range(self.version) else bundle
 
     def _give(self, bundle: str, broker: str | None) -> None:
         owner = self.nobody if broker is None else self.brokers[broker].row
@@ -513,24 +495,16 @@ class Book:
 
     def report(self, broker: str, cluster: str, begun_at: float) -> dict[str, Any]:
         """A broker's load report now; ``begun_at`` is when the run began, epoch seconds, by the broker's clock."""
-        member, rates = self.brokers[broker], self._counted(broker)
-        rates = {bundle: row for bundle, row in rates.items() if self.loads(broker, bundle)}
-        idle = [bundle for bundle in rates if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None]
+        member, rates = self.brokers[broker], self.counted(broker)
         topics = {bundle: int(self.world.topics[self.bundles[bundle]]) for bundle in rates}
         cpu, started_at = float(self.state.cpu[member.row]), member.started_at
         began = begun_at + (started_at if np.isfinite(started_at) else -DAY_SECONDS)
         time = begun_at + self.seconds
         who = {"version": self.version, "cluster": cluster}
-        return load_report(broker, cpu, rates, topics, without_clients=idle, **who, started_at=began, at=time)
+        return load_report(broker, cpu, rates, topics, **who, started_at=began, at=time)
 
-    def loads(self, broker: str, bundle: str) -> bool:
-        """Whether a broker can load the topics of a bundle."""
-        return self.faults.take(Fault.TOPICS_DO_NOT_LOAD, broker, bundle) is None
-
-    def clients(self, broker: str, bundle: str) -> float | None:
-        """Since when clients are connected to a bundle's topics, seconds of the run; None where none is."""
-        if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None:
-            return None
+    def clients(self, broker: str, bundle: str) -> float:
+        """Since when clients are connected to a bundle's topics, seconds of the run."""
         return max(change.seconds for change in self.history if change.bundle == bundle and change.owner == broker)
 
     def process(self, broker: str) -> ProcessCpu:
@@ -541,12 +515,13 @@ class Book:
     def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
         """Equal shares of the rates of each bundle that the broker has counted."""
         rates: dict[str, dict[str, list[float]]] = {}
-        for bundle, row in self._counted(broker).items():
+        for bundle, row in self.counted(broker).items():
             topics = self.topics(bundle)
             rates[bundle] = {topic.name: [rate / len(topics) for rate in row] for topic in topics}
         return rates
 
-    def _counted(self, broker: str) -> dict[str, list[float]]:
+    def counted(self, broker: str) -> dict[str, list[float]]:
+        """Rates of each bundle that a broker has counted."""
         counted = self.state.counted[self.brokers[broker].row]
         names = [self.world.bundles[at] for at in counted.bundles.tolist()]
         return dict(zip(names, counted.rates.tolist(), strict=True))

@@ -24,7 +24,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedIOBase
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -33,6 +32,7 @@ import msgspec
 from lbd.bundles import range_in_name
 from lbd.model import bundle_namespace, bundle_range
 from lbd.pulsar.paths import knows_destinations
+from lbd.simulate.answers import Reply, Request, crash, ok, page, refused, text
 from lbd.simulate.fake_cluster import (
     RATES,
     Book,
@@ -43,7 +43,6 @@ from lbd.simulate.fake_cluster import (
     OwnershipChange,
     heartbeats,
 )
-from lbd.simulate.faults import LOAD_REPORT, Fault, Faults, Reply, Request, crash, ok, page, refused, spoilt, text
 from lbd.split.plan import (
     ALGORITHMS,
     SPECIFIED,
@@ -55,8 +54,6 @@ from lbd.split.plan import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableSequence, Sequence
-
-    from _typeshed import ReadableBuffer
 
     from lbd.model import ProcessCpu
     from lbd.simulate.world import ClusterState, World
@@ -73,7 +70,7 @@ class Door(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, answers: Callable[[Request], Reply]) -> None:
-        super().__init__((host, port), _Handler, bind_and_activate=False)
+        super().__init__((host, port), Exchange, bind_and_activate=False)
         self.answers = answers
         self.open = False
         self._connections: set[socket.socket] = set()
@@ -208,42 +205,14 @@ class Doors:
                     door.process_request(*door.get_request())
 
 
-class _Drip(BufferedIOBase):
-    """Writes byte by byte; ends with the connection, as all writing does."""
+class Exchange(BaseHTTPRequestHandler):
+    """Requests of one connection, and their answers."""
 
-    def __init__(self, file: BufferedIOBase, seconds: float) -> None:
-        self._file, self._seconds = file, seconds
-
-    def write(self, content: ReadableBuffer) -> int:
-        for byte in bytes(content):
-            self._file.write(bytes([byte]))
-            self._file.flush()
-            time.sleep(self._seconds)
-        return len(bytes(content))
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _Handler(BaseHTTPRequestHandler):
     server: Door
     _date: float | None = None
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
-
-    def _write(self, reply: Reply) -> None:
-        """All of it; where more was promised, the connection closes in the middle."""
-        self.send_response(reply.status)
-        if reply.location is not None:
-            self.send_header("Location", reply.location)
-        if reply.status != 204:
-            self.send_header("Content-Type", reply.content_type)
-            self.send_header("Content-Length", str(reply.promised or len(reply.body)))
-        self.end_headers()
-        self.wfile.write(reply.body)
-        self.wfile.flush()
-        self.close_connection = self.close_connection or reply.promised is not None
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
         """Whoever wants to know what was asked keeps it."""
@@ -253,21 +222,26 @@ class _Handler(BaseHTTPRequestHandler):
         query, length = dict(parse_qsl(url.query)), int(self.headers.get("Content-Length") or 0)
         body, authorization = self.rfile.read(length), self.headers.get("Authorization")
         request = Request(self.server.id, self.command, unquote(url.path), query, body, authorization)
-        self._send(self.server.answers(request))
+        self.send(self.server.answers(request))
 
     do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the parent's names
 
-    def _send(self, reply: Reply) -> None:
-        time.sleep(reply.delay_seconds)
+    def send(self, reply: Reply) -> None:
+        """Send all of an answer."""
         if reply.silent:
             self.rfile.read(1)
-        if reply.silent or reply.hangs_up:
             self.close_connection = True
             return
         self._date = reply.date
-        if reply.drip_seconds:
-            self.wfile, self.close_connection = _Drip(self.wfile, reply.drip_seconds), True
-        self._write(reply)
+        self.send_response(reply.status)
+        if reply.location is not None:
+            self.send_header("Location", reply.location)
+        if reply.status != 204:
+            self.send_header("Content-Type", reply.content_type)
+            self.send_header("Content-Length", str(len(reply.body)))
+        self.end_headers()
+        self.wfile.write(reply.body)
+        self.wfile.flush()
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """The ``Date`` header, by the broker's clock."""
@@ -296,7 +270,6 @@ class BrokerState(Protocol):
     affinity: dict[str, str]
     closing: set[str]
     barred: dict[tuple[str, str], frozenset[str]]
-    faults: Faults
     policies: FakePolicies
 
     @property
@@ -309,7 +282,6 @@ class BrokerState(Protocol):
     def advance(self, seconds: float) -> None: ...
     def up(self, broker: str) -> bool: ...
     def die(self, broker: str) -> None: ...
-    def lead_another(self) -> None: ...
     def version_of(self, broker: str) -> str: ...
     def report(self, broker: str, cluster: str, begun_at: float) -> dict[str, Any]: ...
     def process(self, broker: str) -> ProcessCpu: ...
@@ -317,8 +289,7 @@ class BrokerState(Protocol):
     def owner(self, bundle: str) -> str | None: ...
     def owned(self, broker: str) -> list[str]: ...
     def topics(self, bundle: str) -> tuple[Topic, ...]: ...
-    def loads(self, broker: str, bundle: str) -> bool: ...
-    def clients(self, broker: str, bundle: str) -> float | None: ...
+    def clients(self, broker: str, bundle: str) -> float: ...
     def note(self, bundle: str, destination: str) -> None: ...
     def place(self, bundle: str) -> str: ...
     def acquire(self, bundle: str, broker: str) -> None: ...
@@ -649,13 +620,6 @@ def topic_stats(book: BrokerState, broker: str) -> dict[str, Any]:
     return stats
 
 
-def of_nan(document: object) -> Any:  # noqa: ANN401 - JSON
-    """The same with every rate and usage NaN, as Jackson writes it: a text."""
-    if isinstance(document, dict):
-        return {key: of_nan(value) for key, value in document.items()}
-    return "NaN" if isinstance(document, float) else document
-
-
 # --- responses to each request of the admin API that lbd makes, as brokers of 4.0.8 give them
 # Paths and codes were read off real brokers; ``tests/e2e/test_agreement.py`` sends both the same requests.
 
@@ -669,7 +633,6 @@ class FakeAdminApi:
     def __init__(self, book: BrokerState, configuration: Configuration, begun_at: float) -> None:
         self._book, self._begun_at = book, begun_at
         self._configuration, self._policies = configuration, book.policies
-        self._frozen: dict[str, Any] = {}
         self._bundles = bundles = FakeBundles(book, configuration)
         self._splits = FakeSplits(book, bundles)
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self._table(bundles)]
@@ -752,15 +715,10 @@ class FakeAdminApi:
         return ok({bundle: {**shared, "is_active": bundle not in self._book.closing} for bundle in mine})
 
     def _load_report(self, request: Request) -> Reply:
-        """A broker's load report, faults included; under the extensible manager there is no such report."""
+        """A broker's load report; under the extensible manager there is no such report."""
         if self._configuration.extensible(request.broker):
             return refused(500, "java.lang.UnsupportedOperationException")
-        faults, broker = self._book.faults, request.broker
-        frozen = faults.take(Fault.FROZEN_REPORT, broker, LOAD_REPORT) is not None
-        if not (frozen and broker in self._frozen):
-            self._frozen[broker] = self._report(broker)
-        report = self._frozen[broker]
-        return ok(of_nan(report) if faults.take(Fault.NAN, broker, LOAD_REPORT) else report)
+        return ok(self._book.report(request.broker, self._configuration.cluster, self._begun_at))
 
     def _mbeans(self, request: Request) -> Reply:
         """Two of the beans of a broker's JVM, with the metrics of its CPU time."""
@@ -778,21 +736,12 @@ class FakeAdminApi:
         bundle = self._bundles.bundle_of(f"{tenant}/{namespace}", f"persistent://{tenant}/{namespace}/{topic}")
         if bundle is None or self._book.owner(bundle) != request.broker:
             return ok({"publishers": []})
-        if not self._book.loads(request.broker, bundle):
-            return crash("Failed to load topic within timeout")
         since = self._book.clients(request.broker, bundle)
-        if since is None:
-            return ok({"publishers": [], "subscriptions": {}})
         client = {"connectedSince": datetime.fromtimestamp(self._begun_at + since, UTC).isoformat()}
         return ok({"publishers": [client], "subscriptions": {"all": {"consumers": [client]}}})
 
     def _topics(self, request: Request) -> Reply:
         return ok(topic_stats(self._book, request.broker))
-
-    def _report(self, broker: str) -> dict[str, Any]:
-        skew = self._book.faults.take(Fault.CLOCK_SKEW, broker)
-        begun_at = self._begun_at + (0.0 if skew is None else skew.seconds)
-        return self._book.report(broker, self._configuration.cluster, begun_at)
 
     def _running(self, request: Request) -> Reply:
         return ok(self._configuration.running(request.broker))
@@ -851,8 +800,8 @@ CLOSED_WITHIN_SECONDS = 1.0
 class FakeBrokers:
     """Brokers' web ports on loopback, and what is answered there, from ``with`` to its end. Thread-safe.
 
-    ``on_request`` hears of each request as it comes, ``on_reply`` of its answer before it is sent, faults included,
-    both from the thread that answers. ``authorization``: the header that every request must have; None: any.
+    ``on_request`` hears of each request as it comes, ``on_reply`` of its answer before it is sent, both from the thread
+    that answers. ``authorization``: the header that every request must have; None: any.
     ``ports`` are sockets unless others are given. Raises :class:`OSError` when no port is to be had.
     """
 
@@ -861,7 +810,6 @@ class FakeBrokers:
     begun_at = 0.0
 
     def __init__(self, number: int, port: int = 0, ports: Ports | None = None) -> None:
-        self.faults = Faults()
         self.requests: MutableSequence[Request] = deque(maxlen=REMEMBERED_REQUESTS)
         self.on_request: Callable[[Request], None] = lambda _: None
         self.on_reply: Callable[[Request, Reply], None] = lambda *_: None
@@ -921,25 +869,16 @@ class FakeBrokers:
                 self._doors.shut(door)
 
     def answer(self, request: Request) -> Reply:
-        """The broker's answer, faults included."""
+        """The broker's answer, and the hooks around it."""
         self.requests.append(request)
         self.on_request(request)
-        reply = self._faulty(request)
+        reply = self.reply(request)
         self.on_reply(request, reply)
         return reply
 
-    def _faulty(self, request: Request) -> Reply:
-        """The broker's answer, faults included, with its own idea of the time."""
-        if self.faults.take(Fault.LEADER_CHANGES, request.broker, request.path) is not None:
-            with self._lived():
-                self._book.lead_another()
-        death = self.faults.take(Fault.BROKER_DIES, request.broker, request.path)
-        if death is None:
-            return spoilt(self.faults, request, self._usual, self.now)
-        if death.acts:
-            self._usual(request)
-        self.kill(request.broker)
-        return Reply(silent=True)
+    def reply(self, request: Request) -> Reply:
+        """The broker's answer, with its own idea of the time."""
+        return replace(self._usual(request), date=self.now())
 
     def _usual(self, request: Request) -> Reply:
         if self.authorization not in {None, request.authorization}:
@@ -948,14 +887,13 @@ class FakeBrokers:
             with self._lived():
                 return self._answers(request)
         except Closing as unload:
-            late = self.faults.take(Fault.CLOSES_LATE, request.broker, request.path)
-            if late is not None:
-                closing = threading.Timer(late.seconds, self._close, [unload.bundle])
-                closing.daemon = True
-                closing.start()
-                return crash(f"Namespace bundle {unload.bundle} was not closed in time")
-            time.sleep(self.unload_seconds)
-            return Reply(204) if self._close(unload.bundle) else Reply(silent=True)
+            return self.unloaded(request, unload.bundle)
+
+    def unloaded(self, request: Request, bundle: str) -> Reply:
+        """The answer to an unload, once its owner has closed the bundle."""
+        del request
+        time.sleep(self.unload_seconds)
+        return Reply(204) if self._close(bundle) else Reply(silent=True)
 
     def _close(self, bundle: str) -> bool:
         with self._lived():
@@ -970,6 +908,8 @@ class FakePulsar(FakeBrokers):
     them (epoch seconds; None: now), ``clients`` how many each bundle has, ``runtime`` what broker.conf says otherwise
     than the default.
     """
+
+    book = Book
 
     def __init__(
         self,
@@ -990,7 +930,7 @@ class FakePulsar(FakeBrokers):
         self.policies = FakePolicies()
         self.begun_at = self.clock.now() - state.seconds
         self.names = dict(zip((door.id for door in self._ports), world.brokers, strict=True))
-        self._book: Book = Book(world, state, tuple(self.names), version, self.faults, self.policies)
+        self._book: Book = self.book(world, state, tuple(self.names), version, self.policies)
         Clients(self._book, clients, lambda: self.clock.speed)
         self.configuration = Configuration(cluster, self._book.version_of, runtime or {})
         self._answers = FakeAdminApi(self._book, self.configuration, self.begun_at)

@@ -19,7 +19,7 @@ from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply, page, refused
+from lbd.simulate.answers import Reply, page, refused
 from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history

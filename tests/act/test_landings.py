@@ -18,7 +18,7 @@ from lbd.permit.settings import Guardrails
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply
+from lbd.simulate.answers import Reply
 from lbd.store.journal import Journal
 from lbd.store.moves import history
 from tests import builders, fake_pulsar

@@ -13,7 +13,7 @@ from lbd.model import Outcome, Result, Skip
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import page, refused
+from lbd.simulate.answers import page, refused
 from tests import fake_pulsar
 from tests.fake_pulsar import HOT, SILENCE
 from tests.silence import LIMIT_SECONDS

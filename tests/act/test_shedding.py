@@ -13,7 +13,7 @@ from lbd.act.ownership import ActClock
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.simulate.faults import Reply, ok, refused
+from lbd.simulate.answers import Reply, ok, refused
 from lbd.store.database import STORE_NAME, value
 from lbd.store.state import TAKE_OVER, KeptTakeOver
 from tests import fake_pulsar

@@ -14,9 +14,10 @@ from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply, refused
+from lbd.simulate.answers import Reply, refused
 from lbd.split.plan import SPECIFIED, Algorithm, Cut, CutOutcome, SplitResult
 from tests import fake_splits
+from tests.fake_pulsar import SILENCE
 from tests.fake_splits import LOW, NAMESPACE, UNOWNED
 from tests.silence import LIMIT_SECONDS
 
@@ -124,7 +125,7 @@ class TestSend:
         [
             (refused(412, "Unsupported algorithm"), SplitResult.NOT_SPLIT, "HTTP 412 (Unsupported algorithm)"),
             (refused(500, "Message: class cast"), SplitResult.NOT_SPLIT, "HTTP 500"),
-            (Reply(hangs_up=True), SplitResult.UNKNOWN, "closed connection without response"),
+            (SILENCE, SplitResult.UNKNOWN, "closed connection without response"),
             (Reply(silent=True), SplitResult.UNKNOWN, "no answer in time"),
         ],
         ids=["412", "500", "no answer", "silent"],
@@ -143,7 +144,7 @@ class TestSend:
             (refused(500, BUSY), 9, SplitResult.NOT_SPLIT, 2),
             (refused(500, "Message: class cast"), 1, SplitResult.NOT_SPLIT, 1),
             (refused(412, "Unsupported algorithm"), 1, SplitResult.NOT_SPLIT, 1),
-            (Reply(hangs_up=True), 1, SplitResult.UNKNOWN, 1),
+            (SILENCE, 1, SplitResult.UNKNOWN, 1),
         ],
         ids=["busy once", "busy for long", "another 500", "412", "no answer"],
     )
@@ -167,7 +168,7 @@ class TestSend:
         assert (found.result, len(pulsar.asked("/split", "PUT"))) == (SplitResult.NOT_SPLIT, 1)
         assert f"not sent again: {LOW}: {pulsar.ids[2]} owns it, not {pulsar.ids[0]}" in found.detail
 
-    @pytest.mark.parametrize("reply", [refused(500, "boom"), Reply(hangs_up=True)], ids=["500", "no answer"])
+    @pytest.mark.parametrize("reply", [refused(500, "boom"), SILENCE], ids=["500", "no answer"])
     def test_what_happened_all_the_same(self, reply: Reply, pulsar: SplittingPulsar):
         """The boundaries decide, not the answer."""
         pulsar.fault("/split", reply, after_acting=True)

@@ -18,7 +18,7 @@ from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS, PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply, page, refused, text
+from lbd.simulate.answers import Reply, page, refused, text
 from tests import fake_pulsar
 from tests.silence import LIMIT_SECONDS
 

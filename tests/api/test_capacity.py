@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbd.simulate.faults import Reply
+from lbd.simulate.answers import Reply
 from tests.api.conftest import serving
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from lbd.clock import Timebase
 from lbd.config import Settings
 from lbd.daemon import wiring
 from lbd.demo import BUSY_PEAK, DAY_SECONDS, RUNTIME
-from lbd.simulate import faults
 from lbd.simulate.cluster import cluster
-from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load, settled
 from tests.api.conftest import PATIENCE_SECONDS, listening, own_api, working
 from tests.api.prometheus import DASHBOARD, EXAMPLES, RULES, answer, program, server
+from tests.simulate import faulty
+from tests.simulate.faulty import FaultyPulsar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,7 +95,7 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hour]:
     scenario, begun_at = load("demo"), time.time() - HOUR_SECONDS
     with (
         pytest.MonkeyPatch.context() as patch,
-        FakePulsar(*cluster(scenario, 1), runtime=RUNTIME, begun_at=begun_at, speed=0.001) as brokers,
+        FaultyPulsar(*cluster(scenario, 1), runtime=RUNTIME, begun_at=begun_at, speed=0.001) as brokers,
     ):
         patch.setattr(wiring, "CLOCK", ActClock(brokers.now, brokers.forward))
         brokers.begin_days(DAY_SECONDS, BUSY_PEAK)
@@ -118,13 +118,13 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hour]:
         yield Hour(url, begun_at, moves, drain)
 
 
-def _live(api: Api, brokers: FakePulsar, path: Path, begun_at: float) -> None:
+def _live(api: Api, brokers: FaultyPulsar, path: Path, begun_at: float) -> None:
     """An hour of turns, each with a scrape, and what happens between them."""
     order = {"owner": "ann", "broker": brokers.brokers[-1], "respect_rest": True}
     events: dict[int, Callable[[], object]] = {
         PAUSED_AT: lambda: api.post("/v1/pause", {"owner": "ann", "for_seconds": 300}).raise_for_status(),
         DRAINED_AT: lambda: api.post("/v1/drain", order).raise_for_status(),
-        UNREPORTED_AT: lambda: brokers.faults.on(faults.Switch(faults.Fault.UNAVAILABLE, part=faults.LOAD_REPORT)),
+        UNREPORTED_AT: lambda: brokers.faults.on(faulty.Switch(faulty.Fault.UNAVAILABLE, part=faulty.LOAD_REPORT)),
         UNREPORTED_AT + 60: brokers.faults.off,
     }
     with path.open("w") as file:

@@ -17,7 +17,7 @@ from lbd.api.published import Tally
 from lbd.model import Outcome, Result, Unload
 from lbd.permit.served import ServiceResult
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply
+from lbd.simulate.answers import Reply
 from lbd.store.drains import WORKS, Drain, Drains, Work, Works
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.api.prometheus import DASHBOARD, EXAMPLES, RULES, answer, program, server

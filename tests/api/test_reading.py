@@ -14,7 +14,7 @@ import requests
 
 from lbd.daemon.election import Alone
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply, refused
+from lbd.simulate.answers import Reply, refused
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.fake_pulsar import HOT
 from tests.store.test_calibration import SECOND, put

@@ -29,17 +29,17 @@ import yaml
 
 from lbd.errors import LbdError
 from lbd.simulate.cluster import begin, points_at, rates_at
-from lbd.simulate.fake_pulsar import FakePulsar
 from tests import journals
 from tests.chaos import observer, process, topic
 from tests.chaos.faults import FAULTS, Over
 from tests.chaos.observer import Event, Limits, Record, Truth
+from tests.simulate.faulty import FaultyPulsar
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lbd.simulate.faults import Reply, Request
+    from lbd.simulate.answers import Reply, Request
     from tests.chaos.faults import Befalls
 
 BROKERS = 6
@@ -449,7 +449,7 @@ def _outcome(line: dict[str, Any]) -> tuple[object, ...]:
     return tuple(line.get(key) for key in ("event", "move", "result", "at"))
 
 
-def _cluster(seed: int) -> FakePulsar:
+def _cluster(seed: int) -> FaultyPulsar:
     """Six brokers of 25 points each, a point for each MiB/s; CPU is sampled, and bundles are counted, every 5 s."""
     ids = [f"b{at}" for at in range(BROKERS)]
     load = [
@@ -458,7 +458,7 @@ def _cluster(seed: int) -> FakePulsar:
     parts: dict[str, Any] = {"brokers": [{"id": one, "background": 3} for one in ids], "load": load}
     world, state = begun(seed, **parts, noise_points=0.5, stats_interval_seconds=SAMPLE_SECONDS)
     world = replace(world, cpu_interval_seconds=SAMPLE_SECONDS, cpu_second=np.zeros(BROKERS, dtype=np.int32))
-    found = FakePulsar(world, begin(world, state.owner))
+    found = FaultyPulsar(world, begin(world, state.owner))
     found.policies.groups = {f"simulated/{name}": "twins" for name in GROUP}
     return found
 

@@ -7,8 +7,8 @@ import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from lbd.simulate.faults import LOAD_REPORT, UNLOAD, Fault, Switch
 from tests.chaos import process
+from tests.simulate.faulty import LOAD_REPORT, UNLOAD, Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ import yaml
 
 from lbd.cli import COMMANDS
 from lbd.config import Settings
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from tests import journals
 from tests.cli.conftest import lbd
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, SIMPLE, WARM, FakePulsar

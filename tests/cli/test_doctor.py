@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from lbd.cli import main
 from lbd.model import Outcome, Result, Unload
 from lbd.permit.evidence import Sample
-from lbd.simulate.faults import Fault, Reply, Switch, ok, refused
+from lbd.simulate.answers import Reply, ok, refused
 from lbd.store.control import Control, Pause
 from lbd.store.journal import Journal
 from lbd.store.state import MEMORY, TAKE_OVER, TurnMemory
@@ -26,6 +26,7 @@ from tests import fake_pulsar
 from tests.builders import put_value, state_begun
 from tests.fake_pulsar import EXTENSIBLE, MODULAR, SIMPLE, FakePulsar
 from tests.silence import LIMIT_SECONDS
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from lbd.cli import main
 from lbd.daemon.engine import engine
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from lbd.store.database import STORE_NAME, writing
 from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.store.turns import load_bundles, save_bundles

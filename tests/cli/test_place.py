@@ -14,7 +14,7 @@ import yaml
 
 from lbd.config import Settings
 from lbd.place.placements import PICKS, PLACEMENTS
-from lbd.simulate.faults import Reply, refused
+from lbd.simulate.answers import Reply, refused
 from lbd.store.control import Control, Pause
 from lbd.store.journal import read
 from lbd.store.moves import history

@@ -12,7 +12,7 @@ import yaml
 
 from lbd.config import Settings
 from lbd.reason import Reason
-from lbd.simulate.faults import Reply, page
+from lbd.simulate.answers import Reply, page
 from lbd.store.control import Control, Pause, RolloutRequest, new_id
 from lbd.store.drains import Drain, Drains
 from lbd.store.status import write_status

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from lbd.cli import main
 from lbd.config import environment, load
-from lbd.simulate.faults import Reply
+from lbd.simulate.answers import Reply
 from tests import fake_splits
 from tests.api.conftest import serving, working
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED

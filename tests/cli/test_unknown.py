@@ -11,7 +11,7 @@ import yaml
 from lbd.bundles import WITH_CLUSTER, holds, topic_hash
 from lbd.model import bundle_range
 from lbd.pulsar.admin import unsupported_versions
-from lbd.simulate.faults import page
+from lbd.simulate.answers import page
 from tests import fake_pulsar
 from tests.cli.conftest import lbd
 from tests.fake_pulsar import HOT

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from lbd.simulate.answers import Request
     from lbd.simulate.fake_pulsar import FakePulsar
-    from lbd.simulate.faults import Request
 
 SETTINGS = {
     "usual": {},

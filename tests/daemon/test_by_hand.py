@@ -13,8 +13,8 @@ from lbd.daemon.standalone import working
 from lbd.errors import UsageError
 from lbd.model import Result, Unload
 from lbd.permit.budget import LastHour
+from lbd.simulate.answers import refused
 from lbd.simulate.fake_pulsar import FakePulsar as FakeCluster
-from lbd.simulate.faults import refused
 from lbd.store.control import Control, Pause, PlaceRequest, RequestResult, UnloadRequest
 from lbd.store.journal import Journal
 from lbd.store.state import MEMORY, StateDir, TurnMemory

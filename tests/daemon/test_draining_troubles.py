@@ -16,11 +16,11 @@ from lbd.operations.place import ask_cluster, owned_bundles
 from lbd.permit.eligibility import carries
 from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import Fault, Switch
 from lbd.store.control import Control, FillRequest, Pause
 from lbd.store.drains import Drains, Fill
 from tests.daemon.test_draining import asked, done, ended, give, moves, owned, settings
 from tests.simulate import fakes
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.model import Outcome, Skip
-    from lbd.simulate.faults import Reply, Request
+    from lbd.simulate.answers import Reply, Request
     from tests.fake_pulsar import FakePulsar
 
 

@@ -17,7 +17,7 @@ from lbd.config import Settings
 from lbd.daemon.engine import engine
 from lbd.errors import RefusedError
 from lbd.model import Hits, Outcome, Result, Unload
-from lbd.simulate.faults import Reply
+from lbd.simulate.answers import Reply
 from lbd.store.control import Control, Pause, UnloadRequest
 from lbd.store.database import STORE_NAME
 from lbd.store.journal import Journal

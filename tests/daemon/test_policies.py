@@ -15,7 +15,7 @@ from lbd.permit.policies import Groups
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from tests import fake_pulsar
 
 if TYPE_CHECKING:

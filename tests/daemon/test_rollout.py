@@ -19,9 +19,8 @@ from lbd.operations.rollout import RolloutInput, advance, next_broker, other_rol
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
+from lbd.simulate.answers import Reply
 from lbd.simulate.cluster import cluster as built
-from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.faults import Fault, Reply, Switch
 from lbd.simulate.scenario import load
 from lbd.store.control import Control, Pause, RequestResult, RolloutRequest
 from lbd.store.database import STORE_NAME, value
@@ -30,6 +29,7 @@ from lbd.store.orders import ORDERS, Orders
 from lbd.store.rollouts import Rollout, Rollouts
 from tests.builders import put_value
 from tests.simulate import fakes
+from tests.simulate.faulty import Fault, FaultyPulsar, Switch
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -176,15 +176,15 @@ def asked(*brokers: str, name: str = "r1", **changes: Any) -> RolloutRequest:
 
 
 @pytest.fixture
-def cluster() -> Iterator[FakePulsar]:
+def cluster() -> Iterator[FaultyPulsar]:
     """The demo's, whose brokers split bundles by themselves, as is the default; no client takes a bundle elsewhere."""
     world, state = built(load("demo"), 1)
-    with FakePulsar(world, state, clients=0, runtime=RUNTIME) as found:
+    with FaultyPulsar(world, state, clients=0, runtime=RUNTIME) as found:
         yield found
 
 
 @pytest.fixture
-def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def lbd(cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A live lbd beside it, which has balanced it."""
     with fakes.run(cluster, tmp_path, monkeypatch) as found:
         balance(found)
@@ -276,7 +276,7 @@ def moves_of(lbd: Run, found: Rollout) -> list[MoveRecord]:
     return [move for move in told if move.result is not Result.FAILED]
 
 
-def splitting(cluster: FakePulsar) -> tuple[str, str | None]:
+def splitting(cluster: FaultyPulsar) -> tuple[str, str | None]:
     """Whether brokers split by themselves, and the override of that."""
     admin = Admin(PulsarSettings(admin_urls=cluster.admin_urls))
     key = "loadBalancerAutoBundleSplitEnabled"
@@ -284,7 +284,7 @@ def splitting(cluster: FakePulsar) -> tuple[str, str | None]:
 
 
 class TestLive:
-    def test_all_brokers_one_after_the_other(self, lbd: Run, cluster: FakePulsar):
+    def test_all_brokers_one_after_the_other(self, lbd: Run, cluster: FaultyPulsar):
         """The one that leads last; afterwards turns balance again."""
         leader = cluster.leader
         assert begin(lbd, asked()).startswith("The rollout has begun: 6 brokers, ")
@@ -301,7 +301,7 @@ class TestLive:
         assert max(abs(points - mean) for points in scores) < 18, latest(lbd)
         assert lbd.turn().plan.hold is None or "rollout" not in lbd.turn().sentence
 
-    def test_a_broker_that_does_not_come_back_ends_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+    def test_a_broker_that_does_not_come_back_ends_it(self, lbd: Run, cluster: FaultyPulsar, tmp_path: Path):
         """Its drain is released, and the others are balanced."""
         target = cluster.brokers[1]
         begin(lbd, asked(target, back_within_seconds=60.0))
@@ -312,7 +312,7 @@ class TestLive:
         assert f"{target} did not come back within 60 s: it is no active broker" in found.sentence
         assert Drains(tmp_path).all() == []
 
-    def test_a_person_stops_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+    def test_a_person_stops_it(self, lbd: Run, cluster: FaultyPulsar, tmp_path: Path):
         """At the next step."""
         begin(lbd, asked())
         Operator(lbd).step()
@@ -323,7 +323,7 @@ class TestLive:
         with pytest.raises(RefusedError, match="no rollout is under way"):
             begin(lbd, asked(stop=True))
 
-    def test_a_stop_does_not_wait_for_open_moves(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+    def test_a_stop_does_not_wait_for_open_moves(self, lbd: Run, cluster: FaultyPulsar, tmp_path: Path):
         """Of an lbd that was killed: their outcome is known after a minute and more. What is to begin waits for it."""
         answers = dict[str, RequestResult]()
         lbd.engine.requests.deliver = answers.__setitem__
@@ -351,7 +351,7 @@ class TestLive:
         ids=["broker.conf", "an override", "off already", "changed by somebody else meanwhile"],
     )
     def test_automatic_splitting_is_as_before_in_the_end(
-        self, lbd: Run, cluster: FakePulsar, before: str | None, meanwhile: str | None, after: tuple[str, str | None]
+        self, lbd: Run, cluster: FaultyPulsar, before: str | None, meanwhile: str | None, after: tuple[str, str | None]
     ):
         """Also where it is stopped."""
         admin = Admin(PulsarSettings(admin_urls=cluster.admin_urls))
@@ -368,7 +368,7 @@ class TestLive:
     @pytest.mark.parametrize("method", ["POST", "DELETE"])
     @pytest.mark.parametrize("acts", [False, True], ids=["not obeyed", "obeyed, and the answer lost"])
     def test_splitting_is_given_back_though_one_request_fails(
-        self, lbd: Run, cluster: FakePulsar, acts: bool, method: str
+        self, lbd: Run, cluster: FaultyPulsar, acts: bool, method: str
     ):
         """No broker obeys, or all do and no answer comes: it is made up for, and only then is the rollout over."""
         begin(lbd, asked(cluster.brokers[1]))
@@ -380,7 +380,7 @@ class TestLive:
         assert splitting(cluster) == ("true", None)
         assert (Rollouts(lbd.folder).under_way(), lbd.engine.rolling.trouble) == (None, "")
 
-    def test_splitting_is_given_back_though_the_beginning_fails(self, lbd: Run, cluster: FakePulsar):
+    def test_splitting_is_given_back_though_the_beginning_fails(self, lbd: Run, cluster: FaultyPulsar):
         """The brokers have obeyed a request whose answer was lost: the order stands until that is undone."""
         key = "configuration/loadBalancerAutoBundleSplitEnabled"
         cluster.faults.on(Switch(Fault.OTHER_REPLY, None, key, 6, acts=True, reply=Reply(503), method="POST"))
@@ -392,7 +392,7 @@ class TestLive:
         assert splitting(cluster) == ("true", None)
 
     def test_a_stop_while_lbd_looks_at_the_cluster_stands(
-        self, lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, lbd: Run, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """What the step found was judged by the order of before: it is not written over the stop."""
         state, before = rolling.cluster_state, cluster.owners()
@@ -410,7 +410,7 @@ class TestLive:
         assert found.sentence.startswith("The rollout was stopped: by ann")
         assert (cluster.owners(), Drains(tmp_path).all()) == (before, [])
 
-    def test_a_pause_holds_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+    def test_a_pause_holds_it(self, lbd: Run, cluster: FaultyPulsar, tmp_path: Path):
         """And says so; afterwards it goes on."""
         begin(lbd, asked(cluster.brokers[1]))
         Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
@@ -429,7 +429,7 @@ class TestLive:
         ids=["nobody", "another one is under way"],
     )
     def test_what_is_refused(
-        self, lbd: Run, cluster: FakePulsar, request_of: Callable[[Any], RolloutRequest], error: Any, words: str
+        self, lbd: Run, cluster: FaultyPulsar, request_of: Callable[[Any], RolloutRequest], error: Any, words: str
     ):
         """And nothing is changed."""
         if error is RefusedError:
@@ -439,7 +439,7 @@ class TestLive:
         assert begin(lbd, asked(cluster.brokers[0])) is not None
 
     def test_a_cluster_without_room_is_told_before(
-        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """Nothing is begun."""
         chosen = fakes.settings(cluster, tmp_path)
@@ -485,7 +485,7 @@ def test_a_large_cluster(
         for at, name in enumerate(names)
     ]
     world, state = begun(1, brokers=[{"id": name, "background": 20} for name in names], load=load)
-    with FakePulsar(world, state, clients=0, runtime=RUNTIME) as cluster:
+    with FaultyPulsar(world, state, clients=0, runtime=RUNTIME) as cluster:
         chosen = fakes.settings(cluster, tmp_path)
         patient = chosen.pulsar.model_copy(update={"read_timeout_seconds": 30.0})
         chosen = chosen.model_copy(update={"pulsar": patient})
@@ -516,7 +516,7 @@ class TestHandedOver:
     @pytest.mark.security("a process that ends at each step of a rollout: the next one goes on", cases=2)
     @pytest.mark.parametrize("how", ["before", pytest.param("after", marks=pytest.mark.soak)])
     def test_each_step_may_be_the_last_of_a_process(
-        self, how: str, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, how: str, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """lbd is gone right before or after each write of its orders, once; the next process goes on."""
         died = set[bytes]()
@@ -568,7 +568,7 @@ class TestHandedOver:
         assert Drains(tmp_path).all() == []
 
     def test_a_broker_that_left_meanwhile_is_not_due_again(
-        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """The next process has taken no turn yet, and the command is repeated: it would restart the broker twice."""
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
@@ -585,7 +585,7 @@ class TestHandedOver:
         assert f"It goes on: rollout, 0 of 1 brokers restarted: {cluster.brokers[1]} is restarted, and not" in answer
 
     def test_a_broker_that_has_not_left_is_still_due(
-        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """Whoever repeats the command then has it restarted."""
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
@@ -642,7 +642,7 @@ class TestHandedOver:
         assert begin(lbd, asked(target="r1", stop=True)).startswith("The rollout is being stopped")
 
     def test_a_broker_that_pulsar_gave_a_bundle_meanwhile_is_drained_again(
-        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """Brokers know nothing of a drain: it owns nothing at the end of that, and a bundle when it is handed over."""
         broker = cluster.brokers[1]
@@ -667,7 +667,7 @@ class TestHandedOver:
 
     @pytest.mark.parametrize("how", ["released", "expired"])
     def test_the_end_of_its_drain_ends_it_also_when_it_was_handed_over(
-        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+        self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
     ):
         """Nothing keeps the broker empty any more: nobody is told that it owns nothing, and none may restart it."""
         broker = cluster.brokers[1]
@@ -688,7 +688,7 @@ class TestHandedOver:
         assert (found.exit_code, "was released, or has expired" in found.sentence) == (4, True), found.sentence
         assert splitting(cluster) == ("true", None)
 
-    def test_a_pause_hands_no_broker_over(self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_pause_hands_no_broker_over(self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         """A command that asks before its restart is told to wait, and restarts it once lbd is resumed."""
         broker = cluster.brokers[1]
         with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
@@ -708,7 +708,7 @@ class TestHandedOver:
             assert begin(lbd, asked(restarts=broker)) == f"{broker} is to be restarted now."
 
     def test_a_clock_that_is_set_back_between_order_and_drain_does_not_hold_it(
-        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """As after a failover to a machine whose clock is late: the drain that ended is the one that was ordered."""
         broker = cluster.brokers[1]
@@ -739,7 +739,7 @@ class TestHandedOver:
         assert (found.phase, advance(found, seen(1161.0, **AWAY)).phase) == ("restart", "ended")
 
     def test_an_order_that_could_not_be_published_is_given_again(
-        self, lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+        self, lbd: Run, cluster: FaultyPulsar, monkeypatch: pytest.MonkeyPatch
     ):
         """The leader topic's broker was away for a moment, perhaps restarted by this rollout: that is no refusal."""
         begin_drain, failures = Drains.begin, [1]

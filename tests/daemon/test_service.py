@@ -25,7 +25,7 @@ from lbd.daemon.service import Rereading
 from lbd.daemon.status import log_level
 from lbd.errors import ObserveError, UnheardError, UsageError
 from lbd.foreign import is_printable
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from lbd.turn.parts import TurnResult
 from tests import journals
 

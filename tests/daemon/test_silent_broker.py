@@ -16,12 +16,12 @@ from lbd.operations.drain import looked_for_again, show_drain
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.simulate.faults import Fault, Switch
 from lbd.store.drains import Drains
 from tests.daemon.test_draining import asked, ended, give, owned, settings
 from tests.daemon.test_draining_troubles import begun
 from tests.silence import LIMIT_SECONDS
 from tests.simulate import fakes
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

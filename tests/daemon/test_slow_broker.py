@@ -11,12 +11,11 @@ from lbd.doctor.survey import survey
 from lbd.operations.dry import dry_run
 from lbd.permit.slow import KEPT_CHECKS, TYPICAL_CHECKS
 from lbd.reason import Reason
-from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.faults import Fault, Switch
 from lbd.store.control import Control, Pause
 from lbd.store.explain import Explainer
 from tests.daemon.test_draining import asked, done, ended, settings
 from tests.simulate import fakes
+from tests.simulate.faulty import Fault, FaultyPulsar, Switch
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -31,19 +30,19 @@ ENDLESS = 1_000_000
 
 
 @pytest.fixture
-def chosen(cluster: FakePulsar, tmp_path: Path) -> Settings:
+def chosen(cluster: FaultyPulsar, tmp_path: Path) -> Settings:
     """The default ones."""
     return fakes.settings(cluster, tmp_path)
 
 
 @pytest.fixture
-def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings) -> Iterator[Run]:
+def lbd(cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings) -> Iterator[Run]:
     """A live lbd beside three brokers, of which the first is hot."""
     with fakes.run(cluster, tmp_path, monkeypatch, chosen) as found:
         yield found
 
 
-def make_slow(cluster: FakePulsar, *brokers: str) -> None:
+def make_slow(cluster: FaultyPulsar, *brokers: str) -> None:
     """From now on their health checks fail, as where a message is not written in time."""
     for broker in brokers:
         cluster.faults.on(Switch(Fault.UNAVAILABLE, broker, "brokers/health", times=ENDLESS))
@@ -88,7 +87,7 @@ def checklist(lbd: Run, chosen: Settings) -> tuple[str, str]:
     return found.level, found.seen
 
 
-def test_turns_send_everything_elsewhere(lbd: Run, cluster: FakePulsar):
+def test_turns_send_everything_elsewhere(lbd: Run, cluster: FaultyPulsar):
     """The slow broker is the least loaded one by far, and the hot one is relieved all the same."""
     hot, warm, cold = cluster.brokers
     known_slow(lbd, cold)
@@ -98,7 +97,7 @@ def test_turns_send_everything_elsewhere(lbd: Run, cluster: FakePulsar):
     assert {move.source for move in lbd.moves()} == {hot}
 
 
-def test_without_it_the_same_cluster_sends_to_the_coldest(lbd: Run, cluster: FakePulsar):
+def test_without_it_the_same_cluster_sends_to_the_coldest(lbd: Run, cluster: FaultyPulsar):
     """So the test above shows what it says."""
     pause(lbd)
     checked(lbd, TYPICAL_CHECKS)
@@ -107,7 +106,7 @@ def test_without_it_the_same_cluster_sends_to_the_coldest(lbd: Run, cluster: Fak
     assert cluster.brokers[2] in destinations(lbd)
 
 
-def test_people_read_which_broker_is_slow(lbd: Run, cluster: FakePulsar, chosen: Settings):
+def test_people_read_which_broker_is_slow(lbd: Run, cluster: FaultyPulsar, chosen: Settings):
     """In the turn's sentence, which status and dashboard show, in its skips, in ``lbd explain`` and ``lbd doctor``."""
     cold = cluster.brokers[2]
     why = "its health check takes 10 s, or fails; "
@@ -122,7 +121,7 @@ def test_people_read_which_broker_is_slow(lbd: Run, cluster: FakePulsar, chosen:
     assert (level, text.partition(why)[0]) == ("warning", f"nothing is moved to {cold}: ")
 
 
-def test_once_it_is_well_it_takes_part_again(lbd: Run, cluster: FakePulsar, chosen: Settings):
+def test_once_it_is_well_it_takes_part_again(lbd: Run, cluster: FaultyPulsar, chosen: Settings):
     """After nine of ten checks, and not before."""
     cold = cluster.brokers[2]
     known_slow(lbd, cold)
@@ -138,7 +137,7 @@ def test_once_it_is_well_it_takes_part_again(lbd: Run, cluster: FakePulsar, chos
     assert cold in destinations(lbd)
 
 
-def test_where_most_are_slow_none_is_avoided(lbd: Run, cluster: FakePulsar, chosen: Settings):
+def test_where_most_are_slow_none_is_avoided(lbd: Run, cluster: FaultyPulsar, chosen: Settings):
     """What they share is slow then, and moves go on."""
     last = known_slow(lbd, *cluster.brokers)
     assert Reason.SLOW_BROKER not in {skip.reason for skip in last.skips}
@@ -152,7 +151,7 @@ def test_where_more_than_a_third_are_slow_they_are_named_only(tmp_path: Path, mo
     names, each = "abcde", {"mib_per_second": 10, "bundles": 2}
     load = [{"name": f"n{at}", "brokers": [one], **each} for at, one in enumerate(names)]
     world, state = begun(1, brokers=[{"id": one} for one in names], load=load)
-    with FakePulsar(world, state) as cluster:
+    with FaultyPulsar(world, state) as cluster:
         chosen = fakes.settings(cluster, tmp_path)
         with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
             last = known_slow(lbd, *cluster.brokers[:2])
@@ -164,7 +163,7 @@ def test_where_more_than_a_third_are_slow_they_are_named_only(tmp_path: Path, mo
     assert f"; {second}: its health check takes 10 s, or fails; " in text
 
 
-def test_a_dry_run_knows_it_too(lbd: Run, cluster: FakePulsar, chosen: Settings, monkeypatch: pytest.MonkeyPatch):
+def test_a_dry_run_knows_it_too(lbd: Run, cluster: FaultyPulsar, chosen: Settings, monkeypatch: pytest.MonkeyPatch):
     """Checks are kept beside the other memory; a dry run sends none."""
     _, warm, cold = cluster.brokers
     known_slow(lbd, cold)
@@ -186,7 +185,7 @@ def test_a_drain_sends_it_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert destinations(lbd) == {first}
 
 
-def test_a_drain_that_only_it_could_bear_says_why(lbd: Run, cluster: FakePulsar):
+def test_a_drain_that_only_it_could_bear_says_why(lbd: Run, cluster: FaultyPulsar):
     """Nothing is moved, and a person may turn the guardrail off."""
     hot, _, cold = cluster.brokers
     known_slow(lbd, cold)
@@ -195,7 +194,7 @@ def test_a_drain_that_only_it_could_bear_says_why(lbd: Run, cluster: FakePulsar)
     assert f"{cold} is slow" in answer.sentence
 
 
-def test_it_can_be_drained_itself(lbd: Run, cluster: FakePulsar):
+def test_it_can_be_drained_itself(lbd: Run, cluster: FaultyPulsar):
     """By which a person moves its bundles off."""
     cold = cluster.brokers[2]
     known_slow(lbd, cold)
@@ -205,7 +204,7 @@ def test_it_can_be_drained_itself(lbd: Run, cluster: FakePulsar):
 
 @pytest.mark.parametrize("change", ["no guardrail", "mode: observe"])
 def test_without_the_guardrail_and_under_observe_no_broker_is_checked(
-    cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings, change: str
+    cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings, change: str
 ):
     """Nor is one avoided that was slow before. An lbd that only observes has no broker write anything."""
     rails = chosen.guardrails.model_copy(update={"avoid_slow_brokers": False})

@@ -15,7 +15,7 @@ from lbd.model import Unload
 from lbd.operations import split as splitting
 from lbd.operations.split import plan_due, plan_one
 from lbd.permit.evidence import Sample
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from lbd.split.plan import Cut, CutOutcome, SplitResult
 from lbd.store.control import Control, Pause, RequestResult, SplitRequest, UnloadRequest
 from lbd.store.journal import Journal, read

@@ -12,7 +12,7 @@ from lbd.config import Settings
 from lbd.daemon import take_over
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from lbd.store.state import KeptTakeOver
 from tests import fake_pulsar
 

@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
-from lbd.simulate.faults import Fault, Switch
 from tests.nights.people import pauses
 from tests.nights.stage import NAMESPACES
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

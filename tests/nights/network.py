@@ -17,8 +17,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import requests
 from urllib3.exceptions import ProtocolError
 
-from lbd.simulate.faults import Reply, Request
+from lbd.simulate.answers import Reply, Request
 from tests.nights.scheduler import scheduler
+from tests.simulate.faulty import Spoilt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -177,7 +178,7 @@ class Network:
         if port.hung or reply.silent:
             return
         if not port.open:
-            reply = Reply(hangs_up=True)
+            reply = Spoilt(hangs_up=True)
         under_way.reply = reply
         under_way.answered.set()
 

@@ -18,7 +18,6 @@ from lbd.daemon import api_backend, election, service
 from lbd.pulsar import http
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.simulate.cluster import points_at, rates_at
-from lbd.simulate.faults import Fault, Switch
 from lbd.simulate.world import MIB
 from tests.nights import faults, people
 from tests.nights.network import sessions
@@ -26,6 +25,7 @@ from tests.nights.observer import Check
 from tests.nights.schedule import SimulatedSchedule
 from tests.nights.scheduler import Scheduler, simulated
 from tests.nights.stage import Stage
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from lbd.daemon.engine import Engine
     from lbd.model import Skip, Unload
+    from lbd.simulate.answers import Request
     from lbd.simulate.fake_cluster import OwnershipChange
-    from lbd.simulate.faults import Request
 
 HOUR_SECONDS = 3600.0
 SLACK_SECONDS = 2.0

@@ -21,20 +21,20 @@ from lbd.daemon.service import Service
 from lbd.errors import LbdError
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
 from lbd.simulate.cluster import cluster as built
-from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import Scenario
 from tests.nights.disk import Disk
 from tests.nights.network import Network
 from tests.nights.observer import LOOK_SECONDS, Observer
 from tests.nights.scheduler import BEGINS_AT
 from tests.nights.topic import KEEP_ALIVE_SECONDS, Topic
+from tests.simulate.faulty import FaultyPulsar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
     from pathlib import Path
 
     from lbd.daemon.engine import Engine
-    from lbd.simulate.faults import Request
+    from lbd.simulate.answers import Request
     from lbd.turn.parts import TurnResult
     from tests.nights.scheduler import Scheduler
 
@@ -121,7 +121,7 @@ class Stage:
         self.turns, self._last_words = 0, dict[str, str]()
         world, state = built(Scenario.model_validate(_scenario(random.choice(NUMBERS_OF_BROKERS))), seed)
         off = {SHEDDING_ENABLED: "false"}
-        self.cluster = FakePulsar(world, state, ports=self.network, runtime=off, clients=random.choice(CLIENTS))
+        self.cluster = FaultyPulsar(world, state, ports=self.network, runtime=off, clients=random.choice(CLIENTS))
         self.cluster.unload_seconds = random.choice(UNLOAD_SECONDS)
         self.observer = Observer(
             lambda: running.seconds,

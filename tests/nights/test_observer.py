@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.model import Outcome, Result, Unload
+from lbd.simulate.answers import Request
 from lbd.simulate.fake_cluster import OwnershipChange
-from lbd.simulate.faults import Request
 from lbd.store.orders import PAUSE
 from tests.nights.observer import Observer
 

@@ -10,7 +10,7 @@ from lbd.observe.bundle_topics import bundle_topics
 from lbd.permit.served import BundleTopics, TopicClients
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.simulate.faults import Reply, crash, ok, page, refused
+from lbd.simulate.answers import Reply, crash, ok, page, refused
 from tests.fake_pulsar import HTML_PAGE, SILENCE, started
 from tests.fake_splits import LOW, SplittingPulsar, topic
 from tests.silence import LIMIT_SECONDS

@@ -12,9 +12,10 @@ from lbd.observe.health_checks import EVERY_SECONDS, REFUSED_SECONDS, HealthChec
 from lbd.permit.slow import FAILED_SECONDS
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.simulate.faults import Fault, Switch, refused
+from lbd.simulate.answers import refused
 from tests.silence import LIMIT_SECONDS
 from tests.simulate import fakes
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.simulate.faults import ok, page
+from lbd.simulate.answers import ok, page
 from tests import fake_pulsar
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from lbd.observe.observer import Observer
 from lbd.observe.segments import MOST_REQUESTS
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.simulate.faults import Reply, ok, page
+from lbd.simulate.answers import Reply, ok, page
 from tests import fake_splits
 from tests.fake_pulsar import HALF_A_JSON, HTML_PAGE, SILENCE, scalable_topic
 from tests.fake_splits import HIGH, LOW, NAMESPACE, SplittingPulsar, topic

@@ -21,11 +21,12 @@ from lbd.observe.parse import parse_report
 from lbd.pulsar.admin import ASSIGNED, Admin, broker_at, error_reason, unsupported_versions
 from lbd.pulsar.http import Response
 from lbd.pulsar.settings import PulsarSettings
+from lbd.simulate.answers import Reply, ok, page, refused, text
 from lbd.simulate.fake_cluster import heartbeats
-from lbd.simulate.faults import Fault, Reply, Switch, ok, page, refused, text
 from tests import fake_pulsar
 from tests.daemon.test_service import eventually
 from tests.pulsar.test_http import requested
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

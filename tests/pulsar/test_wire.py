@@ -26,7 +26,7 @@ from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.http import ANSWERS, Http, base_url
 from lbd.pulsar.settings import PulsarSettings, TlsSettings
-from lbd.simulate.faults import ok
+from lbd.simulate.answers import ok
 from tests import fake_pulsar
 from tests.daemon.test_service import eventually
 from tests.silence import LIMIT_SECONDS, SHORT_SECONDS, be_short_with

@@ -15,10 +15,10 @@ from lbd.daemon import engine as live
 from lbd.daemon import wiring
 from lbd.model import Result
 from lbd.operations import drain
-from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.store.moves import history
 from tests import silence
 from tests.silence import LIMIT_SECONDS
+from tests.simulate.faulty import FaultyPulsar
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ TURN_SECONDS = 15.0
 @contextmanager
 def hot(
     *, namespaces: int = 1, seed: int = 1, rates: tuple[float, float] = (70, 20), bundles: int = 14, **options: Any
-) -> Iterator[FakePulsar]:
+) -> Iterator[FaultyPulsar]:
     """Three brokers, a point each for 1 MiB/s: the first one carries 70 MiB/s in bundles of 5, the others little."""
     shares = [("a", rates[0] / namespaces, bundles // namespaces)] * namespaces + [("b", rates[1], 4), ("c", 5, 2)]
     load = [
@@ -45,11 +45,11 @@ def hot(
         for at, (broker, rate, own) in enumerate(shares)
     ]
     world, state = begun(seed, brokers=[{"id": one} for one in "abc"], load=load)
-    with FakePulsar(world, state, **options) as cluster:
+    with FaultyPulsar(world, state, **options) as cluster:
         yield cluster
 
 
-def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
+def settings(cluster: FaultyPulsar, folder: Path, **changes: Any) -> Settings:
     """The default ones, but for limits that would spread the moves over an hour, and the pause between two of them."""
     rails = {"max_traffic_per_turn": 1, "max_unloads_per_turn": 20, "unload_spacing_seconds": 0}
     pulsar = {"admin_urls": list(cluster.admin_urls), "read_timeout_seconds": LIMIT_SECONDS}
@@ -60,7 +60,7 @@ def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
 class Run:
     """An engine's turns on a fake cluster, one every 15 s of the cluster's time, each with the end of its moves."""
 
-    cluster: FakePulsar
+    cluster: FaultyPulsar
     engine: Engine
     folder: Path
 
@@ -102,7 +102,7 @@ class Run:
 
 @contextmanager
 def run(
-    cluster: FakePulsar, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings | None = None
+    cluster: FaultyPulsar, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings | None = None
 ) -> Iterator[Run]:
     """A real engine on the cluster's clock; what it waits for passes at once, answers that never come included."""
     silence.end_at_once(monkeypatch)
@@ -122,7 +122,7 @@ def run(
         yield Run(cluster, engine, folder)
 
 
-def owners_from(cluster: FakePulsar, bundle: str, at: float) -> list[str | None]:
+def owners_from(cluster: FaultyPulsar, bundle: str, at: float) -> list[str | None]:
     """Its owner then (epoch seconds), and those after it, by the cluster's own book."""
     changes = [one for one in cluster.history() if one.bundle == bundle]
     number = bisect_right([cluster.begun_at + one.seconds for one in changes], at)
@@ -130,7 +130,7 @@ def owners_from(cluster: FakePulsar, bundle: str, at: float) -> list[str | None]
     return [one.owner for one in changes[number - 1 :]]
 
 
-def assert_true(cluster: FakePulsar, move: MoveRecord) -> None:
+def assert_true(cluster: FaultyPulsar, move: MoveRecord) -> None:
     """What the journal says of the move's end is what was so at that moment, or later where that was amended."""
     assert move.result is not None, move
     assert move.ended_at is not None, move

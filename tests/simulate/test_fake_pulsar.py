@@ -27,10 +27,10 @@ from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.cluster import begin, snapshot
 from lbd.simulate.fake_cluster import FakeClock
 from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.faults import Fault, Switch
 from tests.e2e.agreement import OTHER, THIRD, Call, Side, roles
 from tests.silence import LIMIT_SECONDS
 from tests.simulate.fakes import hot, run, settings
+from tests.simulate.faulty import Fault, FaultyPulsar, Switch
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -77,29 +77,29 @@ SAID = {
 
 
 @contextmanager
-def quiet(**options: Any) -> Iterator[FakePulsar]:
+def quiet(**options: Any) -> Iterator[FaultyPulsar]:
     """Three brokers and eight bundles without clients or traffic."""
     load = [{"name": "quiet", "mib_per_second": 0, "bundles": 8}]
     world, state = begun(brokers=[{"id": one} for one in "abc"], load=load)
-    with FakePulsar(world, state, clients=0, cluster="c", **options) as cluster:
+    with FaultyPulsar(world, state, clients=0, cluster="c", **options) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
+def pulsar() -> Iterator[FaultyPulsar]:
     """A hot broker, a second one that leads, and a cold one."""
     with hot() as cluster:
         yield cluster
 
 
-def admin_of(cluster: FakePulsar) -> Admin:
+def admin_of(cluster: FaultyPulsar) -> Admin:
     """lbd's own client."""
     found = Admin(PulsarSettings(admin_urls=cluster.admin_urls))
     found.active_brokers()
     return found
 
 
-def lbd(cluster: FakePulsar, folder: Path, *words: str, **changes: Any) -> Ended:
+def lbd(cluster: FaultyPulsar, folder: Path, *words: str, **changes: Any) -> Ended:
     """A command with these settings."""
     config = folder / "lbd.yaml"
     values = {"pulsar": {"admin_urls": list(cluster.admin_urls)}, "state_dir": str(folder / "state"), **changes}
@@ -126,7 +126,7 @@ def test_answers_are_those_of_real_brokers(case: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["load-report-4.0.8-busy-broker1.json", "load-report-4.0.8-busy-broker2.json"])
-def test_a_load_report_has_the_fields_of_real_ones(file: str, pulsar: FakePulsar) -> None:
+def test_a_load_report_has_the_fields_of_real_ones(file: str, pulsar: FaultyPulsar) -> None:
     """Keys and JSON types, down to the statistics of a bundle."""
 
     def shape(found: Any) -> Any:
@@ -139,7 +139,7 @@ def test_a_load_report_has_the_fields_of_real_ones(file: str, pulsar: FakePulsar
     assert shape(ours) == shape(real)
 
 
-def test_owned_bundles_have_the_fields_of_real_ones(pulsar: FakePulsar) -> None:
+def test_owned_bundles_have_the_fields_of_real_ones(pulsar: FaultyPulsar) -> None:
     """And the broker's own two, for its health check, are among them."""
     real = json.loads((DATA / "samples" / "ownedNamespaces-4.0.8-busy-broker2.json").read_text())
     broker = pulsar.brokers[1]
@@ -149,7 +149,7 @@ def test_owned_bundles_have_the_fields_of_real_ones(pulsar: FakePulsar) -> None:
     assert sum(name.startswith("pulsar/") for name in ours) == sum(name.startswith("pulsar/") for name in real) == 2
 
 
-def test_lbd_sees_what_the_model_says(pulsar: FakePulsar) -> None:
+def test_lbd_sees_what_the_model_says(pulsar: FaultyPulsar) -> None:
     """Brokers, scores, bundles and rates: over HTTP as in process."""
     for _ in range(5):
         pulsar.forward(37)
@@ -166,7 +166,7 @@ def test_lbd_sees_what_the_model_says(pulsar: FakePulsar) -> None:
         assert sorted(users) == sorted(told.bundles)
 
 
-def test_doctor_finds_nothing_wrong(pulsar: FakePulsar, tmp_path: Path) -> None:
+def test_doctor_finds_nothing_wrong(pulsar: FaultyPulsar, tmp_path: Path) -> None:
     """But a clock that is ahead, when one is."""
     healthy = lbd(pulsar, tmp_path, "doctor")
     assert healthy.exit_code == 0, healthy.output
@@ -176,7 +176,7 @@ def test_doctor_finds_nothing_wrong(pulsar: FakePulsar, tmp_path: Path) -> None:
     assert told in lbd(pulsar, tmp_path, "doctor").stdout
 
 
-def test_settings_can_be_taken_from_it(pulsar: FakePulsar) -> None:
+def test_settings_can_be_taken_from_it(pulsar: FaultyPulsar) -> None:
     """``lbd config from-broker`` reads them."""
     done = CliRunner().invoke(main, ["config", "from-broker", "--admin-url", pulsar.admin_urls[0]])
     assert done.exit_code == 0, done.output
@@ -208,7 +208,7 @@ def test_shedding_is_taken_over_and_given_back(tmp_path: Path, monkeypatch: pyte
         ("loadBalancerSheddingIntervalMinutes", "abc", "1"),
     ],
 )
-def test_an_override_is_stored_whatever_it_is(key: str, value: str, wanted: str, pulsar: FakePulsar) -> None:
+def test_an_override_is_stored_whatever_it_is(key: str, value: str, wanted: str, pulsar: FaultyPulsar) -> None:
     """Brokers run with what they can read of it; deleted, they are as before."""
     admin = admin_of(pulsar)
     before = admin.runtime_configuration()[key]
@@ -218,7 +218,7 @@ def test_an_override_is_stored_whatever_it_is(key: str, value: str, wanted: str,
     assert (admin.dynamic_configuration(), admin.runtime_configuration()[key]) == ({}, before)
 
 
-def test_a_dead_broker_refuses_connections(pulsar: FakePulsar) -> None:
+def test_a_dead_broker_refuses_connections(pulsar: FaultyPulsar) -> None:
     """And one that comes back answers at the same address."""
     admin, broker = admin_of(pulsar), pulsar.brokers[2]
     assert admin.ready(broker)
@@ -229,7 +229,7 @@ def test_a_dead_broker_refuses_connections(pulsar: FakePulsar) -> None:
     assert admin.ready(broker)
 
 
-def test_a_bundle_that_is_being_closed(pulsar: FakePulsar) -> None:
+def test_a_bundle_that_is_being_closed(pulsar: FaultyPulsar) -> None:
     """Its owner still has it, not actively; another unload and lookups are answered 500 until it is free."""
     pulsar.unload_seconds = 2.0
     bundle, (owner, leader, _) = next(iter(pulsar.owners())), pulsar.brokers
@@ -246,7 +246,7 @@ def test_a_bundle_that_is_being_closed(pulsar: FakePulsar) -> None:
     assert bundle not in admin.owned(owner)
 
 
-def test_who_watches_sees_each_request_and_its_answer_faults_included(pulsar: FakePulsar) -> None:
+def test_who_watches_sees_each_request_and_its_answer_faults_included(pulsar: FaultyPulsar) -> None:
     """Also one that a fault answers, with the token that it came with."""
     seen: list[object] = []
     pulsar.on_request = lambda asked: seen.append((asked.broker, asked.authorization))
@@ -258,7 +258,7 @@ def test_who_watches_sees_each_request_and_its_answer_faults_included(pulsar: Fa
     assert seen == [(broker, "Bearer secret"), 503]
 
 
-def test_bundles_are_scaled_and_split(pulsar: FakePulsar) -> None:
+def test_bundles_are_scaled_and_split(pulsar: FaultyPulsar) -> None:
     """Traffic is what it was so many times over; the halves of a bundle are its owner's, and it is none any more."""
     bundle, owner = next((name, owner) for name, owner in pulsar.owners().items() if owner is not None)
     world, _ = pulsar.model()
@@ -279,7 +279,7 @@ def test_brokers_sample_as_often_as_the_world_says() -> None:
     """Every five seconds here."""
     world, _ = begun(brokers=[{"id": "a"}, {"id": "b"}])
     often = replace(world, cpu_interval_seconds=5, cpu_second=np.zeros(2, dtype=np.int32))
-    with FakePulsar(often, begin(often, np.zeros(len(world.bundles), dtype=np.int32))) as cluster:
+    with FaultyPulsar(often, begin(often, np.zeros(len(world.bundles), dtype=np.int32))) as cluster:
         samples = set()
         for _ in range(4):
             cluster.forward(5.0)
@@ -288,7 +288,7 @@ def test_brokers_sample_as_often_as_the_world_says() -> None:
     assert min(samples) == pytest.approx(60, abs=1)
 
 
-def test_an_answer_drips_from_its_head_on(pulsar: FakePulsar) -> None:
+def test_an_answer_drips_from_its_head_on(pulsar: FaultyPulsar) -> None:
     """Byte by byte: after a while there is a part of the first line."""
     host, _, port = pulsar.brokers[0].rpartition(":")
     pulsar.faults.on(Switch(Fault.DRIPS, seconds=0.01))
@@ -302,7 +302,7 @@ def test_brokers_join_and_leave_by_the_time_table() -> None:
     """Each at its own time, with its port; an orderly one leaves nothing behind."""
     parts = [{"id": "a"}, {"id": "b", "leaves_at_minutes": 2}, {"id": "c", "joins_at_minutes": 1}]
     world, state = begun(brokers=parts, load=[{"name": "n", "brokers": ["b"], "mib_per_second": 1, "bundles": 9}])
-    with FakePulsar(world, state) as cluster:
+    with FaultyPulsar(world, state) as cluster:
         first, second, third = (f"http://{broker}" for broker in cluster.brokers)
         assert cluster.admin_urls == (first, second)
         cluster.forward(61)
@@ -344,7 +344,7 @@ def test_a_port_that_is_taken_is_told() -> None:
         )
         before = own_sockets()
         with pytest.raises(OSError, match="in use"):
-            FakePulsar(world, state, port=port)
+            FaultyPulsar(world, state, port=port)
         assert own_sockets() <= before
 
 
@@ -364,12 +364,12 @@ def test_a_port_has_one_cluster_before_it_listens() -> None:
     )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    first = FakePulsar(world, state, port=port)
+    first = FaultyPulsar(world, state, port=port)
     with pytest.raises(OSError, match="in use"):
-        FakePulsar(world, state, port=port)
+        FaultyPulsar(world, state, port=port)
     with first, pytest.raises(OSError, match="in use"):
-        FakePulsar(world, state, port=port)
-    with FakePulsar(world, state, port=port):
+        FaultyPulsar(world, state, port=port)
+    with FaultyPulsar(world, state, port=port):
         pass
 
 

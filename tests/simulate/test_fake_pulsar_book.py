@@ -17,7 +17,7 @@ from lbd.simulate.fake_cluster import (
     Clients,
     FakePolicies,
 )
-from lbd.simulate.faults import Fault, Faults, Switch
+from tests.simulate.faulty import Fault, Faults, FaultyBook, Switch
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def book(clients: int = 1, version: str = "4.0.8", **changes: Any) -> Book:
     """Brokers A, B (which leads) and C; A has three bundles in each of two namespaces."""
     load = [{"name": name, "brokers": ["a"], "mib_per_second": 6, "bundles": 3} for name in "nm"]
     world, state = begun(**{"brokers": [{"id": one} for one in "abc"], "load": load, **changes})
-    found = Book(world, state, (A, B, C)[: len(world.brokers)], version, Faults(), FakePolicies())
+    found = FaultyBook(world, state, (A, B, C)[: len(world.brokers)], version, FakePolicies())
+    found.faults = Faults()
     Clients(found, clients, lambda: 1.0)
     return found
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from lbd.cli import main
 from lbd.model import Result, bundle_range
 from lbd.reason import Reason
-from lbd.simulate.faults import LOAD_REPORT, Fault, Switch
 from lbd.store.moves import history
 from tests.simulate import fakes
 from tests.simulate.fakes import assert_true, run, settings
+from tests.simulate.faulty import LOAD_REPORT, Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

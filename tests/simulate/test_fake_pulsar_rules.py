@@ -10,11 +10,10 @@ import pytest
 
 from lbd.bundles import range_in_name
 from lbd.model import bundle_namespace, bundle_range
-from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.faults import Fault, Switch
 from lbd.split.plan import SplitResult
 from lbd.store.moves import read_splits
 from tests.simulate.fakes import run, settings
+from tests.simulate.faulty import Fault, FaultyPulsar, Switch
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ PARTS = ["", "/unload", "/unload", "/schemas/", "/topicHashPositions", "/load-re
 SPLITTING = {"split": {"enabled": True, "max_msg_rate": 6000, "max_splits_per_hour": 0}}
 
 
-def unsteady(chance: random.Random, topics: int = 8) -> FakePulsar:
+def unsteady(chance: random.Random, topics: int = 8) -> FaultyPulsar:
     """Three to five brokers under traffic that comes and goes, so that there is always something to move.
 
     ``topics`` are those of each eight bundles.
@@ -76,10 +75,10 @@ def unsteady(chance: random.Random, topics: int = 8) -> FakePulsar:
     ]
     parts = [{"id": broker, "background": chance.uniform(0, 20)} for broker in brokers]
     world, state = begun(chance.randrange(1 << 30), brokers=parts, load=load, noise_points=1)
-    return FakePulsar(world, state, clients=chance.choice([0, 1, 6]), version=chance.choice(["4.0.8", "4.2.4"]))
+    return FaultyPulsar(world, state, clients=chance.choice([0, 1, 6]), version=chance.choice(["4.0.8", "4.2.4"]))
 
 
-def disturb(cluster: FakePulsar, chance: random.Random, parts: Sequence[str] = PARTS) -> None:
+def disturb(cluster: FaultyPulsar, chance: random.Random, parts: Sequence[str] = PARTS) -> None:
     """Now and then something goes wrong, or is mended."""
     broker, what = chance.choice(cluster.brokers), chance.random()
     if what < 0.25:
@@ -120,7 +119,7 @@ def check_notes(running: Run) -> None:
         assert any(key in {bundle, bundle_range(bundle)} and broker == noted for bundle, noted in known), (key, broker)
 
 
-def check_splits(cluster: FakePulsar, splits: Iterable[SplitRecord]) -> int:
+def check_splits(cluster: FaultyPulsar, splits: Iterable[SplitRecord]) -> int:
     """How many were made; each ended as the cluster's own book says."""
     begun = {one.bundle: cluster.begun_at + one.seconds for one in reversed(cluster.history())}
     made = 0

@@ -14,12 +14,11 @@ from lbd.observe.observer import Observer
 from lbd.operations.split import bundle_topics
 from lbd.pulsar import paths
 from lbd.simulate.cluster import points_at, rates_at
-from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.faults import Fault, Switch
 from lbd.split.plan import SPECIFIED, SplitResult
 from lbd.store.moves import read_splits
 from tests.silence import LIMIT_SECONDS
 from tests.simulate.fakes import run, settings
+from tests.simulate.faulty import Fault, FaultyPulsar, Switch
 from tests.simulate.test_fake_pulsar import admin_of, lbd
 from tests.simulate.worlds import begun
 
@@ -34,30 +33,30 @@ TOPICS = 40
 
 
 @contextmanager
-def big(topics: int = TOPICS, **options: Any) -> Iterator[FakePulsar]:
+def big(topics: int = TOPICS, **options: Any) -> Iterator[FaultyPulsar]:
     """A broker with one bundle of 60 MiB/s, a second one that leads with six small ones, and one with nothing."""
     parts = [
         {"name": "big", "brokers": ["a"], "mib_per_second": 60, "bundles": 1, "topics": topics},
         {"name": "small", "brokers": ["b"], "mib_per_second": 6, "bundles": 6},
     ]
     world, state = begun(brokers=[{"id": one} for one in "abc"], load=parts)
-    with FakePulsar(world, state, **options) as cluster:
+    with FaultyPulsar(world, state, **options) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
+def pulsar() -> Iterator[FaultyPulsar]:
     """The same, as its brokers have counted it."""
     with big() as cluster:
         yield cluster
 
 
-def split_url(cluster: FakePulsar, bundle: str, at: int) -> str:
+def split_url(cluster: FaultyPulsar, bundle: str, at: int) -> str:
     """Where a split is asked for."""
     return f"http://{cluster.brokers[at]}{paths.split(bundle)}"
 
 
-def reported(admin: Admin, cluster: FakePulsar) -> dict[str, float]:
+def reported(admin: Admin, cluster: FaultyPulsar) -> dict[str, float]:
     """Messages/s in of every user's bundle that brokers report."""
     observer = Observer(admin, cluster.now)
     seen = observer.observe().snapshot
@@ -66,7 +65,7 @@ def reported(admin: Admin, cluster: FakePulsar) -> dict[str, float]:
     return {seen.bundles[at]: rate for at, rate in rows if seen.bundles[at].startswith("simulated/")}
 
 
-def test_topics_make_up_their_bundle(pulsar: FakePulsar) -> None:
+def test_topics_make_up_their_bundle(pulsar: FaultyPulsar) -> None:
     """As many as the scenario says, each with a hash inside the range, and their rates are the bundle's."""
     admin, owner = admin_of(pulsar), pulsar.brokers[0]
     topics = bundle_topics(admin, BIG, owner)
@@ -77,7 +76,7 @@ def test_topics_make_up_their_bundle(pulsar: FakePulsar) -> None:
         assert len(bundle_topics(admin, bundle, pulsar.brokers[1])) == 1
 
 
-def test_a_split_takes_topics_and_rates_along(pulsar: FakePulsar) -> None:
+def test_a_split_takes_topics_and_rates_along(pulsar: FaultyPulsar) -> None:
     """The whole is gone from the report at once; its parts are there with the next statistics, at the same owner."""
     admin, owner = admin_of(pulsar), pulsar.brokers[0]
     topics, before = bundle_topics(admin, BIG, owner), reported(admin, pulsar)[BIG]
@@ -98,7 +97,7 @@ def test_a_split_takes_topics_and_rates_along(pulsar: FakePulsar) -> None:
     assert pulsar.model()[0].topics.sum() == TOPICS + 6
 
 
-def test_a_part_can_be_moved_and_cut_again(pulsar: FakePulsar) -> None:
+def test_a_part_can_be_moved_and_cut_again(pulsar: FaultyPulsar) -> None:
     """It is a bundle like any other."""
     admin, (first, leader, third) = admin_of(pulsar), pulsar.brokers
     admin.split(BIG, "range_equally_divide", None, f"http://{first}")
@@ -124,7 +123,7 @@ def test_a_part_can_be_moved_and_cut_again(pulsar: FakePulsar) -> None:
     ],
 )
 def test_wrong_splits_are_refused_as_by_real_brokers(
-    algorithm: str, body: str | None, status: int, words: str, pulsar: FakePulsar
+    algorithm: str, body: str | None, status: int, words: str, pulsar: FaultyPulsar
 ) -> None:
     """Codes and words as on 4.0.8, and nothing is cut."""
     url, params = split_url(pulsar, BIG, 0), {"splitAlgorithmName": algorithm}
@@ -143,7 +142,7 @@ def test_wrong_splits_are_refused_as_by_real_brokers(
         ("0xzz_0x02000000", 412, 'For input string: "zz" under radix 16'),
     ],
 )
-def test_what_is_no_bundle_is_not_split(span: str, status: int, words: str, pulsar: FakePulsar) -> None:
+def test_what_is_no_bundle_is_not_split(span: str, status: int, words: str, pulsar: FaultyPulsar) -> None:
     """As real brokers say it."""
     answer = requests.put(split_url(pulsar, f"simulated/big/{span}", 0), timeout=LIMIT_SECONDS)
     assert (answer.status_code, words in answer.json()["reason"]) == (status, True)
@@ -158,7 +157,7 @@ def test_nothing_to_cut_is_answered_204() -> None:
         assert admin.boundaries("simulated/big") == ["0x00000000", "0xffffffff"]
 
 
-def test_the_parts_may_be_unloaded(pulsar: FakePulsar) -> None:
+def test_the_parts_may_be_unloaded(pulsar: FaultyPulsar) -> None:
     """With ``unload=true`` they find new owners by their clients' lookups."""
     params = {"splitAlgorithmName": "range_equally_divide", "unload": "true"}
     assert requests.put(split_url(pulsar, BIG, 0), params=params, timeout=LIMIT_SECONDS).status_code == 204
@@ -168,7 +167,7 @@ def test_the_parts_may_be_unloaded(pulsar: FakePulsar) -> None:
     assert None not in pulsar.owners().values()
 
 
-def test_lbd_split_shows_and_splits(pulsar: FakePulsar, tmp_path: Path) -> None:
+def test_lbd_split_shows_and_splits(pulsar: FaultyPulsar, tmp_path: Path) -> None:
     """What ``lbd split`` foretells is what is there after ``--apply``; the history tells it."""
     shown = lbd(pulsar, tmp_path, "split", BIG, "--algorithm", "topic_count_equally_divide")
     assert shown.exit_code == 0, shown.output
@@ -198,7 +197,7 @@ def test_lbd_split_shows_and_splits(pulsar: FakePulsar, tmp_path: Path) -> None:
     ids=lambda one: f"{one.fault.name}{'-acts' if one.acts else ''}" if isinstance(one, Switch) else None,
 )
 def test_a_split_that_goes_wrong_is_told_as_it_is(
-    switch: Switch, code: int, result: str | None, pulsar: FakePulsar, tmp_path: Path
+    switch: Switch, code: int, result: str | None, pulsar: FaultyPulsar, tmp_path: Path
 ) -> None:
     """By the exit code, in one line, and in the journal; what was not sent is not in it."""
     pulsar.faults.on(replace(switch))
@@ -211,7 +210,7 @@ def test_a_split_that_goes_wrong_is_told_as_it_is(
     assert (BIG in pulsar.owners()) == (result != "split")
 
 
-def test_lbd_split_auto_finds_the_bundle(pulsar: FakePulsar, tmp_path: Path) -> None:
+def test_lbd_split_auto_finds_the_bundle(pulsar: FaultyPulsar, tmp_path: Path) -> None:
     """The leader's rule, with its limit on bandwidth."""
     found = lbd(pulsar, tmp_path, "split", "--auto", split={"max_bandwidth_mbytes": 50, "max_msg_rate": 1e6})
     assert found.exit_code == 0, found.output
@@ -239,7 +238,7 @@ def test_the_daemon_splits_what_is_too_big_to_move(
         assert {part for one in made for part in one.parts} >= {name for name in cluster.owners() if "/big/" in name}
 
 
-def gap(cluster: FakePulsar) -> float:
+def gap(cluster: FaultyPulsar) -> float:
     """Points between the brokers with the most and the least load, in truth."""
     world, state = cluster.model()
     points = points_at(world, state.owner, rates_at(world, state.seconds), state.seconds)[:-1]

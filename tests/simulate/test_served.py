@@ -12,11 +12,11 @@ from lbd.model import Skip, bundle_namespace
 from lbd.operations.drain import ORDERED
 from lbd.operations.drain_plan import Pass, plan_drain_now
 from lbd.reason import Reason
-from lbd.simulate.faults import Fault, Switch
 from lbd.store.control import Control, RequestResult, UnloadRequest
 from lbd.turn.record import history_round
 from tests.simulate import fakes
 from tests.simulate.fakes import Run, hot, run
+from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

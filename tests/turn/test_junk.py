@@ -13,7 +13,7 @@ import pytest
 from lbd.config import Settings
 from lbd.daemon.engine import Engine, engine
 from lbd.observe import live_cpu
-from lbd.simulate.faults import Reply, page
+from lbd.simulate.answers import Reply, page
 from tests import fake_pulsar, silence
 from tests.silence import LIMIT_SECONDS
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from lbd.cli import main
 from lbd.daemon.engine import engine
 from lbd.operations.dry import dry_run
-from lbd.simulate.faults import refused
+from lbd.simulate.answers import refused
 from lbd.spread import members_in
 from tests import fake_pulsar
 from tests.fake_pulsar import COLD, HOT, WARM

@@ -16,13 +16,13 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from lbd.pulsar.paths import LOAD_REPORT, RUNTIME_CONFIGURATION
+from lbd.simulate.answers import Request
 from lbd.simulate.cluster import cluster
 from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.faults import Request
 from lbd.simulate.scenario import Scenario
 
 if TYPE_CHECKING:
-    from lbd.simulate.faults import Reply
+    from lbd.simulate.answers import Reply
 
 SIZE = 100, 65_000
 NAMESPACES, HOT_NAMESPACES = 100, 50
