@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from lbd.decide.candidates import COLUMNS, UNITS, Measure, Offers
+from lbd.decide.candidates import COLUMNS, UNITS, Measure
 from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings, progress, too_few
 from lbd.load import scoring
 from lbd.load.scoring import broker_conf
@@ -29,9 +29,9 @@ from lbd.score.gap import gap
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbd.decide.candidates import Candidates
+    from lbd.decide.candidates import Candidates, Offers
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, FloatArray, IntArray, Permission, Snapshot, Unload
+    from lbd.model import FloatArray, IntArray, Permission, Unload
 
 
 class AvgShedderSettings(HitSettings):
@@ -196,16 +196,9 @@ class Levelling:
     ``scores``, float64 (B,) in points, and ``traffic``, by measure float64 (B,) in + out, are those of the reports.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        averages: Averages,
-        permission: Permission,
-        settings: AvgShedderSettings,
-        comparison: Comparison,
-    ) -> None:
-        self.ids, self.permission, self.settings = snapshot.brokers.ids, permission, settings
-        self.offers = Offers(snapshot, averages, permission)
+    def __init__(self, offers: Offers, settings: AvgShedderSettings, comparison: Comparison) -> None:
+        snapshot, permission = offers.snapshot, offers.permission
+        self.ids, self.permission, self.settings, self.offers = snapshot.brokers.ids, permission, settings, offers
         self.scores, self.binding = comparison.scores.copy(), comparison.binding
         with np.errstate(invalid="ignore", over="ignore"):  # reports may hold infinities
             self.traffic: dict[Measure, FloatArray] = {
@@ -334,9 +327,7 @@ def _too_little(pair: Pair, measure: Measure, amount: float, minimum: float) -> 
 
 
 def decide(
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
+    offers: Offers,
     memory: Memory,
     settings: AvgShedderSettings,
     weights: Weights,
@@ -347,6 +338,7 @@ def decide(
     With fewer than two comparable brokers the rule is not applied, as in Pulsar. Counters advance only for brokers with
     new evidence (:attr:`~lbd.model.Permission.counts`); in stock rounds that is every broker.
     """
+    snapshot, permission = offers.snapshot, offers.permission
     scores = scoring.scores(snapshot.brokers, weights)
     comparison = Comparison(scores, scoring.binding(snapshot.brokers, weights))
     compared = scores[permission.paired == 0]
@@ -354,7 +346,7 @@ def decide(
         return Decision((), (few,), memory, comparison, permission.barred.copy())
     brokers = BrokerPairs(snapshot.brokers.ids, scores, permission, settings, dict(memory.hits))
     pairs = brokers.find()
-    plan = levelling(snapshot, averages, permission, settings, comparison)
+    plan = levelling(offers, settings, comparison)
     comparison = replace(comparison, pairs=plan.serve(pairs))
     if not pairs:
         apart = f"largest difference {gap(compared):.1f} points, low threshold {settings.low_threshold:g}"

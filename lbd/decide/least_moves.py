@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from lbd.decide.candidates import Offers
 from lbd.decide.cover import cheapest
 from lbd.decide.load_estimate import other_work, survey
 from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, HitSettings, progress, too_few
@@ -29,9 +28,10 @@ from lbd.score.bounds import IntakeBound, fewest_moves, fewest_removed, least_ta
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from lbd.decide.candidates import Offers
     from lbd.decide.load_estimate import Ground
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, BoolArray, CodeArray, FloatArray, IntArray, Permission, Snapshot, Unload
+    from lbd.model import BoolArray, CodeArray, FloatArray, IntArray, Permission, Unload
 
 
 FULL_POINTS = 85.0
@@ -687,43 +687,30 @@ NEAR_SHARE = 0.75
 """Share of the low threshold up to which a destination may be filled; noise does not make it far again."""
 
 
-def decide(
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
-    memory: Memory,
-    settings: LeastMovesSettings,
-    weights: Weights,
-) -> Decision:
+def decide(offers: Offers, memory: Memory, settings: LeastMovesSettings, weights: Weights) -> Decision:
     """One round of least-moves.
 
     Brokers that have not settled are left out: their level is unreliable, and they do not take.
     """
-    turn = _PlanningRound(snapshot, averages, permission, settings, weights)
+    turn, ids = _PlanningRound(offers, settings, weights), offers.snapshot.brokers.ids
     if turn.too_few():
         return turn.decision(memory)
-    far, counters = count(snapshot.brokers.ids, turn.above, turn.among, permission, memory, settings)
+    far, counters = count(ids, turn.above, turn.among, offers.permission, memory, settings)
     return turn.decision(turn.remembered(counters, far, turn.answer(far)))
 
 
 class _PlanningRound:
     """State and result of one round."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        averages: Averages,
-        permission: Permission,
-        settings: LeastMovesSettings,
-        weights: Weights,
-    ) -> None:
+    def __init__(self, offers: Offers, settings: LeastMovesSettings, weights: Weights) -> None:
+        snapshot, permission = offers.snapshot, offers.permission
         self._snapshot, self._permission, self._settings = snapshot, permission, settings
-        self._offers, self._ids = Offers(snapshot, averages, permission), snapshot.brokers.ids
+        self._offers, self._ids = offers, snapshot.brokers.ids
         self.scores = scoring.scores(snapshot.brokers, weights)
         self._binding = scoring.binding(snapshot.brokers, weights)
         self.verdicts = permission.barred.copy()
         self.among = (permission.paired == 0) & permission.settled
-        self._ground = survey(snapshot, averages, permission, weights, self.verdicts)
+        self._ground = survey(offers, weights, self.verdicts)
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
         self.above = np.where(self.among, self._ground.scores - self._level, 0.0)
         self.estimated = self._ground.estimated

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lbd.decide.candidates import Offers
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, BoolArray, CodeArray, FloatArray, IntArray, Permission, Slopes, Snapshot
+    from lbd.model import BoolArray, CodeArray, FloatArray, IntArray, Slopes, Snapshot
 
 
 OWN_RATIO_SHARE = 0.1
@@ -237,17 +237,14 @@ class Ground:
         return idle
 
 
-def survey(
-    snapshot: Snapshot, averages: Averages, permission: Permission, weights: Weights, verdicts: CodeArray
-) -> Ground:
+def survey(offers: Offers, weights: Weights, verdicts: CodeArray) -> Ground:
     """Build the ground of one round; bundles without statistics are marked in ``verdicts``."""
-    columns = list(DRIVEN)
-    slopes = permission.slopes
+    columns, snapshot = list(DRIVEN), offers.snapshot
+    slopes, costs = offers.permission.slopes, offers.permission.costs
     weighed = usual_percent(snapshot, slopes) * weights.row()
     measure = slopes.measure if slopes is not None else "throughput"
     slope, estimated = estimate_slopes(snapshot, slopes)
-    bundles, owner, clients = _movable(snapshot, averages, permission, verdicts)
-    costs = permission.costs
+    bundles, owner, clients = _movable(offers, verdicts)
     noise = np.full(len(snapshot.brokers), USUAL_NOISE_POINTS)
     if slopes is not None:
         sample_noise = np.where(np.isfinite(slopes.noise), slopes.noise, USUAL_NOISE_POINTS)
@@ -259,7 +256,7 @@ def survey(
         cost=slope * weights.row()[columns],
         bundles=bundles,
         owner=owner,
-        drives=driving(np.nan_to_num(averages.short[bundles]), measure)[:, columns],
+        drives=driving(np.nan_to_num(offers.averages.short[bundles]), measure)[:, columns],
         price=np.zeros(bundles.size) if costs is None else costs[bundles],
         clients=clients,
         noise=noise,
@@ -267,11 +264,9 @@ def survey(
     )
 
 
-def _movable(
-    snapshot: Snapshot, averages: Averages, permission: Permission, verdicts: CodeArray
-) -> tuple[IntArray, IntArray, NDArray[np.int64]]:
+def _movable(offers: Offers, verdicts: CodeArray) -> tuple[IntArray, IntArray, NDArray[np.int64]]:
     """Listed bundles with an average that nothing bars, on brokers that take part; their owners, and their clients."""
-    rows = snapshot.rows
+    rows, averages, permission = offers.snapshot.rows, offers.averages, offers.permission
     owner = rows.owner()
     on = rows.listed & (permission.paired[owner] == 0)
     unknown = rows.bundle[on & (averages.samples[rows.bundle] == 0)]

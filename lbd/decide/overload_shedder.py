@@ -14,8 +14,9 @@ from lbd.load.scoring import fractions
 from lbd.model import Memory
 
 if TYPE_CHECKING:
+    from lbd.decide.candidates import Offers
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, Decision, Permission, Snapshot
+    from lbd.model import Decision
 
 MARGIN = 0.05
 """Fraction added to the excess (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
@@ -33,19 +34,12 @@ class OverloadShedderSettings(ShedderSettings):
     """Score, in points, from which a broker sheds."""
 
 
-def decide(
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
-    memory: Memory,
-    settings: OverloadShedderSettings,
-    weights: Weights,
-) -> Decision:
+def decide(offers: Offers, memory: Memory, settings: OverloadShedderSettings, weights: Weights) -> Decision:
     """One round of OverloadShedder, the most loaded broker first."""
-    turn = ShedderRound(snapshot, averages, permission, settings, weights)
+    turn = ShedderRound(offers, settings, weights)
     if (few := turn.too_few(memory)) is not None:
         return few
-    usage = fractions(snapshot.brokers, weights)
+    usage = fractions(offers.snapshot.brokers, weights)
     threshold = settings.broker_overloaded_threshold_percentage / 100.0
     hot = [row for row in turn.taking_part if usage[row] >= threshold]
     for row in sorted(hot, key=lambda row: -usage[row]):

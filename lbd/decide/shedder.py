@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lbd.decide.candidates import Candidates, Measure
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, CodeArray, FloatArray, Permission, Snapshot, Unload
+    from lbd.model import CodeArray, FloatArray, Unload
 
 
 MOST_POINTS, MOST_HITS, MOST_MESSAGES, MOST_BYTES = 1000.0, 10_000, 1e9, 1e13
@@ -148,9 +148,7 @@ class Demand:
 class ShedderRound:
     """One round of such a shedder. ``pairs`` have no destination."""
 
-    snapshot: Snapshot
-    averages: Averages
-    permission: Permission
+    offers: Offers
     settings: ShedderSettings
     weights: Weights
     unloads: list[Unload] = field(default_factory=list)
@@ -158,10 +156,10 @@ class ShedderRound:
     pairs: list[Pair] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.snapshot, self.permission = self.offers.snapshot, self.offers.permission
         self.scores = scoring.scores(self.snapshot.brokers, self.weights)
         self.verdicts: CodeArray = self.permission.barred.copy()
         self.taking_part: list[int] = np.flatnonzero(self.permission.paired == 0).tolist()
-        self._offers = Offers(self.snapshot, self.averages, self.permission)
 
     def too_few(self, memory: Memory) -> Decision | None:
         """The decision if fewer than two brokers can be compared."""
@@ -179,11 +177,11 @@ class ShedderRound:
 
     def traffic(self, broker: int, measure: Measure) -> float:
         """Latest total of a broker, in + out."""
-        return self._offers.traffic(broker, measure)
+        return self.offers.traffic(broker, measure)
 
     def enough_bundles(self, broker: int) -> bool:
         """Whether it has more than one bundle; Pulsar also counts the broker's own heartbeat bundles."""
-        return (self._offers.listed(broker).size if self.settings.is_stock else self._offers.own(broker)) > 1
+        return (self.offers.listed(broker).size if self.settings.is_stock else self.offers.own(broker)) > 1
 
     def relieve(self, demand: Demand, choose: Choose) -> None:
         """Take the demand from its broker, or note the reason why not; an earlier note on it is dropped."""
@@ -228,11 +226,11 @@ class ShedderRound:
         )
 
     def _sole(self, broker: int) -> tuple[Reason, str] | None:
-        return None if self.enough_bundles(broker) else self._offers.sole(broker, self.verdicts)
+        return None if self.enough_bundles(broker) else self.offers.sole(broker, self.verdicts)
 
     def _chosen(self, demand: Demand, choose: Choose) -> tuple[Candidates, list[int]]:
         """The candidates, and the positions of those that are to go."""
-        candidates = self._offers.candidates(demand.broker, demand.measure, self.verdicts)
+        candidates = self.offers.candidates(demand.broker, demand.measure, self.verdicts)
         order = candidates.by_falling_traffic()
         if not self.settings.is_stock:
             order = [index for index in order if candidates.traffic[index] > 0]
@@ -246,13 +244,13 @@ class ShedderRound:
         self.unloads.extend(self._unload(demand, candidates, index) for index in taken)
         if taken:
             return None
-        why = self._offers.none_fits(demand.broker, candidates, self.verdicts)
+        why = self.offers.none_fits(demand.broker, candidates, self.verdicts)
         return Reason.NOTHING_FITS, f"{demand.amount:,.0f} {UNITS[demand.measure]} to move; {why}"
 
     def _unload(self, demand: Demand, candidates: Candidates, index: int) -> Unload:
         reason = f"{demand.why}, {candidates.traffic[index]:,.0f} {UNITS[demand.measure]}"
         source = self.snapshot.brokers.ids[demand.broker]
-        return self._offers.unload(int(candidates.bundles[index]), (source, None), reason)
+        return self.offers.unload(int(candidates.bundles[index]), (source, None), reason)
 
 
 def at_least(traffic: FloatArray, amount: float) -> list[int]:

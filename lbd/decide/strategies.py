@@ -14,6 +14,7 @@ from lbd.decide import (
     uniform_load_shedder,
 )
 from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.candidates import Offers
 from lbd.decide.least_moves import LeastMovesSettings
 from lbd.decide.live import ByLatestTraffic, HitsInContext
 from lbd.decide.overload_shedder import OverloadShedderSettings
@@ -68,7 +69,7 @@ def build(settings: StrategySettings, weights: Weights, placement: str | None = 
     """
     kind, is_stock = type(settings), settings.is_stock
     rule = RULES[kind] if is_stock else HELPED.get(kind, RULES[kind])
-    strategy: Strategy = partial(rule, settings=settings, weights=weights)
+    strategy = _asked(rule, settings, weights)
     if isinstance(settings, HitSettings) and not is_stock:
         strategy = HitsInContext(strategy, weights)
     strategy = Pooled(strategy)
@@ -77,6 +78,13 @@ def build(settings: StrategySettings, weights: Weights, placement: str | None = 
     if placement is not None and settings.placed_by is not None:
         strategy = PlacedStrategy(strategy, placements.build(placement), weights)
     return strategy if is_stock else SpreadStrategy(strategy)
+
+
+def _asked(rule: Callable[..., Decision], settings: StrategySettings, weights: Weights) -> Strategy:
+    def strategy(snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        return rule(Offers(snapshot, averages, permission), memory, settings, weights)
+
+    return strategy
 
 
 def strategy_settings(name: str, values: Mapping[str, Any]) -> StrategySettings:

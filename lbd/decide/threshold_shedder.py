@@ -17,8 +17,9 @@ from lbd.load.scoring import fractions
 from lbd.model import Memory, UsualLoad
 
 if TYPE_CHECKING:
+    from lbd.decide.candidates import Offers
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, Decision, FloatArray, Permission, Snapshot
+    from lbd.model import Decision, FloatArray
 
 MARGIN = 0.05
 """Fraction added to the excess (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
@@ -53,24 +54,17 @@ class ThresholdShedderSettings(ShedderSettings):
         return self.model_copy(update={"history_resource_percentage": 0.0})
 
 
-def decide(
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
-    memory: Memory,
-    settings: ThresholdShedderSettings,
-    weights: Weights,
-) -> Decision:
+def decide(offers: Offers, memory: Memory, settings: ThresholdShedderSettings, weights: Weights) -> Decision:
     """One round of ThresholdShedder, the most loaded broker first.
 
     A running average takes new evidence only (:attr:`~lbd.model.Permission.counts`), in stock rounds that of every
     broker; averages of brokers that give no report are dropped, as in Pulsar.
     """
-    turn = ShedderRound(snapshot, averages, permission, settings, weights)
-    previous = {broker: memory.loads[broker] for broker in snapshot.brokers.ids if broker in memory.loads}
+    turn, ids = ShedderRound(offers, settings, weights), offers.snapshot.brokers.ids
+    previous = {broker: memory.loads[broker] for broker in ids if broker in memory.loads}
     if (few := turn.too_few(Memory(loads=previous))) is not None:
         return few
-    before = np.array([previous[broker].usage if broker in previous else np.nan for broker in snapshot.brokers.ids])
+    before = np.array([previous[broker].usage if broker in previous else np.nan for broker in ids])
     usage = _smoothed(turn, before, settings)
     average = _average(turn, usage)
     if average != 0:
@@ -78,8 +72,7 @@ def decide(
         if settings.lower_boundary_shedding_enabled and not turn.unloads:
             usage = _smoothed(turn, usage, settings)
             _relieve_for_lowest(turn, usage, settings)
-    usages = zip(snapshot.brokers.ids, usage.tolist(), strict=True)
-    loads = {broker: UsualLoad(used) for broker, used in usages if not math.isnan(used)}
+    loads = {broker: UsualLoad(used) for broker, used in zip(ids, usage.tolist(), strict=True) if not math.isnan(used)}
     highest = 100 * max(float(usage[row]) for row in turn.taking_part)
     return turn.decision(
         Memory(loads=loads), f"highest {highest:.1f} points, average {100 * average:.1f}, both smoothed"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.decide.candidates import Offers
 from lbd.decide.shedder import MOST_HITS, MOST_POINTS, StrategySettings, parameter, too_few
 from lbd.load import scoring
 from lbd.load.scoring import with_memory
@@ -41,8 +40,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lbd.decide.candidates import Offers
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, BoolArray, FloatArray, IntArray, Permission, Snapshot, Unload
+    from lbd.model import BoolArray, FloatArray, IntArray, Permission, Snapshot, Unload
 
 
 class TransferShedderSettings(StrategySettings):
@@ -318,22 +318,16 @@ class Exchange:
 # --- decision
 
 
-def decide(
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
-    memory: Memory,
-    settings: TransferShedderSettings,
-    weights: Weights,
-) -> Decision:
+def decide(offers: Offers, memory: Memory, settings: TransferShedderSettings, weights: Weights) -> Decision:
     """One round of TransferShedder.
 
     A hit counts, and bundles move, only when the most loaded broker has new evidence
     (:attr:`~lbd.model.Permission.counts`): in a live turn once a minute, as often as a leader counts rounds.
     """
+    snapshot, permission = offers.snapshot, offers.permission
     loads = smoothed(snapshot, permission, memory.loads, settings.history_resource_percentage, weights)
     part = {broker: loads[broker] for row, broker in enumerate(snapshot.brokers.ids) if permission.paired[row] == 0}
-    turn = _TransferRound(Offers(snapshot, averages, permission), settings, Stats(part, settings))
+    turn = _TransferRound(offers, settings, Stats(part, settings))
     hits = turn.ask(memory)
     remembered = Memory({CLUSTER: Hits(hits)} if hits else {}, loads, turn.unloaded_at(memory))
     comparison = Comparison(

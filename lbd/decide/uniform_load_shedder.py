@@ -17,9 +17,9 @@ from lbd.decide.shedder import MOST_BYTES, MOST_MESSAGES, Demand, ShedderRound, 
 from lbd.model import Memory
 
 if TYPE_CHECKING:
-    from lbd.decide.candidates import Measure
+    from lbd.decide.candidates import Measure, Offers
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, Decision, FloatArray, Permission, Snapshot
+    from lbd.model import Decision, FloatArray
 
 MAX_INT = 2**31 - 1
 ALMOST_NOTHING = 1e-6
@@ -48,16 +48,9 @@ class UniformLoadShedderSettings(ShedderSettings):
     """Bundles in one round. -1 means no limit."""
 
 
-def decide(
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
-    memory: Memory,
-    settings: UniformLoadShedderSettings,
-    weights: Weights,
-) -> Decision:
+def decide(offers: Offers, memory: Memory, settings: UniformLoadShedderSettings, weights: Weights) -> Decision:
     """One round of UniformLoadShedder: one broker gives at most."""
-    turn = ShedderRound(snapshot, averages, permission, settings, weights)
+    turn = ShedderRound(offers, settings, weights)
     if (few := turn.too_few(memory)) is not None:
         return few
     messages, volume = _spread(turn, "msg_rate"), _spread(turn, "throughput")

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lbd.decide.avg_shedder import AvgShedderSettings
-    from lbd.decide.candidates import Candidates, Measure
-    from lbd.model import Averages, Comparison, FloatArray, IntArray, Permission, Snapshot
+    from lbd.decide.candidates import Candidates, Measure, Offers
+    from lbd.model import Comparison, FloatArray, IntArray
 
 NEGLIGIBLE_POINTS = 3.0
 """Points that a pair may leave unexchanged once a bundle moves.
@@ -69,17 +69,10 @@ def portion(cold: float, rise: float, scores: Sequence[float], apart: float) -> 
 class WholePlan(Levelling):
     """Levels pairs, and counts each move for the next: scores and traffic are as if all moves so far had landed."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        averages: Averages,
-        permission: Permission,
-        settings: AvgShedderSettings,
-        comparison: Comparison,
-    ) -> None:
-        super().__init__(snapshot, averages, permission, settings, comparison)
-        self._compared = permission.paired == 0
-        self._idle = self._compared & permission.settled
+    def __init__(self, offers: Offers, settings: AvgShedderSettings, comparison: Comparison) -> None:
+        super().__init__(offers, settings, comparison)
+        self._compared = self.permission.paired == 0
+        self._idle = self._compared & self.permission.settled
         self._ascending: list[float] = sorted(self.scores[self._compared].tolist())
         self._partly_served = deque[Pair]()
         self._rise = self._part = 1.0
