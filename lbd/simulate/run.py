@@ -35,7 +35,6 @@ from lbd.simulate.cluster import (
     FIRST_CPU,
     cluster,
     idle_at,
-    leap,
     moved,
     noisy_process_cpu,
     placed,
@@ -46,7 +45,6 @@ from lbd.simulate.cluster import (
     snapshot,
     split,
     step,
-    steps_at_once,
     topics_in,
 )
 from lbd.simulate.world import MIB, STEP_SECONDS
@@ -130,11 +128,6 @@ class Moving:
         self._outcomes: list[Outcome] = []
         self._skips: list[Skip] = []
         self._touched: set[str] = set()
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits or is in flight."""
-        return not (self._waiting or self._flying)
 
     @property
     def flying(self) -> frozenset[str]:
@@ -324,12 +317,8 @@ class WhatIf(ABC):
 
     def show(self, points: FloatArray) -> None:
         """Keep when reports first show two brokers as far apart as the high threshold."""
-        if self._shown_at is None and self.is_apart(points):
+        if self._shown_at is None and gap(points) >= self.settings.avg_shedder.high_threshold:
             self._shown_at = self._seconds
-
-    def is_apart(self, points: FloatArray) -> bool:
-        """Whether two of these scores are as far apart as the high threshold."""
-        return gap(points) >= self.settings.avg_shedder.high_threshold
 
 
 # --- a completed run, and its scorecard
@@ -458,7 +447,7 @@ class Simulation(WhatIf):
         seconds = 0.0
         while seconds <= self.scenario.hours * 3600:
             while self._state.seconds + STEP_SECONDS <= seconds:
-                self._state = self._later(seconds)
+                self._state = step(self._world, self._state)
                 self._pass(self._state.seconds)
             self._pass(seconds)
             yield
@@ -555,21 +544,6 @@ class Simulation(WhatIf):
         if self._shown_at is None:
             cpu = self._state.cpu
             self.show(cpu[self._world.answering(self._state.seconds) & (cpu > FIRST_CPU)])
-
-    def _later(self, seconds: float) -> ClusterState:
-        """The state one step later, or many steps later if no event happens meanwhile."""
-        steps = steps_at_once(self._world, self._state, seconds) if self._moving.idle else 0
-        if steps > 1:
-            after = leap(self._world, self._state, steps)
-            if self._shown_at is not None or not self._may_show(after):
-                return after
-        return step(self._world, self._state)
-
-    def _may_show(self, later: ClusterState) -> bool:
-        """Whether some moment until then can have shown two brokers as far apart as the high threshold."""
-        return self.is_apart(
-            np.concatenate([self._state.cpu, later.cpu])[np.tile(self._world.present(later.seconds), 2)]
-        )
 
     def present(self) -> list[str]:
         return [self.brokers[at] for at in np.flatnonzero(self._world.present(self._state.seconds)).tolist()]
