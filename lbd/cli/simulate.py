@@ -42,23 +42,6 @@ if TYPE_CHECKING:
     from lbd.simulate.scenario import Scenario
 
 
-def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
-    """A callable that writes the page. The directory is made at once, so that an error precedes a long run.
-
-    Raises :class:`UsageError` if it cannot be made or is not empty.
-    """
-    if directory is None:
-        return lambda _: None
-    new_directory(directory, "--report")
-    return lambda runs: _write_page(directory / "index.html", runs)
-
-
-def _write_page(path: Path, runs: Sequence[Finished]) -> None:
-    from lbd.simulate.report import page  # noqa: PLC0415 - only a report needs it
-
-    write_page(path, page(runs))
-
-
 def write_page(path: Path, text: str) -> None:
     """Write the page of a report, and print where it is."""
     try:
@@ -250,10 +233,14 @@ def simulate(
         click.echo(f"Note: {UNSPLIT}", err=True)
     if record is not None and seeds > 1:
         raise UsageError(f"--record keeps one run, --seeds {seeds} makes {seeds}: wanted one of the two")
-    page = new_page(report)
+    if report is not None:
+        new_directory(report, "--report")
     with recorder(record, scenario, chosen, settings, seed) as keep:
         runs = [_run(scenario, chosen, settings, run_seed, keep) for run_seed in range(seed, seed + seeds)]
-    page(runs)
+    if report is not None:
+        from lbd.simulate.report import page  # noqa: PLC0415 - only a report needs it
+
+        write_page(report / "index.html", page(runs))
     (_as_json if form == "json" else as_text)(runs)
 
 
