@@ -599,7 +599,7 @@ class TestHandedOver:
         assert (again.phase, again.gone_at) == ("restart", None)
 
     def test_of_two_commands_one_restarts_the_broker(
-        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cluster: FaultyPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """Whichever asks first, also when its answer was lost and it asks again; the next lbd still knows which."""
         broker = cluster.brokers[1]
@@ -618,7 +618,7 @@ class TestHandedOver:
                 begin(lbd, asked(restarts=broker, name="third"))
             assert Operator(lbd).to_the_end().exit_code == 0
 
-    def test_the_key_that_began_it_hands_no_broker_over(self, lbd: Run, cluster: FakePulsar):
+    def test_the_key_that_began_it_hands_no_broker_over(self, lbd: Run, cluster: FaultyPulsar):
         """Another lbd leads, which has heard neither of both: that the order stands is not that the broker is due."""
         told: dict[str, RequestResult] = {}
         lbd.engine.requests.deliver = told.__setitem__
@@ -627,7 +627,7 @@ class TestHandedOver:
             lbd.engine.serve()
         assert (told["k"].exit_code, "is not to be restarted now" in told["k"].sentence) == (4, True), told["k"]
 
-    def test_an_order_about_an_older_rollout_is_refused(self, lbd: Run, cluster: FakePulsar):
+    def test_an_order_about_an_older_rollout_is_refused(self, lbd: Run, cluster: FaultyPulsar):
         """It was on its way, or its command slept, while that one ended and another one began."""
         broker = cluster.brokers[1]
         operator = Operator(lbd)
