@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.01
 def end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on each request that a fake broker of this process leaves unanswered has no time left."""
     unanswered: set[object] = set()
-    send, read_into = fake_pulsar.Exchange.send, DeadlineReader.readinto
+    send, read_into = fake_pulsar.BrokerExchange.send, DeadlineReader.readinto
 
     def noted(handler: Any, reply: Reply) -> None:
         if not reply.silent:
@@ -53,7 +53,7 @@ def end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise TimeoutError
         return read_into(reader, buffer)
 
-    monkeypatch.setattr(fake_pulsar.Exchange, "send", noted)
+    monkeypatch.setattr(fake_pulsar.BrokerExchange, "send", noted)
     monkeypatch.setattr(DeadlineReader, "readinto", read)
 
 

@@ -70,7 +70,7 @@ class Door(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, answers: Callable[[Request], Reply]) -> None:
-        super().__init__((host, port), Exchange, bind_and_activate=False)
+        super().__init__((host, port), BrokerExchange, bind_and_activate=False)
         self.answers = answers
         self.open = False
         self._connections: set[socket.socket] = set()
@@ -205,7 +205,7 @@ class Doors:
                     door.process_request(*door.get_request())
 
 
-class Exchange(BaseHTTPRequestHandler):
+class BrokerExchange(BaseHTTPRequestHandler):
     """Requests of one connection, and their answers."""
 
     server: Door

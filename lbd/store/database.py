@@ -103,7 +103,7 @@ class Database:
 
         Raises :class:`UsageError` where it cannot be opened, is gone, damaged, or of another schema.
         """
-        with _Refusal(path), _as_owner(path.parent):
+        with _StoreErrors(path), _as_owner(path.parent):
             refuse_other_than_files(path)
             is_new = not path.exists()
             if not anew and (gone := missing(path)):
@@ -148,7 +148,7 @@ class Database:
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[None]:
         """Nobody else writes meanwhile; what is raised within undoes all of it."""
-        with _Refusal(self._path), self._lock:
+        with _StoreErrors(self._path), self._lock:
             self._refuse_closed()
             if durable is not self._durable:
                 self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -199,7 +199,7 @@ class Database:
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a query answers. Raises :class:`UsageError`."""
-        with _Refusal(self._path), self._lock:
+        with _StoreErrors(self._path), self._lock:
             self._refuse_closed()
             return self._connection.execute(statement, values).fetchall()
 
@@ -210,7 +210,7 @@ class Database:
     @property
     def damage(self) -> str:
         """The first fault that SQLite finds in the file, in one line; empty where all is well."""
-        with _Refusal(self._path):
+        with _StoreErrors(self._path):
             return _damage(self._connection)
 
     def close(self) -> None:
@@ -265,14 +265,14 @@ def lost(path: Path) -> str:
 @contextmanager
 def reading(path: Path) -> Iterator[Database | None]:
     """The store to read, beside whoever writes it; None where there is none. Raises :class:`UsageError`."""
-    with _Refusal(path):
+    with _StoreErrors(path):
         refuse_other_than_files(path)
         connection = _connected_to_read(path) if path.exists() else None
     if connection is None:
         yield None
         return
     try:
-        with _Refusal(path):
+        with _StoreErrors(path):
             _refuse_other_versions(connection, path)
         yield Database(path, connection)
     finally:
@@ -479,7 +479,7 @@ def _as_owner(folder: Path) -> Iterator[None]:
         os.setegid(group)
 
 
-class _Refusal:
+class _StoreErrors:
     """Turns an error of SQLite or of the system into a :class:`UsageError` of one line."""
 
     __slots__ = ("_path",)

@@ -60,7 +60,7 @@ class Scene:
 
     def watch(self) -> None:
         """Count each bundle that a broker let go, and each request before and after it took effect; kill at one."""
-        usual_release, usual_answer = self.pulsar.closed, self.pulsar._faulty
+        usual_release, usual_answer = self.pulsar.closed, self.pulsar.reply
 
         def release(bundle: str) -> bool:
             self.released[bundle] += 1
@@ -72,7 +72,7 @@ class Scene:
             self._step()
             return reply
 
-        self.pulsar.closed, self.pulsar._faulty = release, answer  # type: ignore[method-assign]
+        self.pulsar.closed, self.pulsar.reply = release, answer  # type: ignore[method-assign]
 
     def _step(self) -> None:
         self.steps += 1

@@ -500,7 +500,7 @@ class Observer:
                 self._violates(Check.ORDERS, f"{words} at {order.ended_at:.3f}")
 
     def stands_by(self, machine: str, engine: Engine) -> None:
-        """An lbd that has heard the topic for a while answers with the orders of before; called as :meth:`leads`."""
+        """An lbd that could hear the topic and write for a while has the orders of before; called as :meth:`leads`."""
         read, since = engine.orders.read(), self._now() - SHARED_SECONDS
         if self._hears_since.get(machine, inf) > since:
             return
@@ -557,7 +557,7 @@ class Observer:
         for machine, since in self._unheard_since.items():
             if now - since > NOTICED_SECONDS + LEADERS_SECONDS:
                 self._violates(Check.LEADERS, f"{machine} leads, and has not heard the topic since {since:.0f}")
-        hearing = self._turns.keys() - silent
+        hearing = self._turns.keys() - silent - set(full)
         self._hears_since = {machine: self._hears_since.get(machine, now) for machine in hearing}
         if any(self.quiet_since(machine) is not None for machine in self._turns):
             self._quiet_at = now

@@ -14,7 +14,7 @@ import msgspec
 from lbd.model import bundle_range
 from lbd.simulate.answers import Reply, Request, crash, ok, page, refused
 from lbd.simulate.fake_cluster import Book
-from lbd.simulate.fake_pulsar import Exchange, FakeBrokers, FakePulsar
+from lbd.simulate.fake_pulsar import BrokerExchange, FakeBrokers, FakePulsar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ class Drip(BufferedIOBase):
         self._file.close()
 
 
-class FaultyExchange(Exchange):
+class FaultyExchange(BrokerExchange):
     """Answers that come as they are spoilt."""
 
     _promised: int | None = None
@@ -278,8 +278,8 @@ class FaultyBrokers(FakeBrokers):
 
     def _report(self, broker: str, report: dict[str, Any]) -> Reply:
         skew = self.faults.take(Fault.CLOCK_SKEW, broker)
-        for key in ("lastUpdate", "startTimestamp"):
-            report[key] += 0 if skew is None else int(1000 * skew.seconds)
+        for key in ("lastUpdate", "startTimestamp") if skew is not None else ():
+            report[key] += int(1000 * skew.seconds)
         frozen = self.faults.take(Fault.FROZEN_REPORT, broker, LOAD_REPORT) is not None
         if not (frozen and broker in self._frozen):
             self._frozen[broker] = report
