@@ -144,5 +144,5 @@ def summarise(streams: list[Stream], misrouted: int, seconds: float) -> Result:
 def _quantiles(counts: Counter[int]) -> dict[str, int]:
     ordered = sorted(counts)
     upto = list(itertools.accumulate(counts[latency] for latency in ordered))
-    picks = {"p50": 0.5, "p99": 0.99, "max": 1.0} if ordered else {}
+    picks = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0} if ordered else {}
     return {name: ordered[bisect.bisect_left(upto, part * upto[-1])] for name, part in picks.items()}

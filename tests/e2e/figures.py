@@ -47,6 +47,7 @@ def row(
         "s from sample to intent": sample_to_intent(batches, meters),
         **stalls(moves, batches, running, result),
         "longest gaps: after s, s, topic": longest(result, begun),
+        "publish ms": result.latency_ms,
         "lost": result.lost,
         "duplicates": result.duplicates,
         "sent": result.sent,

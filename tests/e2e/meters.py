@@ -35,6 +35,7 @@ class Meters:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._used: list[Used] = []
+        self._reported: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -49,7 +50,8 @@ class Meters:
             spent = [group.used_seconds() for group in self._cluster.groups]
             self._used.append((time.time(), spent, [quota or 1.0 for quota in self._cluster.quotas]))
             with suppress(requests.RequestException, probe.ProbeError):  # a broker may be dead at the moment
-                for broker, percent in probe.cpu_percent(self._cluster).items():
+                self._reported = probe.cpu_percent(self._cluster)
+                for broker, percent in self._reported.items():
                     if not self.samples[broker] or self.samples[broker][-1][1] != percent:
                         self.samples[broker].append((time.time(), percent))
 
@@ -59,20 +61,20 @@ class Meters:
         return max(seen, default=None)
 
     def reported_gap(self) -> float:
-        """Highest minus lowest of the newest samples."""
-        return probe.spread({broker: values[-1][1] for broker, values in self.samples.items() if values})
+        """Highest minus lowest of the newest reports, of brokers that run."""
+        return probe.spread(self._reported)
 
     def true_gap(self, end: float, seconds: float = WINDOW_SECONDS) -> float:
         """Highest minus lowest percent of quota that the brokers used in the time that ends here, by no later sample:
-        quotas are lifted when a run has ended.
+        quotas are lifted when a run has ended. A broker that used nothing does not run.
         """
         used = tuple(self._used)
         last = max(bisect_right(used, end, key=_time) - 1, 1)
         first = max(0, min(bisect_left(used, end - seconds, key=_time), last - 1))
         passed = _time(used[last]) - _time(used[first])
         ends = zip(used[first][1], used[last][1], used[last][2], strict=True)
-        shares = [100 * (after - before) / passed / quota for before, after, quota in ends]
-        return max(shares) - min(shares)
+        shares = [100 * (after - before) / passed / quota for before, after, quota in ends if after > before]
+        return max(shares, default=0.0) - min(shares, default=0.0)
 
     def last_above(self, limit: float, begin: float, end: float) -> float | None:
         """The end of the last window in which the true gap was not below the limit, seconds after the beginning."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _PACKAGE = "org.apache.pulsar.broker.loadbalance.impl."
 _ENABLED = "/admin/v2/brokers/configuration/loadBalancerSheddingEnabled"
 _MIB = 1024 * 1024
+TRANSFER = "TransferShedder"
+"""That of the extensible load manager."""
 
 BROKER_SETTINGS = {
     "AvgShedder": {
@@ -26,6 +28,9 @@ BROKER_SETTINGS = {
         "minUnloadMessage": str(SHEDDER["min_unload_message"]),
         "minUnloadMessageThroughput": str(SHEDDER["min_unload_message_throughput"]),
         "maxUnloadPercentage": "0.5",
+    },
+    TRANSFER: {
+        "loadBalancerLoadSheddingStrategy": "org.apache.pulsar.broker.loadbalance.extensions.scheduler.TransferShedder"
     },
     "ThresholdShedder": {
         "loadBalancerLoadSheddingStrategy": f"{_PACKAGE}ThresholdShedder",
@@ -53,8 +58,7 @@ class OwnShedder:
 
     def moves(self) -> list[Move]:
         """Bundles of the tests that changed hands since it was switched on."""
-        moves = self._witness.moves(self._begun_at)
-        return [move for move in moves if move.bundle.startswith(f"{placing.TENANT}/")]
+        return self._witness.moves(self._begun_at, f"{placing.TENANT}/")
 
     def turns(self) -> list[dict[str, Any]]:
         """None: it writes no record."""

@@ -58,11 +58,14 @@ class Witness:
         """Whether this broker said in this time that it owns the bundle."""
         return any(first <= end and last >= begin for first, last in tuple(self._stays[bundle, broker]))
 
-    def moves(self, since: float) -> list[Move]:
-        """Every change of hands after a moment, by time; when it was asked for is when the old owner was last seen."""
+    def moves(self, since: float, of: str = "") -> list[Move]:
+        """Every change of hands after a moment, of bundles whose name begins so, by time.
+
+        When it was asked for is when the old owner was last seen.
+        """
         by_bundle: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
         for (bundle, broker), stays in tuple(self._stays.items()):
-            by_bundle[bundle] += [(first, last, broker) for first, last in tuple(stays)]
+            by_bundle[bundle] += [(first, last, broker) for first, last in tuple(stays) if bundle.startswith(of)]
         found: list[Move] = []
         for bundle, in_order in by_bundle.items():
             for (_, left_at, source), (came_at, _, owner) in pairwise(sorted(in_order)):
