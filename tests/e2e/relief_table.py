@@ -12,8 +12,8 @@ from statistics import median
 from typing import Any
 
 HEAD = (
-    "| | who | first, last move after s | moves | twice | true gap, first → last | each minute "
-    "| below 15 for good from s | longest publish gap, ms: moved, others meanwhile | lost |"
+    "| | who | first, last move after s | moves | twice | changed hands | true gap, first → last | each minute "
+    "| below 15 for good from s | longest publish gap, ms: moved, others meanwhile | publish ms: p99.9, max | lost |"
 )
 
 
@@ -33,10 +33,12 @@ def line(row: dict[str, Any]) -> str:
         f"{after[0]}, {after[-1]}" if after else "never",
         row["moves"],
         row["moves"] - row["bundles"],
+        row["changes of hands"],
         f"{first:.0f} → {last:.0f}",
         ", ".join(f"{gap:.0f}" for gap in row["true gap each minute"]),
         _or_never(row["below 15 for good from s"]),
         f"{moved[-1] if moved else '-'}, {others[-1] if others else '-'}",
+        f"{row['publish ms']['p99.9']}, {row['publish ms']['max']}",
         row["lost"],
     )
     return "| " + " | ".join(map(str, cells)) + " |"
