@@ -22,7 +22,7 @@ from http.cookiejar import DefaultCookiePolicy
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from urllib.parse import quote, urljoin, urlsplit
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 import requests
 from prometheus_client import Histogram
@@ -388,14 +388,16 @@ class BoundedSession(requests.Session):
         return None
 
 
+KEPT_BROKERS = 400
+"""Brokers whose connections stay open: a turn sends each of them two requests, and a process may have 1,024 files."""
+
+
 class Sessions:
-    """Sessions of requests, one for each thread that sends; it ends with its thread."""
+    """Sends requests of all threads over connections that they share. Thread-safe."""
 
     def __init__(self, settings: PulsarSettings) -> None:
         self._settings = settings
-        self._local = threading.local()
-        self._open: WeakSet[requests.Session] = WeakSet()
-        self._lock = threading.Lock()
+        self._session = _new(settings)
 
     def send(
         self,
@@ -407,11 +409,11 @@ class Sessions:
         content: bytes | None,
     ) -> requests.Response:
         """The head of the response; this thread must read its body before it sends another request."""
-        BoundedSession.begin(exchange)
-        session, remaining, request = self._own(), exchange.remaining_seconds(), requests.PreparedRequest()
+        self._session.begin(exchange)
+        remaining, request = exchange.remaining_seconds(), requests.PreparedRequest()
         # Session.request merges settings for three tenths of an exchange's CPU; this session has headers only
-        request.prepare(method, url, {**session.headers, **headers}, data=content, params=params)
-        return session.send(
+        request.prepare(method, url, {**self._session.headers, **headers}, data=content, params=params)
+        return self._session.send(
             request,
             timeout=(min(self._settings.connect_timeout_seconds, remaining), remaining),
             allow_redirects=False,
@@ -419,21 +421,9 @@ class Sessions:
             proxies={},
         )
 
-    def _own(self) -> requests.Session:
-        """Session of the current thread."""
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = _new(self._settings)
-            with self._lock:
-                self._open.add(session)
-        return session
-
     def close(self) -> None:
-        """Close the idle connections of all threads; one in use closes after its answer. Later requests open others."""
-        with self._lock:
-            sessions = list(self._open)
-        for session in sessions:
-            session.close()
+        """Close the idle connections; one in use closes after its answer. Later requests open others."""
+        self._session.close()
 
 
 class _Retry(Retry):
@@ -446,7 +436,7 @@ class _Retry(Retry):
         return super().increment(*args, **kwargs)
 
 
-def _new(settings: PulsarSettings) -> requests.Session:
+def _new(settings: PulsarSettings) -> BoundedSession:
     """A session with credentials from the settings alone; it repeats GETs only, and refuses doubly packed responses."""
     retry = _Retry(
         total=2,
@@ -457,7 +447,7 @@ def _new(settings: PulsarSettings) -> requests.Session:
         allowed_methods={"GET"},
         respect_retry_after_header=False,
     )
-    session = BoundedSession(max_retries=retry, pool_connections=settings.concurrency, pool_maxsize=2)
+    session = BoundedSession(max_retries=retry, pool_connections=KEPT_BROKERS, pool_maxsize=settings.concurrency)
     session.trust_env = False
     session.headers["Accept-Encoding"] = "gzip"
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
@@ -667,7 +657,7 @@ def one_word(secret: str) -> bool:
 
 
 class Http:
-    """Sends requests to brokers. Thread-safe: each thread has a session of its own.
+    """Sends requests to brokers. Thread-safe.
 
     ``silences`` are the unresponsive brokers of this process; None: this client keeps its own. ``token`` is sent to
     brokers (:func:`lbd.pulsar.oauth2.bearer_token`).

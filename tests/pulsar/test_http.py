@@ -9,6 +9,7 @@ import re
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from responses import matchers
 
 from lbd.clock import boot_seconds
+from lbd.deadline import connection
 from lbd.errors import AdminError, RefusedError, UsageError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.http import MAX_HOPS, Http, Response, _waited
@@ -678,6 +680,33 @@ class TestBounds:
         with fake_pulsar.started(1) as pulsar:
             pulsar.fault("/brokers/ready", fake_pulsar.SILENCE, times=1)
             assert http(*pulsar.urls).send("GET", f"{pulsar.urls[0]}/admin/v2/brokers/ready").body == b"ok"
+
+    def test_threads_share_connections(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Turn after turn each broker has one connection, whichever thread sends the request."""
+        opened: list[str] = []
+
+        def noted(host: str, *rest: Any) -> socket.socket:
+            opened.append(host)
+            return connection(host, *rest)
+
+        monkeypatch.setattr("lbd.pulsar.http.connection", noted)
+        with fake_pulsar.started(20) as pulsar:
+            asking = http(*pulsar.urls)
+            for url in 3 * pulsar.urls:
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(asking.send, "GET", f"{url}/admin/v2/brokers/ready").result()
+        assert len(opened) == 20
+
+    def test_a_connection_that_the_broker_has_closed_is_not_used(self) -> None:
+        """A broker closes idle connections: the next unload goes over a new one, and is sent once."""
+        with fake_pulsar.started(1) as pulsar:
+            asking, door = http(*pulsar.urls), pulsar.brokers[0].server
+            asking.send("GET", f"{pulsar.urls[0]}/admin/v2/brokers/ready")
+            for kept in door._connections.copy():
+                kept.shutdown(socket.SHUT_RDWR)
+            assert door.empty(LIMIT_SECONDS)
+            asking.send("PUT", f"{pulsar.urls[0]}/x")
+            assert len(pulsar.asked("/x")) == 1
 
     def test_plain_http_where_tls_is_asked_for(self) -> None:
         """The error says TLS and names the setting."""
