@@ -256,7 +256,13 @@ class Snapshot:
 
     def as_reported(self) -> Snapshot:
         """The round with nothing but its load reports."""
-        return self if self.brokers.live is None else replace(self, brokers=self.brokers.as_reported())
+        return self if self.brokers.live is None else self.with_brokers(self.brokers.as_reported())
+
+    def with_brokers(self, brokers: Brokers) -> Snapshot:
+        """The round with other figures of its brokers; the names of its bundles are not read again."""
+        changed = replace(self, brokers=brokers)
+        vars(changed).update(namespaces=self.namespaces, positions_in=self.positions_in)
+        return changed
 
     @cached_property
     def namespaces(self) -> Namespaces:

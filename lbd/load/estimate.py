@@ -216,4 +216,4 @@ def as_it_was(snapshot: Snapshot, scores: FloatArray, broker: str, then: Carried
     rates[row] = 0.0
     rates[row, MSG_IN], rates[row, BYTES_IN] = then.msg_rate or 1.0, then.throughput or 1.0
     points[row] = then.score
-    return replace(snapshot, brokers=replace(snapshot.brokers, rates=rates)), points
+    return snapshot.with_brokers(replace(snapshot.brokers, rates=rates)), points

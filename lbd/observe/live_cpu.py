@@ -210,7 +210,7 @@ class LiveCpuReader:
         usage = brokers.usage.copy()
         usage[:, CPU] = cpu
         live = LiveCpu(brokers, seconds, apart, took)
-        return replace(snapshot, brokers=replace(brokers, usage=usage, limit=limit, live=live))
+        return snapshot.with_brokers(replace(brokers, usage=usage, limit=limit, live=live))
 
     @property
     def trouble(self) -> str:

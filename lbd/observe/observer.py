@@ -7,8 +7,9 @@ other work, such as a response of the API, waits behind all of them after each r
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,9 +47,6 @@ AT_ONCE = 2
 PATIENCE_SECONDS = 0.015
 """Time in which a broker nearby responds. Slower ones only wait, so more requests cost no CPU."""
 
-LOOK_SECONDS = 0.5
-"""Interval in which a waiting thread looks whether the pool was shut down: no thread is notified of it."""
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -66,17 +64,17 @@ def few_at_once(
     and hanging brokers do not delay the others. Raises what ``work`` raises and then starts no further item;
     RuntimeError or CancelledError once the pool is shut down.
     """
-    waiting, futures, flying = deque(items), list[Future[Result]](), set[Future[Result]]()
-    at_once = min(AT_ONCE, most)
+    waiting, futures, done = deque(items), list[Future[Result]](), SimpleQueue[Future[Result]]()
+    at_once, flying = min(AT_ONCE, most), 0
     while waiting or flying:
-        while waiting and len(flying) < at_once:
+        while waiting and flying < at_once:
             futures.append(pool.submit(work, waiting.popleft()))
-            flying.add(futures[-1])
-        more = bool(waiting) and at_once < most
-        done, flying = wait(flying, patience_seconds if more else LOOK_SECONDS, FIRST_COMPLETED)
-        for future in (*done, *(future for future in flying if future.cancelled())):
-            future.result()
-        if more and not done:
+            futures[-1].add_done_callback(done.put)
+            flying += 1
+        try:
+            done.get(timeout=patience_seconds if waiting and at_once < most else None).result()
+            flying -= 1
+        except Empty:
             at_once = min(2 * at_once, most)
     return [future.result() for future in futures]
 

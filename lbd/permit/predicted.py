@@ -201,7 +201,7 @@ def with_moved_traffic(snapshot: Snapshot, sent: Iterable[Sent]) -> Snapshot:
             counted = shown.get(destination, np.zeros(4))
             rates[destination, MSG_IN] += max(move.msg_rate - float(counted[:2].sum()), 0.0)
             rates[destination, BYTES_IN] += max(move.throughput - float(counted[2:].sum()), 0.0)
-    return replace(snapshot, brokers=replace(snapshot.brokers, rates=rates))
+    return snapshot.with_brokers(replace(snapshot.brokers, rates=rates))
 
 
 # --- pending load: moves whose effect is not in the destination's report yet
