@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lbd.bundles import NEAR, PIECE, Positions, bundle_positions, missing, namespaces, positions, split_into
-from tests.builders import bundle
+from tests.builders import bundle, report, snapshot, stats
 
 MANY = [bundle(number) for number in range(3 * NEAR)]
 FIRST, MIDDLE, LAST = 0, len(MANY) // 2, len(MANY) - 1
@@ -81,6 +83,15 @@ def test_what_was_worked_out_is_told_of_that_very_list_only():
     assert [told(known).tolist(), told(other).tolist(), told(known).tolist()] == [[0, 1, 2], [-1, 0, 1], [0, 1, 2]]
     with pytest.raises(ValueError, match="read-only"):
         told(known)[0] = 5
+
+
+def test_names_are_read_once_for_all_copies_of_a_round():
+    """A copy with other figures of its brokers has the same bundles."""
+    seen = snapshot({"a:1": report(40, {name: stats(1) for name in MANY[:3]})})
+    copy = seen.with_brokers(replace(seen.brokers, rates=2 * seen.brokers.rates))
+    assert copy.brokers.rates.tolist() == (2 * seen.brokers.rates).tolist()
+    assert copy.namespaces is seen.namespaces
+    assert copy.positions_in is seen.positions_in
 
 
 def test_positions_are_a_column():
