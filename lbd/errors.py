@@ -7,8 +7,9 @@
     ├── ObserveError       exit 3  the cluster cannot be observed, or its history is too bad to learn from
     │   ├── AdminError             one admin request failed; carries the status and the address
     │   └── UnheardError           brokers publish their load, and lbd has only started to listen
-    └── RefusedError       exit 4  lbd could act and must not
-        └── NotLeaderError         another lbd leads, and takes the orders; carries its name and the address of its API
+    ├── RefusedError       exit 4  lbd could act and must not
+    │   └── NotLeaderError         another lbd leads, and takes the orders; carries its name and the address of its API
+    └── ThreadError                the system has no thread left; the work can be tried again
 
 A failed unload is no error of lbd: it is an :class:`lbd.model.Outcome`, from which exit code 5 is made.
 """
@@ -32,6 +33,10 @@ class UsageError(LbdError):
     """The command line, the configuration or an input file is wrong."""
 
     exit_code = 2
+
+
+class ThreadError(LbdError):
+    """The system has no thread left for some work; nothing of it was done."""
 
 
 class ObserveError(LbdError):

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Protocol
 from lbd.act.fence import HEIR_WAITS_SECONDS, Fence
 from lbd.act.unload import unproven
 from lbd.clock import boot_seconds
-from lbd.errors import ObserveError, as_lbd_error
+from lbd.errors import ObserveError, ThreadError, as_lbd_error
 from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace, bundle_range
 from lbd.reason import Reason
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -330,8 +331,8 @@ class Executor:
         if inherited:
             work = partial(self._recover, inherited, unloader)
             try:
-                threading.Thread(target=work, name="lbd-recover", daemon=True).start()
-            except RuntimeError as error:  # the next turn tries again
+                begin(work, "lbd-recover")
+            except ThreadError as error:  # the next turn tries again
                 with self._changed:
                     self._inherited = inherited
                 self._fail(error)
@@ -387,10 +388,9 @@ class Executor:
 
     def _begin(self, run: _PlanRun, lane: Sequence[Unload]) -> None:
         """Begin a lane in a thread of its own; where the system has none left, its moves end as not sent."""
-        name = f"lbd-move-{lane[0].source}"
         try:
-            threading.Thread(target=self._work, args=(run, lane), name=name, daemon=True).start()
-        except RuntimeError as error:
+            begin(partial(self._work, run, lane), f"lbd-move-{lane[0].source}")
+        except ThreadError as error:
             for unload in lane:
                 self._end(unload, self._give_up(run, unload, error), self._unfinished)
 
@@ -527,14 +527,10 @@ class Executor:
         with self._changed:
             until = boot_seconds() + AMEND_FOR_SECONDS
             self._doubts[outcome.unload.bundle] = _Doubt(move, outcome, unloader, until)
-            if self._amending is None:
-                amending = threading.Thread(target=self._amend, name="lbd-amend", daemon=True)
-                try:
-                    amending.start()
-                except RuntimeError as error:  # the next doubtful outcome tries again
-                    self._fail(error)
-                else:
-                    self._amending = amending
+            try:
+                self._amending = self._amending or begin(self._amend, "lbd-amend")
+            except ThreadError as error:  # the next doubtful outcome tries again
+                self._fail(error)
 
     def _amend(self) -> None:
         """Check doubtful outcomes until there are none."""

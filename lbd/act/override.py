@@ -8,11 +8,11 @@ note.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, ObserveError, RefusedError
 from lbd.pulsar.override_note import OFF, ON, OverrideNote, override_text
+from lbd.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ class ReadBack:
         self._admin = admin
         self._clock = clock
         self._key = key
-        self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-read-back")
+        self._pool = Threads(admin.settings.concurrency, "lbd-read-back")
 
     def now(self) -> dict[str, Mapping[str, str] | str]:
         """Effective configuration of each active broker, or the reason why it cannot be read."""

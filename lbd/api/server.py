@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lbd import files
-from lbd.errors import UsageError
+from lbd.errors import ThreadError, UsageError
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,16 +44,18 @@ class Server:
     """Answers HTTP on a socket that listens, in a thread of its own.
 
     ``local``: without TLS, and its libraries are loaded when the first client comes, because a daemon without
-    ``api.enabled`` may never need them.
+    ``api.enabled`` may never need them. Raises :class:`ThreadError`, with the socket closed.
     """
 
     def __init__(self, backend: Backend, listening: socket.socket, *, local: bool = False) -> None:
         self._backend, self._socket, self._local = backend, listening, local
         self._server: uvicorn.Server | None = None
         self._is_over = threading.Event()
-        name = "lbd-api-local" if local else "lbd-api"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread = begin(self._run, "lbd-api-local" if local else "lbd-api")
+        except ThreadError:
+            listening.close()
+            raise
 
     def stop(self) -> None:
         """End every stream, give answers under way a moment, and close the socket."""

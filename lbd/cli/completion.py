@@ -7,13 +7,13 @@ them. Whatever fails, or takes longer than :data:`WITHIN_SECONDS`, completes not
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lbd.config import environment, load
 from lbd.errors import LbdError
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -71,8 +71,7 @@ def _names(ctx: click.Context, incomplete: str, source: Callable[[Settings, str 
         with suppress(LbdError):  # whoever presses Tab wants names, and no message
             read_names.extend(source(_settings(ctx), ctx.params.get("api_url")))
 
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
+    thread = begin(read, "names")
     thread.join(WITHIN_SECONDS)
     names = [] if thread.is_alive() else read_names
     return shortened(sorted({name for name in names if name.startswith(incomplete)}))

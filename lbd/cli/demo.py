@@ -22,6 +22,7 @@ from lbd.demo import SPEED, stage
 from lbd.errors import UsageError
 from lbd.simulate.scenario import load, settled, shipped
 from lbd.text import duration_text
+from lbd.threads import begin_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,13 +98,12 @@ def _show(running: Stage, about: str, seconds: float, *, serve: bool) -> None:
         shown.close()
         _go_on(running)
 
-    timer = threading.Timer(seconds, over)
-    timer.start()
+    cancelled = begin_after(seconds, over, "demo-end")
     try:
         running.run()
     finally:
         _end_only_once()
-        timer.cancel()
+        cancelled.set()
         shown.close()
     if not summarized.is_set():
         _print_scorecard(running)

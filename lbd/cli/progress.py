@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,8 +56,7 @@ def _again_and_again(look: Callable[[], None]) -> Iterator[None]:
         while not over.wait(LOOK_SECONDS):
             look()
 
-    thread = Thread(target=until_over, name="progress", daemon=True)
-    thread.start()
+    thread = begin(until_over, "progress")
     try:
         yield
     finally:

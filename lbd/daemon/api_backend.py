@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ from lbd.api.shapes import Drained, PlacementResponse, PlanResponse
 from lbd.api.token import TokenFiles
 from lbd.bundles import TopicBundle, holds, range_in_name, topic_hash
 from lbd.daemon.status import move_line, served_line, with_leader
-from lbd.errors import ObserveError, UsageError, as_lbd_error
+from lbd.errors import ObserveError, ThreadError, UsageError, as_lbd_error
 from lbd.files import remove
 from lbd.operations.drain import plan_json, show_drain, show_fill
 from lbd.operations.dry import Fixed, acting, parts_of_known
@@ -43,6 +43,7 @@ from lbd.split.plan import as_document
 from lbd.store.control import SOCKET
 from lbd.store.drains import Drains
 from lbd.store.predictions import predictions
+from lbd.threads import Threads
 from lbd.turn.record import plan_document, proposal
 from lbd.turn.turn import turn
 
@@ -250,7 +251,7 @@ class Picker:
         self._admin = Admin(settings.pulsar, silences)
         self._policies = PolicyReader(self._admin)
         self._lock, self._laying = threading.Lock(), threading.Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="lbd-picker")
+        self._pool = Threads(1, "lbd-picker")
         self._look: _PublishedRound | None = None
         self._memory = PlaceMemory()
         self._groups: dict[str, tuple[float, Groups]] = {}
@@ -350,7 +351,7 @@ class Picker:
 
     def _beside(self, work: Callable[..., object], *args: object) -> None:
         """Do work that no answer waits for; log its failure."""
-        with suppress(RuntimeError):  # closed meanwhile, and so asked by nobody any more
+        with suppress(ThreadError, CancelledError):  # answers go by what was known before, and say how old that is
             self._pool.submit(work, *args).add_done_callback(_log_stale)
 
     def _ask_groups(self, layout: _PublishedRound, namespace: str) -> Groups:
@@ -486,7 +487,7 @@ class Serving:
         """Listen in the state directory, and on TCP where settings want it."""
         try:
             self._local = Server(self, listen_locally(self.state_dir / SOCKET), local=True)
-        except UsageError as error:
+        except (UsageError, ThreadError) as error:
             self._local_trouble = str(error)
             structlog.get_logger().error("no commands; lbd goes on without them", why=self._local_trouble)
         self._start_tcp()
@@ -500,7 +501,7 @@ class Serving:
         try:
             listening = listen_on(api)
             self.url, self._server = api.url(listening.getsockname()[1]), Server(self, listening)
-        except UsageError as error:
+        except (UsageError, ThreadError) as error:
             self._trouble = str(error)
             structlog.get_logger().error("no API; lbd goes on without it", why=self._trouble)
 

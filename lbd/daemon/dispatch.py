@@ -145,15 +145,14 @@ class Dispatcher:
             self._requests.begun(request)
             self._requests.fail(request, error)
             return
-        if isinstance(request, SplitRequest):
-            self._split(request)
-            return
-        self._requests.begun(request)
-        if self._real.observing is not None:
-            self._requests.refuse(request, ONLY_OBSERVES)
-            return
         try:
-            if not self._was_given(request):
+            if isinstance(request, SplitRequest):
+                self._split(request)
+                return
+            self._requests.begun(request)
+            if self._real.observing is not None:
+                self._requests.refuse(request, ONLY_OBSERVES)
+            elif not self._was_given(request):
                 self._judge(request, parts)
         except LbdError as error:
             self._requests.fail(request, error)

@@ -26,6 +26,7 @@ from lbd.store.journal import Journal
 from lbd.store.orders import FORMAT, ONLY_THE_LEADER, OrderList, Orders
 from lbd.store.shared import Leads, NewerOrders, SharedJournal, SharedOrders, decoded, leads
 from lbd.text import DAY_SECONDS, utc
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,7 +140,7 @@ class Leadership:
         self._leads, self._stopping = threading.Event(), threading.Event()
         self._refusals = 0
         self._elect_at = self._tidy_at = self._writers_at = self._losses_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="lbd-leader", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def serve(self, executor: Executor, splitting: Splitting) -> None:
         """Hand the open moves and splits to these parts whenever this lbd comes to lead; none before."""
@@ -155,15 +156,14 @@ class Leadership:
         self.journal.on_foreign, self.on_gain = executor.moved_elsewhere, inherit
 
     def start(self) -> None:
-        """Begin to follow and to try, once."""
-        if self._thread.ident is None:
-            self._thread.start()
+        """Begin to follow and to try, once. Raises :class:`~lbd.errors.ThreadError`."""
+        self._thread = self._thread or begin(self._run, "lbd-leader")
 
     def stop(self) -> None:
         """Leave the topic to others, at once where its broker answers."""
         self._stopping.set()
         self._resign()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(STOP_SECONDS)
 
     @property

@@ -10,14 +10,13 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from queue import Full, Queue
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.strategies import build
-from lbd.errors import UsageError, as_lbd_error
+from lbd.errors import ThreadError, UsageError, as_lbd_error
 from lbd.load.scoring import Weights
 from lbd.model import Memory
 from lbd.operations.from_broker import from_broker_conf
@@ -25,11 +24,13 @@ from lbd.pulsar.broker_configuration import minutes, shedder_class
 from lbd.reason import Group, Reason
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.turns import Turns, load_bundles, save_bundles
+from lbd.threads import begin
 from lbd.turn.record import history_round, reported_bundles, turn_record
 from lbd.turn.unmatched import unmatched
 from lbd.turn.watchdog import OwnShedder, WatchdogMemory, watch
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
 
     from lbd.config import Settings
@@ -103,7 +104,7 @@ class Historian:
         self._settings = settings
         self._root = settings.state_dir / HISTORY_FOLDER
         self._turns: Queue[tuple[TurnResult, Settings] | None] = Queue(WAITING_ROUNDS)
-        self._thread: Thread | None = None
+        self._thread: threading.Thread | None = None
         self._written = _Written()
         try:
             self._before = load_bundles(settings.state_dir) if settings.history.enabled else None
@@ -116,14 +117,11 @@ class Historian:
         if not self._settings.history.enabled:
             return
         try:
-            if self._thread is None:
-                thread = Thread(target=self._work, name="history", daemon=True)
-                thread.start()
-                self._thread = thread
+            self._thread = self._thread or begin(self._work, "history")
             self._turns.put_nowait((record, self._settings))
         except Full:
             self._behind += 1
-        except RuntimeError as error:  # the next turn tries again to start the thread
+        except ThreadError as error:  # the next turn tries again to start the thread
             self._written.trouble = f"{self._root}: a round is not kept: {error}"
 
     def take(self, settings: Settings) -> None:

@@ -24,9 +24,10 @@ from lbd.daemon.api_backend import Serving
 from lbd.daemon.recorder import AlarmLog
 from lbd.daemon.schedule import Schedule
 from lbd.daemon.status import build_status, log_level, move_line, served_line, split_line, turn_end, turn_line
-from lbd.errors import LbdError, UsageError
+from lbd.errors import LbdError, ThreadError, UsageError
 from lbd.store.status import write_status
 from lbd.text import utc
+from lbd.threads import begin_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,13 +185,15 @@ class Service:
 
     def _stop(self) -> None:
         self._systemd.notify("STOPPING=1")
-        last = threading.Timer(LEAVE_SECONDS, self._leave)
-        last.daemon = True
-        last.start()
+        try:
+            cancelled = begin_after(LEAVE_SECONDS, self._leave, "lbd-leave")
+        except ThreadError as error:
+            cancelled = threading.Event()
+            self._log.warning("a stop that hangs does not end by itself", why=str(error))
         self._engine.halt()
         self._schedule.stop()
         self._finish()
-        last.cancel()
+        cancelled.set()
         self._log.info("stopped", turns=self._turns, handed_over=self._engine.in_flight)
 
     def _leave(self) -> None:

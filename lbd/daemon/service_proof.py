@@ -10,7 +10,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lbd.errors import LbdError, as_lbd_error
+from lbd.errors import LbdError, ThreadError, as_lbd_error
 from lbd.observe.bundle_topics import bundle_topics
 from lbd.permit.served import (
     TOO_LATE_SECONDS,
@@ -25,6 +25,7 @@ from lbd.permit.served import (
 )
 from lbd.reason import Reason
 from lbd.text import minutes_text
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,12 +140,9 @@ class ServiceProof:
             if self._closed or move in self._pending:
                 return
             try:
-                if self._thread is None:
-                    thread = threading.Thread(target=self._work, name="lbd-served", daemon=True)
-                    thread.start()
-                    self._thread = thread
+                self._thread = self._thread or begin(self._work, "lbd-served")
                 self._pending[move] = landing, conclude
-            except RuntimeError as error:  # the next turn asks again
+            except ThreadError as error:  # the next turn asks again
                 self.trouble = f"{landing.bundle}: whether it is served is not known: {error}"
 
     def _work(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lbd.errors import AdminError, ObserveError
 from lbd.operations.parts import PROPERTIES_A_TURN, PolicyReader, observing
 from lbd.permit.policies import Isolation, parse_isolation
+from lbd.threads import Threads
 from lbd.turn.unmatched import unmatched
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def survey(settings: Settings, now: Callable[[], float]) -> Survey:
         if observation is None and not _answered(errors.failed[OBSERVING]):
             return Survey(settings, taken_at, None, failed=errors.failed, requests=admin.http.sent)
         active = list(observation.active) if observation else errors("brokers of the cluster", admin.active_brokers)
-        with ThreadPoolExecutor(settings.pulsar.concurrency, thread_name_prefix="lbd-doctor") as pool:
+        with Threads(settings.pulsar.concurrency, "lbd-doctor") as pool:
             met = list(pool.map(partial(_meet, errors, admin, now), active or ()))
             runtime = observation.runtime if observation else _runtime(errors, admin, pool, active or [])
             live = _live_cpu(errors, admin, now, pool, observation) if settings.asks_live_cpu else {}
@@ -170,7 +170,7 @@ def _live_cpu(
     errors: _ErrorKeeper,
     admin: Admin,
     now: Callable[[], float],
-    pool: ThreadPoolExecutor,
+    pool: Threads,
     observation: Observation | None,
 ) -> Mapping[str, float]:
     """Seconds that each broker of the round took to return the CPU of its process, of those that did."""
@@ -192,9 +192,7 @@ def _clock(date: str | None, sent_at: float, answered_at: float) -> ClockOffset 
     return ClockOffset(server_time - (sent_at + answered_at) / 2, 0.5 + (answered_at - sent_at) / 2)
 
 
-def _runtime(
-    errors: _ErrorKeeper, admin: Admin, pool: ThreadPoolExecutor, active: list[str]
-) -> Mapping[str, Mapping[str, str]]:
+def _runtime(errors: _ErrorKeeper, admin: Admin, pool: Threads, active: list[str]) -> Mapping[str, Mapping[str, str]]:
     """The runtime configuration of each broker, needed where no round could be observed."""
     configurations = pool.map(
         lambda broker: errors("configuration/runtime", partial(admin.runtime_configuration, broker)), active

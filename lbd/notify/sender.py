@@ -19,12 +19,13 @@ from urllib3.exceptions import InvalidHeader
 from urllib3.util import Retry
 
 from lbd.clock import boot_seconds
-from lbd.errors import AdminError, LbdError, UsageError, as_lbd_error
+from lbd.errors import AdminError, LbdError, ThreadError, UsageError, as_lbd_error
 from lbd.notify.events import Announced, Event, merged, news
 from lbd.notify.message import WebhookMessage, content
 from lbd.pulsar.http import BoundedExchange, BoundedSession, Secret, timed_out
 from lbd.redaction import remember
 from lbd.text import utc
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from lbd.notify.events import TurnEnd
@@ -208,11 +209,8 @@ class Notifier:
                 return
             self._keep([*self._waiting, *chosen])
             try:
-                if self._thread is None:
-                    thread = threading.Thread(target=self._run, name="notify", daemon=True)
-                    thread.start()
-                    self._thread = thread
-            except RuntimeError as error:  # the next event tries again
+                self._thread = self._thread or begin(self._run, "notify")
+            except ThreadError as error:  # the next event tries again
                 self._trouble = f"notify: {error}"
             self._changed.notify()
 

@@ -7,7 +7,6 @@ without traffic has none.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +14,7 @@ from lbd.clock import boot_seconds
 from lbd.errors import AdminError, LbdError
 from lbd.permit.slow import FAILED_SECONDS
 from lbd.pulsar.http import timed_out
+from lbd.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ class HealthChecks:
         self._asked_at: dict[str, float] = {}
         self._under_way: dict[str, Future[float | _RefusedCheck | None]] = {}
         self._refused: dict[str, str] = {}
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lbd-health")
+        self._pool = Threads(AT_ONCE, "lbd-health")
 
     def __call__(self, brokers: Iterable[str], now: float) -> dict[str, float]:
         """Seconds of each check that has ended since the last call; starts those due at ``now`` (epoch seconds).

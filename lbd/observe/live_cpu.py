@@ -13,7 +13,6 @@ something depends get the request, and slow ones less often.
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from math import nan
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from lbd.clock import boot_seconds
-from lbd.errors import AdminError, ObserveError
+from lbd.errors import AdminError
 from lbd.load.estimate import CPU
 from lbd.load.samples import TrafficMeter
 from lbd.model import LiveCpu
@@ -170,8 +169,8 @@ class ProcessCpuSource(Protocol):
 class LiveCpuReader:
     """Reads the CPU of brokers of one cluster, and keeps their counters from turn to turn. Not thread-safe.
 
-    ``run_each`` runs a request for each broker, with threads or without, and raises RuntimeError or CancelledError if
-    it cannot. ``boot`` (seconds) measures how long each takes.
+    ``run_each`` runs a request for each broker, with threads or without, and raises :class:`ObserveError` if it cannot.
+    ``boot`` (seconds) measures how long each takes.
     """
 
     def __init__(self, source: ProcessCpuSource, run_each: RunEach, boot: Callable[[], float] = boot_seconds) -> None:
@@ -223,10 +222,7 @@ class LiveCpuReader:
 
     def _ask(self, watched: Mapping[str, float], now: float, limits: Mapping[str, float]) -> None:
         due = [broker for broker, since in watched.items() if self._of[broker].is_due(since, now)]
-        try:
-            answers = self._run_each(self._answer, due)
-        except (RuntimeError, CancelledError):
-            raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
+        answers = self._run_each(self._answer, due)
         for broker, (answer, took) in zip(due, answers, strict=True):
             process = self._of[broker]
             process.took, process.requested_at = took, now

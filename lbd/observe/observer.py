@@ -7,13 +7,13 @@ other work, such as a response of the API, waits behind all of them after each r
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from lbd.errors import AdminError, ObserveError, UnheardError
+from lbd.errors import AdminError, ObserveError, ThreadError, UnheardError
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, TopicReports, report_source
 from lbd.observe.segments import SCALABLE_TOPICS, SegmentWatch
@@ -31,10 +31,10 @@ from lbd.pulsar.broker_configuration import (
 )
 from lbd.pulsar.broker_health import unresponsive_text
 from lbd.pulsar.http import url_address
+from lbd.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor
 
     from lbd.model import Snapshot
     from lbd.observe.reports import Reports, Say
@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 
 def few_at_once(
-    pool: Executor,
+    pool: Threads,
     most: int,
     work: Callable[[Item], Result],
     items: Sequence[Item],
@@ -62,21 +62,26 @@ def few_at_once(
 
     Two items run at once, and twice as many, up to ``most``, whenever none has finished for ``patience_seconds``: slow
     and hanging brokers do not delay the others. Raises what ``work`` raises and then starts no further item;
-    RuntimeError or CancelledError once the pool is shut down.
+    :class:`ObserveError` once the pool is shut down, or where the system has no thread for it.
     """
     waiting, futures, done = deque(items), list[Future[Result]](), SimpleQueue[Future[Result]]()
     at_once, flying = min(AT_ONCE, most), 0
-    while waiting or flying:
-        while waiting and flying < at_once:
-            futures.append(pool.submit(work, waiting.popleft()))
-            futures[-1].add_done_callback(done.put)
-            flying += 1
-        try:
-            done.get(timeout=patience_seconds if waiting and at_once < most else None).result()
-            flying -= 1
-        except Empty:
-            at_once = min(2 * at_once, most)
-    return [future.result() for future in futures]
+    try:
+        while waiting or flying:
+            while waiting and flying < at_once:
+                futures.append(pool.submit(work, waiting.popleft()))
+                futures[-1].add_done_callback(done.put)
+                flying += 1
+            try:
+                done.get(timeout=patience_seconds if waiting and at_once < most else None).result()
+                flying -= 1
+            except Empty:
+                at_once = min(2 * at_once, most)
+        return [future.result() for future in futures]
+    except ThreadError as error:
+        raise ObserveError(f"not asked: {error}; ask again") from error
+    except CancelledError:
+        raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
 
 
 # --- observer
@@ -142,8 +147,7 @@ class Observer:
         self._reports: Reports = AdminReports(admin)
         self._segments = SegmentWatch(admin)
         self._versions: dict[str, str] = {}
-        self._closed = False
-        self.pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
+        self.pool = Threads(admin.settings.concurrency, "lbd-observe")
 
     def observe(self) -> Observation:
         """Observe one round.
@@ -215,7 +219,6 @@ class Observer:
 
     def close(self) -> None:
         """Stop the threads; requests under way end with their timeouts."""
-        self._closed = True
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.admin.close()
         self._reports.close()
@@ -237,12 +240,7 @@ class Observer:
         return active
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Reports], dict[str, _Missing]]:
-        try:
-            answers = few_at_once(self.pool, self.admin.settings.concurrency, self._ask, active)
-        except (RuntimeError, CancelledError):
-            if self._closed:
-                raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
-            raise
+        answers = few_at_once(self.pool, self.admin.settings.concurrency, self._ask, active)
         pairs = list(zip(active, answers, strict=True))
         reports = {broker: answer for broker, answer in pairs if isinstance(answer, _Reports)}
         missing = {broker: answer for broker, answer in pairs if isinstance(answer, _Missing)}

@@ -6,16 +6,18 @@ one after the other and a few per turn. A turn never waits for one: an unread li
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.errors import as_lbd_error
+from lbd.errors import ThreadError, as_lbd_error
 from lbd.spread import by_namespace, by_topic, partitions, spread, zone_column
+from lbd.threads import begin
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from lbd.model import IntArray, Pool, Snapshot
@@ -62,8 +64,10 @@ class TopicNames:
             if self._waits_seconds == inf:
                 self._work(due)
             elif due:
-                self._thread = threading.Thread(target=self._work, args=(due,), name="lbd-topics", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread = begin(partial(self._work, due), "lbd-topics")
+                except ThreadError as error:  # the next turn tries again
+                    self.trouble = f"topics of {due[0]} are not known, spread.by does not count them: {error}"
         if self._waits_seconds and self._thread is not None:
             self._thread.join(self._waits_seconds)
         return dict(self._partitions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from lbd.act.ownership import Ownership
 from lbd.errors import AdminError
 from lbd.place.picker import RunningLoads, without_doubted
 from lbd.place.placements import broker_loads
+from lbd.threads import Threads
 from lbd.turn.assess import look
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def owners(admin: Admin, clock: ActClock, bundles: Iterable[str]) -> OwnerMap:
         except AdminError as error:
             return error
 
-    with ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-owners") as pool:
+    with Threads(admin.settings.concurrency, "lbd-owners") as pool:
         answers = dict(zip(names, pool.map(ask, names), strict=True))
     unknown = {bundle: str(answer) for bundle, answer in answers.items() if isinstance(answer, AdminError)}
     return OwnerMap(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -49,6 +48,7 @@ from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, PlacedBundle, RequestResult, UnloadRequest, ordered_by
 from lbd.text import counted
+from lbd.threads import Threads
 from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def _refused_placements(report: Report, placer: Placer) -> dict[str, str]:
         Unload(answer.bundle, "", answer.placed.broker, 0.0, 0.0) for answer in report.unowned if answer.placed.broker
     ]
     check = partial(placer.check, planned=False)
-    with ThreadPoolExecutor(placer.admin.settings.concurrency, thread_name_prefix="lbd-place") as pool:
+    with Threads(placer.admin.settings.concurrency, "lbd-place") as pool:
         checked = zip(placements, pool.map(check, placements), strict=True)
         return {
             unload.bundle: skip.reason.message(skip.detail)

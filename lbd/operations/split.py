@@ -17,7 +17,7 @@ from lbd.act.fence import HEIR_WAITS_SECONDS, Fence
 from lbd.act.ownership import ActClock
 from lbd.act.split import Splitter
 from lbd.bundles import holds, topic_hash
-from lbd.errors import LbdError, ObserveError, RefusedError, as_lbd_error
+from lbd.errors import LbdError, ObserveError, RefusedError, ThreadError, as_lbd_error
 from lbd.model import bundle_namespace, bundle_range
 from lbd.observe import averages as running
 from lbd.operations.dry import order_hold, remembered
@@ -43,6 +43,7 @@ from lbd.split.plan import (
 from lbd.store.control import FAILED, REFUSED, RequestResult, ordered_by
 from lbd.store.moves import within_hour
 from lbd.text import minutes_text
+from lbd.threads import begin
 from lbd.turn.splitting import SplitChoice, SplitRound, all_usable, choose, split_round
 
 if TYPE_CHECKING:
@@ -204,7 +205,10 @@ class Splitting:
         if settings.split.enabled and not self.warnings and self.hold() is None:
             inputs = split_round(record, self._journal.split_or_attempted_at, self._hour())
             if inputs is not None:
-                self._begin("what the rule chooses", lambda: self._by_rule(inputs, settings))
+                try:
+                    self._begin("what the rule chooses", lambda: self._by_rule(inputs, settings))
+                except ThreadError as error:  # the next turn tries again
+                    self.on_end(error)
 
     def serve(
         self,
@@ -216,7 +220,7 @@ class Splitting:
     ) -> None:
         """Begin a split that a person requested, beside the turns, unless something holds it; it ends in an answer.
 
-        ``held`` is what holds it later, before its request.
+        ``held`` is what holds it later, before its request. Raises :class:`ThreadError`.
         """
         requests.begun(request)
         if hold is None:
@@ -282,8 +286,8 @@ class Splitting:
             self._under_way = what
         self._halted.clear()
         try:
-            threading.Thread(target=self._work, args=(work,), name="lbd-split", daemon=True).start()
-        except RuntimeError:
+            begin(partial(self._work, work), "lbd-split")
+        except ThreadError:
             self._over()
             raise
 

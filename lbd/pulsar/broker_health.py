@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbd.clock import boot_seconds
-from lbd.errors import AdminError
+from lbd.errors import AdminError, ThreadError
 from lbd.pulsar.paths import host_port
 from lbd.text import DAY_SECONDS
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -64,6 +65,7 @@ class BrokerHealth:
         self._closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._trouble = ""
 
     def probe_with(self, answers: Callable[[str, float], bool]) -> None:
         """Set the probe for brokers that do not answer, by the current settings.
@@ -82,7 +84,11 @@ class BrokerHealth:
         """Raise :class:`AdminError` instead of sending a request to an unresponsive broker."""
         since = self.since(base)
         if since is not None:
-            raise AdminError(f"{request}: {urlsplit(base).netloc} {unresponsive_text(since)}; not sent", sent=False)
+            with self._changed:
+                self._probe()
+                trouble = self._trouble
+            message = f"{request}: {urlsplit(base).netloc} {unresponsive_text(since)}; not sent{trouble}"
+            raise AdminError(message, sent=False)
 
     def unanswered(self, base: str, sent_at: float) -> None:
         """Record that a request sent at ``sent_at`` timed out. A broker that still gives its load report is only slow.
@@ -144,12 +150,18 @@ class BrokerHealth:
         with self._changed:
             if self._closed or base in self._silent:
                 return
-            if self._thread is None:
-                thread = threading.Thread(target=self._ask_again, name="lbd-asks-again", daemon=True)
-                thread.start()
-                self._thread = thread
             self._silent[base] = silence
+            self._probe()
             self._changed.notify_all()
+
+    def _probe(self) -> None:
+        """Begin to probe; where the system has no thread left, the next request for an unresponsive broker does."""
+        try:
+            if self._silent:
+                self._thread = self._thread or begin(self._ask_again, "lbd-asks-again")
+            self._trouble = ""
+        except ThreadError as error:
+            self._trouble = f", nor asked again: {error}"
 
     def _ask_again(self) -> None:
         """Probe each unresponsive broker in turn until all respond."""

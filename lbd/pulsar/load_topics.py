@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from lbd.clock import boot_seconds
 from lbd.errors import ObserveError, as_lbd_error
 from lbd.pulsar.client import Listening, Message
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -73,8 +74,7 @@ class LoadTopics:
         self._listened_at_request: dict[str, float] = {}
         self._news = threading.Condition()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lbd-load-topics", daemon=True)
-        self._thread.start()
+        self._thread = begin(self._run, "lbd-load-topics")
 
     @property
     def trouble(self) -> str:

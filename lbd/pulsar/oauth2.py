@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,11 +19,12 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from lbd.clock import boot_seconds
-from lbd.errors import AdminError, LbdError, UsageError, as_lbd_error, unread
+from lbd.errors import AdminError, LbdError, ThreadError, UsageError, as_lbd_error, unread
 from lbd.pulsar.http import BoundedExchange, Secret, Sessions, hidden, one_word, printable_url, translated, unpacked
 from lbd.pulsar.settings import Oauth2Settings, PulsarSettings, TlsSettings, checked_issuer
 from lbd.redaction import forget, remember
 from lbd.text import utc
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,8 +146,12 @@ class AccessToken:
     def _begin(self, now: float) -> None:
         if self._renewal is None and now >= self._again_at:
             renewal = threading.Event()
-            threading.Thread(target=self._renew, args=(renewal,), name="lbd-oauth2", daemon=True).start()
-            self._renewal = renewal
+            try:
+                begin(partial(self._renew, renewal), "lbd-oauth2")
+            except ThreadError as error:
+                self._fail(error)
+            else:
+                self._renewal = renewal
 
     def _wait(self, renewal: threading.Event | None, ends_at: float | None) -> None:
         if renewal is not None:
@@ -168,11 +173,16 @@ class AccessToken:
             if grant is not None:
                 self._grant = grant
                 self._keep(grant.token)
-            elif self._failure is None:
-                self._failing_since = time.time()
-            self._failure, self._renewal = failure, None
-            self._again_at = boot_seconds() + AGAIN_SECONDS if failure is not None else -math.inf
+            self._renewal = None
+            self._fail(failure)
         done.set()
+
+    def _fail(self, failure: LbdError | None) -> None:
+        """Note how a renewal ended; None: the token is new."""
+        if self._failure is None:
+            self._failing_since = time.time()
+        self._failure = failure
+        self._again_at = -math.inf if failure is None else boot_seconds() + AGAIN_SECONDS
 
     def _keep(self, token: str) -> None:
         """Remember the last two tokens: a response may still echo the previous one."""

@@ -51,6 +51,7 @@ from lbd.split.plan import (
     specified_positions_divide,
     topic_count_equally_divide,
 )
+from lbd.threads import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableSequence, Sequence
@@ -157,7 +158,7 @@ class Doors:
         self._selector = selectors.DefaultSelector()
         self._done = threading.Event()
         self._claims: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._accept, name="fake-pulsar", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def hold(self, number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:
         """A port for each broker, each at its own address where the system has them: isolation policies go by hosts."""
@@ -176,7 +177,7 @@ class Doors:
 
     def start(self) -> None:
         """Begin to accept."""
-        self._thread.start()
+        self._thread = begin(self._accept, "fake-pulsar")
 
     def open(self, door: Door) -> None:
         """A broker is up."""
@@ -191,7 +192,7 @@ class Doors:
     def stop(self) -> None:
         """Accept no more."""
         self._done.set()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join()
         self._selector.close()
         for claim in self._claims:

@@ -21,6 +21,7 @@ from lbd.store.control import Control, Pause, RequestResult, SplitRequest, Unloa
 from lbd.store.journal import Journal, read
 from lbd.store.state import TurnMemory
 from tests import fake_splits, test_turn
+from tests.act.test_executor import no_thread
 from tests.builders import state_begun
 from tests.daemon.alone import done
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
@@ -93,6 +94,23 @@ class TestRule:
         assert set(past.attempted_at) == {HIGH}
         assert set(past.split_or_attempted_at) == {HIGH, *ended.parts}
         assert [one.end.result for one in past.splits if one.end is not None] == [SplitResult.SPLIT]
+
+    def test_a_thread_that_could_not_be_had_fails_no_turn(
+        self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """It is told as a split that was not tried, and the next turn begins it; a person's is answered."""
+        answers: dict[str, RequestResult] = {}
+        with engine(settings(pulsar, tmp_path)) as found:
+            told, found.requests.deliver = watched(found), answers.__setitem__
+            with monkeypatch.context() as full:
+                no_thread(full, "lbd-split")
+                fresh(pulsar, found)
+                found.requests.submit(request(pulsar))
+                found.serve()
+            fresh(pulsar, found)
+        assert [str(one) for one in told[:1]] == ["can't start new thread"]
+        assert isinstance(told[-1], CutOutcome)
+        assert answers["s0"].sentence == "Not split: can't start new thread"
 
     def test_the_parts_rest(self, pulsar: SplittingPulsar, tmp_path: Path):
         """What was split a moment ago is not split again, though it is still too large."""

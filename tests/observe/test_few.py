@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.errors import ObserveError
 from lbd.observe.observer import AT_ONCE, few_at_once
+from lbd.threads import Threads
+from tests.act.test_executor import no_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ def found(
     work: Callable[[int], Any], items: Sequence[int], most: int = THREADS, patience_seconds: float = PATIENCE_SECONDS
 ) -> list[Any]:
     """With a thread for each that may be at work."""
-    with ThreadPoolExecutor(THREADS) as pool:
+    with Threads(THREADS) as pool:
         return few_at_once(pool, most, work, items, patience_seconds)
 
 
@@ -86,12 +88,19 @@ def test_who_waits_is_told_that_the_pool_was_shut_down():
         begun.set()
         over.wait(PATIENCE_SECONDS)
 
-    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as beside:
+    with Threads(1) as pool, Threads(1) as beside:
         asked = beside.submit(few_at_once, pool, 2, work, range(9))
         begun.wait(PATIENCE_SECONDS)
         pool.shutdown(wait=False, cancel_futures=True)
         try:
-            with pytest.raises((CancelledError, RuntimeError)):
+            with pytest.raises(ObserveError, match=r"not asked: .*; ask again"):
                 asked.result(PATIENCE_SECONDS)
         finally:
             over.set()
+
+
+def test_a_thread_that_could_not_be_had_is_no_bug(monkeypatch: pytest.MonkeyPatch):
+    """The round ends with the reason, and the next one asks again."""
+    no_thread(monkeypatch, "lbd-observe")
+    with Threads(THREADS, "lbd-observe") as pool, pytest.raises(ObserveError, match="can't start new thread"):
+        few_at_once(pool, THREADS, str, [1])

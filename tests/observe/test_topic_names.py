@@ -14,6 +14,7 @@ from lbd.errors import AdminError
 from lbd.model import Pool
 from lbd.observe.topic_names import FAILED_SECONDS, NAMESPACES_A_TURN, READ_AGAIN_SECONDS, SpreadReader, TopicNames
 from lbd.spread import SpreadSettings
+from tests.act.test_executor import no_thread
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -115,6 +116,16 @@ class TestReading:
                 break
             threading.Event().wait(0.01)
         assert (set(names.by_namespace(seen())), lists.asked) == ({"t/n"}, ["t/n"])
+
+    def test_a_thread_that_could_not_be_had_fails_no_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is said, and the next turn begins to read."""
+        lists = Lists()
+        names = TopicNames(lists.read, lambda: lists.now, WAIT_SECONDS)
+        with monkeypatch.context() as full:
+            no_thread(full, "lbd-topics")
+            assert names.by_namespace(seen()) == {}
+        assert "can't start new thread" in names.trouble
+        assert (set(names.by_namespace(seen())), names.trouble) == ({"t/n"}, "")
 
 
 class TestSpread:

@@ -24,6 +24,7 @@ from lbd.pulsar.oauth2 import AGAIN_SECONDS, FRESH_SECONDS, MOST_BYTES, WELL_KNO
 from lbd.pulsar.settings import PulsarSettings
 from lbd.redaction import HIDDEN, MOST, redacted, remember
 from tests import fake_pulsar
+from tests.act.test_executor import no_thread
 from tests.daemon.test_service import eventually
 from tests.pulsar.issuer import AUDIENCE, CLIENT, REALM, SCOPE, Clock, Issuer, issuing, key_file, settings
 from tests.silence import LIMIT_SECONDS
@@ -194,6 +195,23 @@ class TestRenewal:
         issuer.hanging.set()
         eventually(lambda: token.word() == SECOND)
         assert token.recent == (FIRST, SECOND)
+
+    def test_a_thread_that_could_not_be_had_is_an_outage(
+        self, issuer: Issuer, key: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The old token is sent on while it is good, and without one the request ends with the reason."""
+        token = token_of(settings(issuer, key))
+        with monkeypatch.context() as full:
+            no_thread(full, "lbd-oauth2")
+            with pytest.raises(AdminError, match="can't start new thread"):
+                token.word()
+        clock.later(20)
+        token.word()
+        clock.later(0.81 * LIFETIME_SECONDS)
+        with monkeypatch.context() as full:
+            no_thread(full, "lbd-oauth2")
+            assert token.word() == FIRST
+        assert "can't start new thread" in token.trouble
 
     def test_without_a_lifetime_it_is_renewed_and_kept(self, issuer: Issuer, key: Path, clock: Clock) -> None:
         """After four minutes; an outage of any length does not end it."""

@@ -16,6 +16,7 @@ from lbd.pulsar.broker_health import BrokerHealth, unresponsive_text
 from lbd.pulsar.http import Http
 from lbd.pulsar.settings import PulsarSettings
 from tests import silence
+from tests.act.test_executor import no_thread
 from tests.silence import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -198,6 +199,24 @@ def test_its_thread_ends_with_the_last_and_begins_again() -> None:
                 break
             threading.Event().wait(PATIENCE_SECONDS / 600)
         assert (silences.since(ONE), silences._thread) == (None, None)
+
+
+def test_a_thread_that_could_not_be_had_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker gets no request meanwhile; the next that is refused begins to ask it again."""
+    silences, answers = BrokerHealth(again_seconds=0.01), iter([False, True])
+    silences.probe_with(lambda _, __: next(answers))
+    with monkeypatch.context() as full:
+        no_thread(full, "lbd-asks-again")
+        silences.unanswered(ONE, 100.0)
+        with pytest.raises(AdminError, match=r"not sent, nor asked again: .*can't start new thread"):
+            silences.refuse("GET /x", ONE)
+    with pytest.raises(AdminError, match=r"not sent$"):
+        silences.refuse("GET /x", ONE)
+    for _ in range(600):
+        if silences.since(ONE) is None:
+            break
+        threading.Event().wait(PATIENCE_SECONDS / 600)
+    assert silences.since(ONE) is None
 
 
 def test_what_one_part_found_out_all_know(broker: Broker) -> None:
