@@ -36,7 +36,7 @@ from lbd.store.explain import Explainer
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.moves import MOST_MOVES, history, newest_moves
 from lbd.store.scores import Scores, score_line
-from lbd.store.status import document
+from lbd.store.status import document, in_force
 from lbd.store.turns import KeptTurns, named
 from lbd.text import DAY_SECONDS, HOUR_SECONDS
 from lbd.turn.record import number
@@ -186,8 +186,8 @@ def last_turn(backend: Backend) -> Published:
 def status_document(backend: Backend, last: Published) -> StatusResponse:
     """The status at this moment."""
     now = backend.now()
-    drains = drains_in_force(backend.state_dir, now)
-    return document(last.status, last.status.pid, Control(backend.state_dir).paused(now), now, drains)
+    status, pause = in_force(last.status, Control(backend.state_dir), now)
+    return document(status, status.pid, pause, now, drains_in_force(backend.state_dir, now))
 
 
 def probes(backend: Backend) -> APIRouter:

@@ -22,7 +22,7 @@ from lbd.permit.served import served_text
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
 from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, NamespaceAnswer, TurnAnswer
-from lbd.store.status import read_status, running, steps_now
+from lbd.store.status import in_force, read_status, running, steps_now
 from lbd.store.turns import KeptTurns, named
 from lbd.text import DAY_SECONDS, counted, duration_text, zoned
 
@@ -411,11 +411,11 @@ def explain(
 def _steps(state_dir: Path, now: float) -> list[NextStep]:
     """Next steps for a person, by the status; none without a status."""
     try:
-        status = read_status(state_dir)
+        status, pause = in_force(read_status(state_dir), Control(state_dir), now)
     except UsageError:
         return []
     drains = drains_in_force(state_dir, now)
-    return steps_now(status, running(state_dir), Control(state_dir).paused(now), now, drains)
+    return steps_now(status, running(state_dir), pause, now, drains)
 
 
 def _print_every(turns: KeptTurns) -> None:

@@ -15,7 +15,7 @@ from lbd.errors import ObserveError, UsageError
 from lbd.store.control import Control, Pause
 from lbd.store.drains import drains_in_force
 from lbd.store.orders import Orders
-from lbd.store.status import after_its_end, document, read_status, running, unwritable
+from lbd.store.status import after_its_end, document, in_force, read_status, running, unwritable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,8 @@ def _show(settings: Settings, form: str, api_url: str | None) -> None:
     else:
         pid = running(settings.state_dir)
         last, where = _last_turn(settings.state_dir, pid), process(pid or 0)
-        pause, drains = Control(settings.state_dir).paused(now), drains_in_force(settings.state_dir, now)
+        last, pause = in_force(last, Control(settings.state_dir), now)
+        drains = drains_in_force(settings.state_dir, now)
     if form == "json":
         json_out(document(last, pid, pause, now, drains))
     else:

@@ -29,7 +29,7 @@ from lbd.store.database import STORE_NAME
 from lbd.store.drains import drains_in_force
 from lbd.store.journal import KEEP_SECONDS, read
 from lbd.store.state import KeptTakeOver, StateDir
-from lbd.store.status import read_status, running, steps_now
+from lbd.store.status import in_force, read_status, running, steps_now
 from lbd.store.turns import KeptTurns
 from lbd.text import counted, duration_text, minutes_text, utc
 
@@ -275,13 +275,12 @@ def _running(survey: Survey) -> Iterator[Finding]:
         message = f"process {pid or '?'} runs, and has ended no turn yet"
         yield RUNNING.unknown(message, "run lbd doctor again in a minute")
         return
-    status = read_status(directory)
+    status, pause = in_force(read_status(directory), Control(directory), now)
     yield _life(status, pid, now)
     own = {setting.text for setting in survey.unmatched}
     for warning in status.warnings if pid is not None else ():
         if warning not in own:
             yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")
-    pause = Control(directory).paused(now)
     if pid is not None and status.verdict is not None and status.verdict.kind == "blocked":
         has_finding = status.hold is not None or status.verdict.reason in OF_CANARY  # they have findings of their own
         level = BLOCKED.warning if has_finding else BLOCKED.problem

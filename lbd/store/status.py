@@ -15,7 +15,7 @@ from lbd.permit.budget import LastHour
 from lbd.reason import Reason
 from lbd.redaction import redacted_json
 from lbd.remedy import NextStep, next_step
-from lbd.store.control import Pause, Resumption
+from lbd.store.control import Control, Pause, Resumption
 from lbd.store.database import STORE_NAME
 from lbd.store.drains import Drain, DrainStatus, Work
 from lbd.store.journal import read
@@ -200,6 +200,31 @@ def _nearest_limit(budgets: Sequence[BudgetStatus]) -> BudgetStatus | None:
     return max(limited, key=lambda row: row[0])[1] if limited else None
 
 
+RESUMED = {Reason.NOT_SERVED.label, Reason.CHANGED_HANDS.label}
+"""Holds that ``lbd resume`` ends beside a pause."""
+
+ENDED = Verdict("waiting", detail="what held the last turn has ended; the next turn decides")
+
+
+def in_force(status: Status, control: Control, now: float) -> tuple[Status, Pause | None]:
+    """The status without what orders have ended since its turn, and the pause in force at ``now`` (epoch seconds).
+
+    Its ``sentence`` stays as the turn had it. Raises :class:`UsageError` where the store cannot be used.
+    """
+    pause, resumed = control.paused(now), control.resumed or status.resumed
+    over = {Reason.PAUSED.label} if pause is None else set()
+    if resumed != status.resumed:
+        over |= RESUMED
+        status = msgspec.structs.replace(status, resumed=resumed, ended_by_resume=[])
+    verdict, steps = status.verdict, [step for step in status.steps if step.reason not in over]
+    if verdict is not None and verdict.kind in {"blocked", "held"} and verdict.reason in over:
+        verdict = ENDED
+    if status.steps and not steps and pause is None:
+        steps = [next_step(Reason.ROUND_STOPPED)]
+    hold = None if status.hold in over else status.hold
+    return msgspec.structs.replace(status, hold=hold, verdict=verdict, steps=steps), pause
+
+
 NOT_RUNNING, LATE, EMPTIED, AWAY = "not-running", "late", "emptied", "away"
 """Reasons of steps that come of the process and its orders, whatever its last turn said."""
 
@@ -221,8 +246,6 @@ def steps_now(
     steps = [step for step in status.steps if step.reason != Reason.PAUSED.label]
     if pause is not None:
         steps = [_end_of(pause), *(step for step in steps if step.do)]
-    elif not steps and status.steps:
-        steps = [next_step(Reason.ROUND_STOPPED)]
     for drain, work in drains:
         if work is not None and work.ended_at is not None and work.owned == 0:
             text = f"{drain.broker} is empty: do your work on it; its restart ends the drain, and so does this"

@@ -864,7 +864,7 @@ class TestDaemon:
             ({"error": "bug"}, "problem", "(bug)"),
             ({"version": "0.0.9"}, "warning", "version 0.0.9"),
             ({"verdict": BLOCKED}, "problem", "by unloads-per-hour: a -> b 35.0 points apart; 87 of 30 used"),
-            ({"verdict": BLOCKED, "hold": "paused"}, "warning", "by unloads-per-hour: a -> b"),
+            ({"verdict": BLOCKED, "hold": "quiet-hours"}, "warning", "by unloads-per-hour: a -> b"),
             ({"verdict": Verdict("blocked", "canary", "a -> b")}, "warning", "by canary: a -> b"),
             ({"warnings": ["the disk hums"]}, "warning", "it says: the disk hums"),
         ],

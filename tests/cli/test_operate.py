@@ -34,6 +34,8 @@ from lbd.model import BundleClients, Outcome, Unload
 from lbd.model import Result as Ended
 from lbd.permit.budget import LastHour
 from lbd.permit.served import ServiceResult
+from lbd.reason import Reason
+from lbd.remedy import next_step
 from lbd.store.control import Control, Pause, RequestResult, Resumption, UnloadRequest
 from lbd.store.database import STORE_NAME, value
 from lbd.store.drains import Drain, Drains
@@ -447,6 +449,16 @@ class TestResume:
         for minutes, shown in ((59, True), (61, False)):
             told(daemon, resumed=Resumption(time.time() - minutes * 60, "ann", "upgrade is done"))
             assert (f"resumed    {minutes} min ago by ann: upgrade is done\n" in lbd("status").stdout) is shown
+
+    def test_the_status_and_doctor_name_no_hold_that_has_ended(self, daemon: Path) -> None:
+        """Until the next turn, which may take a minute: who resumed asks at once whether it helped."""
+        told(daemon, hold="paused", verdict=Verdict("blocked", "paused"), steps=[next_step(Reason.PAUSED)])
+        lbd("resume", "--reason", "upgrade is done")
+        found = lbd("status").stdout
+        assert "\nhold " not in found
+        assert "\nverdict    waiting: what held the last turn has ended; the next turn decides\n" in found
+        assert "upgrade is done\n" in found
+        assert "blocked" not in lbd("doctor").stdout
 
     def test_it_had_ended_by_itself(self, daemon: Path) -> None:
         """And that is said."""
