@@ -54,6 +54,5 @@ LABEL org.opencontainers.image.title="lbd" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${SOURCE_COMMIT}"
 USER 10001:10001
-# A broken settings file ends no daemon: the second question takes LBD_STATE_DIR or the default, and no file.
-HEALTHCHECK --interval=60s --timeout=20s --start-period=60s CMD ["sh", "-c", "lbd status || lbd --config /dev/null status"]
+HEALTHCHECK --interval=60s --timeout=20s --start-period=60s CMD ["lbd", "status"]
 CMD ["run"]

@@ -332,12 +332,13 @@ def _check_known(name: str, names: Iterable[str]) -> str:
 class Loaded:
     """Settings, and for each dotted key that is not a default, where it was set.
 
-    ``warnings`` name former settings that were given, a sentence each.
+    ``warnings`` name former settings that were given, a sentence each; ``problems`` settings that were left out.
     """
 
     settings: Settings
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
     @property
     def files(self) -> frozenset[str]:
@@ -361,8 +362,14 @@ CONSTANTS: Mapping[str, object] = {
 does not start after an upgrade is worse than one number of it. Elsewhere they are an error."""
 
 
-def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Loaded:
-    """Defaults, then the file, then the environment, then options. Raises :class:`UsageError` with every problem."""
+def load(
+    path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None, *, to_look: bool = False
+) -> Loaded:
+    """Defaults, then the file, then the environment, then options. Raises :class:`UsageError` with every problem.
+
+    ``to_look``: wrong settings are left out, and a file that cannot be read, for a look at an lbd that runs with the
+    settings that it has.
+    """
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
@@ -375,13 +382,21 @@ def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, An
             _put(values, key.split("."), value)
             origins = {old: where for old, where in origins.items() if not old.startswith(f"{key}.")}
             origins[key] = origin
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        problems.extend(problem(item, origins) for item in error.errors())
-    if problems:
-        raise UsageError("\n".join(" ".join(problem.split()) for problem in problems))
-    return Loaded(settings, origins, tuple(warnings))
+    settings = None
+    while settings is None:
+        try:
+            settings = Settings.model_validate(values)
+        except ValidationError as error:
+            problems.extend(problem(item, origins) for item in error.errors())
+            wrong = {_given(values, item["loc"]) for item in error.errors()}
+            if not to_look or () in wrong:
+                break
+            for keys in wrong:
+                _leave_out(values, keys)
+    shown = tuple(" ".join(problem.split()) for problem in problems)
+    if settings is None or (shown and not to_look):
+        raise UsageError("\n".join(shown))
+    return Loaded(settings, origins, tuple(warnings), shown)
 
 
 def _sources(
@@ -389,7 +404,12 @@ def _sources(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     chosen = path or (DEFAULT_PATH if os.access(DEFAULT_PATH, os.F_OK) else None)
     if chosen is not None:
-        yield str(chosen), _file(chosen)
+        try:
+            content = _file(chosen)
+        except UsageError as error:
+            problems.append(str(error))
+        else:
+            yield str(chosen), content
     for name, text in sorted(environ.items()):
         if name.startswith(PREFIX) and not NOT_SETTINGS.fullmatch(name):
             source = _variable(name, text, problems)
@@ -431,6 +451,19 @@ def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | Non
         value = {key: value}
     assert isinstance(value, dict)
     return value
+
+
+def _given(values: object, path: tuple[Any, ...]) -> tuple[str, ...]:
+    """The keys of the setting that a problem is of, or of its section where the problem is of what is not given."""
+    if path and isinstance(values, dict) and path[0] in values:
+        return (path[0], *_given(values[path[0]], path[1:]))
+    return ()
+
+
+def _leave_out(values: dict[str, Any], keys: tuple[str, ...]) -> None:
+    for key in keys[:-1]:
+        values = values.get(key, {})
+    values.pop(keys[-1], None)
 
 
 def _put(values: dict[str, Any], keys: list[str], value: object) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lbd.bundles import is_scalable, names_topic
 from lbd.cli.completion import anything
-from lbd.cli.options import duration, remote_options
+from lbd.cli.options import duration, remote_options, settings_to_look
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.request import topic_bundles
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
@@ -382,14 +382,14 @@ def explain(
     \b
     Example: lbd explain broker-1:8080
     """
-    settings, now = read().settings, time.time()
+    settings, now = settings_to_look(read), time.time()
     if every:
         if what is not None or api_url is not None:
             raise UsageError("--every prints all turns of a state directory; give neither a name nor --api with it")
         _print_every(KeptTurns(settings.state_dir))
         return
     named = what is not None and names_topic(what)
-    parts = [part.topic for part in topic_bundles(settings, what or "", api_url)] if named else []
+    parts = [part.topic for part in topic_bundles(read().settings, what or "", api_url)] if named else []
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 

@@ -13,7 +13,7 @@ import msgspec
 from rich.text import Text
 
 from lbd.cli.completion import brokers, bundles_or_namespaces
-from lbd.cli.options import duration, format_option, settings_options
+from lbd.cli.options import duration, format_option, settings_options, settings_to_look
 from lbd.cli.render import json_out, plain, shared_notes, without_notes
 from lbd.cli.split import show_splits
 from lbd.cli.status_text import common_end, console, room
@@ -134,7 +134,7 @@ def history(
     """
     if ctx.invoked_subcommand is not None:
         return
-    state_dir = read().settings.state_dir
+    state_dir = settings_to_look(read).state_dir
     if message := nothing_there(state_dir):
         click.echo(message, err=True)
     _refuse_unknown(state_dir, bundle, broker)

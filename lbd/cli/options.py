@@ -61,14 +61,27 @@ def settings_options(command: Command) -> Command:
             context = context.parent
         urls = admin_urls or above.get("admin_urls") or ()
 
-        def read(**more: Any) -> Loaded:  # noqa: ANN401 - values of settings, as options have them
+        def read(*, to_look: bool = False, **more: Any) -> Loaded:  # noqa: ANN401 - as options have them
             chosen = config_file or above.get("config_file") or os.environ.get("LBD_CONFIG")
             options = {"pulsar": {"admin_urls": list(urls)}} if urls else {}
-            return load(Path(chosen) if chosen else None, environment(), options | more)
+            return load(Path(chosen) if chosen else None, environment(), options | more, to_look=to_look)
 
         return command(*args, read=read, **others)
 
     return cast("Command", reading)
+
+
+def settings_to_look(read: Read) -> Settings:
+    """The settings of a command that shows what an lbd has done; what is wrong of them is said and left out.
+
+    An lbd that runs goes on with settings that it has read before, and is to be seen most of all when they are wrong.
+    """
+    loaded = read(to_look=True)
+    if loaded.problems:
+        where = f"left out here, where state_dir is {loaded.settings.state_dir}"
+        note = f"{where}; an lbd that runs keeps the settings that it has"
+        click.echo("\n".join([*loaded.problems, note]), err=True)
+    return loaded.settings
 
 
 def format_option(command: Command) -> Command:

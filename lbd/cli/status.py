@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli import status_text as text
-from lbd.cli.options import api_option, duration, format_option, remote_options, settings_options
+from lbd.cli.options import api_option, duration, format_option, remote_options, settings_options, settings_to_look
 from lbd.cli.render import json_out
 from lbd.cli.request import by, orders_client, print_note, process, reason_option
 from lbd.errors import ObserveError, UsageError
@@ -40,7 +40,7 @@ def status(read: Read, form: str, api_url: str | None, *, watch: bool) -> None:
     \b
     Example: lbd status --format json
     """
-    settings = read().settings
+    settings = settings_to_look(read)
     if not watch:
         _show(settings, form, api_url)
         return

@@ -122,6 +122,32 @@ class TestStatus:
             "turns      1,234; the last one made 31 requests in 0.42 s",
         ]
 
+    @pytest.mark.parametrize(
+        ("line", "problem"),
+        [
+            ("interval_second: 15", "interval_second: no such setting; did you mean interval_seconds?"),
+            ("weights: {cpu: much}", "weights.cpu: 'much': "),
+            ("weights: {cpu: 0, bandwidth_in: 0, bandwidth_out: 0}", "every broker would score 0 points"),
+            ("split: [", "not YAML"),
+        ],
+    )
+    def test_wrong_settings_hide_no_lbd(self, line: str, problem: str, daemon: Path, tmp_path: Path) -> None:
+        """It goes on with those that it read before: what is wrong is said, and then what it does."""
+        told(daemon)
+        file = tmp_path / "lbd.yaml"
+        file.write_text(f"state_dir: {daemon}\n{line}\n", encoding="utf-8")
+        for command in ("status", "history", "explain"):
+            found = lbd(command, "--config", file)
+            assert found.exit_code == lbd(command).exit_code
+            assert found.stderr.startswith(f"{file}: ")
+            assert problem in found.stderr
+            assert (
+                f"left out here, where state_dir is {daemon}; an lbd that runs keeps the settings that it has\n"
+                in found.stderr
+            )
+        assert lbd("status", "--config", file).stdout.startswith("lbd        running, ")
+        assert lbd("dry-run", "--config", file).exit_code == 2
+
     def test_the_verdict_stands_below_the_sentence(self, daemon: Path) -> None:
         """In words for a person, in parts for a program."""
         told(daemon, turn=7, verdict=Verdict("not-fixable", "too-large", "a -> b 37.0 points apart"))
