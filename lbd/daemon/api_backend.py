@@ -101,7 +101,7 @@ class Planner:
         """A plan that was proposed or shown, unless it has expired."""
         with self._lock:
             shown = self._shown.get(name)
-        if shown is not None and self._engine.timebase.now() >= shown.expires_at:
+        if shown is not None and not shown.in_time(self._engine.timebase.now()):
             shown = None
         return self._engine.proposed(name) or shown
 

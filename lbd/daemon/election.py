@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lbd.clock import boot_seconds
 from lbd.errors import LbdError, NotLeaderError, ObserveError, UsageError, as_lbd_error
+from lbd.operations.drain import REPLACED
 from lbd.pulsar.client import SharedLog
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
@@ -146,7 +147,7 @@ class Leadership:
         """Hand the open moves and splits to these parts whenever this lbd comes to lead; none before."""
 
         def inherit() -> None:
-            executor.halt(Reason.ROUND_STOPPED, "not asked for: another lbd may have led since it was planned")
+            executor.halt(Reason.ROUND_STOPPED, REPLACED)
             splitting.halt()
             executor.inherit(dict(self.journal.open))
             splitting.inherit(dict(self.journal.open_splits))

@@ -83,6 +83,7 @@ class Engine:
         self._keeper = Keeper(settings)
         self.notifier = Notifier(settings.notify)
         self._rest: Rest | None = None
+        self._term = self.journal.term
 
     @property
     def settings(self) -> Settings:
@@ -146,11 +147,19 @@ class Engine:
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
+        self._plan_anew_after_others()
         parts = replace(self._real.turn_parts(), health=self._real.health)  # a single turn ends before its checks
         planning = replace(parts.planning, in_waves=parts.acts)
         record = self._turn(replace(parts, planning=planning, on_plan=on_plan, rest=self._rest))
         self._rest = record.plan.rest
         return self._keeper.keep(record, self.timebase.now())
+
+    def _plan_anew_after_others(self) -> None:
+        """Drop what was planned before another lbd may have led, however short that was."""
+        if self._term != (term := self.journal.term):
+            self._term, self._rest = term, None
+            self._real.proposals.drop()
+            self.draining.plan_anew()
 
     def _turn(self, parts: Parts) -> TurnResult:
         self._real.recover()
@@ -201,6 +210,7 @@ class Engine:
 
     def go_on(self, *, alone: bool = False) -> None:
         """Go on with a drain or a fill, if there is one; ``alone``: no turn beside it keeps what it notices."""
+        self._plan_anew_after_others()
         parts = self._real.alone if alone else self._real.beside
         if not (self.observe_only or self.splitting.hold()):
             self.draining.step(lambda: self._real.tools(parts(None)))

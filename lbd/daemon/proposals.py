@@ -42,7 +42,7 @@ class Proposals:
 
     def find(self, name: str, now: float) -> Proposal | None:
         """The proposal of this name, if it can be applied now."""
-        plan = next((plan for plan in self._made if plan.id == name and now < plan.expires_at), None)
+        plan = next((plan for plan in self._made if plan.id == name and plan.in_time(now)), None)
         return plan and msgspec.structs.replace(plan, approved_by=self._approved_by(name))
 
     def asking(self, parts: Parts, now: float) -> Parts:
@@ -61,10 +61,12 @@ class Proposals:
         """
         if record.plan.hold is not None and record.plan.hold[0] is Reason.NOT_LEADER:
             self.drop()
-        elif record.plan.hold is None and record.plan.decision is not None:
+        elif record.plan.hold is None and record.plan.decision is not None and record.observation is not None:
             self.judged = True
-            renewed = proposal(record, self._made[-1] if self._made else None)
-            before = [plan for plan in self._made if plan.id != renewed.id][1 - KEPT :]
+            now = record.observation.snapshot.taken_at
+            made = [plan for plan in self._made if plan.in_time(now) or now >= plan.expires_at]
+            renewed = proposal(record, made[-1] if made else None)
+            before = [plan for plan in made if plan.id != renewed.id][1 - KEPT :]
             self._made = (*before, renewed) if record.plan.unloads else ()
 
     def drop(self) -> None:

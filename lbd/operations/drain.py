@@ -112,11 +112,15 @@ SECONDS_EACH = 0.5
 MEASURED_FROM = 10
 """Moves after which their own pace tells more than an estimate."""
 
-ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED})
+AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
+"""Holds under which another lbd goes on with an order, or nobody can: nothing is changed of it here."""
+
+ORDERED = AWAY | {Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED}
 """Holds to wait for: a move that was not sent because of one is due again afterwards."""
 
 REREAD = "not asked for: the settings were read again"
-"""A move that was not sent because of this is due again, by the new settings."""
+REPLACED = "not asked for: another lbd may have led since it was planned"
+"""A move that was not sent because of these is due again, in a new plan."""
 
 TIMES = 2
 """Moves of one bundle in a drain, each of two attempts, where a client's lookup gives it back to its broker."""
@@ -230,7 +234,7 @@ class Job:
         with self._lock:
             if isinstance(end, Skip):
                 self._skipped[end.what] = end
-                if end.reason in ORDERED or end.detail == REREAD:
+                if end.reason in ORDERED or end.detail in {REREAD, REPLACED}:
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
                 self._outcomes[end.unload.bundle] = end
@@ -592,9 +596,6 @@ def _present_outcome(outcome: Outcome, ownership: Ownership) -> Outcome:
 
 STEP_SECONDS = 0.2
 
-AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
-"""Holds under which another lbd goes on with an order, or nobody can: nothing is changed of it here."""
-
 LOOK_AGAIN_SECONDS = 5.0
 """How long is waited where nothing may move now, or the cluster cannot be seen."""
 
@@ -701,7 +702,7 @@ class Draining:
         return answer
 
     def plan_anew(self) -> None:
-        """The settings were read again: what of a fill is left is planned by the new ones."""
+        """Plan what of a fill is left anew: settings were read again, or another lbd may have led since."""
         self._fill = None
 
     def to_the_end(self, go_on: Callable[[], None]) -> None:

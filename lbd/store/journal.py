@@ -328,8 +328,10 @@ class Journal:
     """The open journal of a store. Every entry is on disk when the call returns; thread-safe.
 
     ``state_lost`` returns why the state directory is no longer this process's: the next process would not read what is
-    written here, so no intent is written.
+    written here, so no intent is written. ``term`` is how often this lbd has come to lead; 0 for one that is alone.
     """
+
+    term = 0
 
     def __init__(
         self,

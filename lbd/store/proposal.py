@@ -57,6 +57,13 @@ class Proposal(msgspec.Struct, frozen=True):
     clients: int
     approved_by: list[str] = []
 
+    def in_time(self, now: float) -> bool:
+        """Whether it can be applied at ``now``, epoch seconds.
+
+        One that expires much later was made before the clock was set back.
+        """
+        return 0 < self.expires_at - now <= 2 * PLAN_SECONDS
+
 
 class PlannedScore(msgspec.Struct, frozen=True):
     """A broker's score in points now, and ``after`` all moves of a plan have landed; None where unknown.

@@ -263,7 +263,7 @@ class SharedJournal(Journal):
         """As :class:`Journal`; nobody leads yet. ``clock`` goes on while the machine is suspended."""
         super().__init__(path, now, state_lost=state_lost, boot=boot)
         self._clock = clock
-        self._term, self._terms = 0, dict[str, int]()
+        self.term, self._terms = 0, dict[str, int]()
         self._publish: Callable[[bytes], None] | None = None
         self._unpublished: list[bytes] = []
         self.on_foreign: Callable[[Unload], None] = lambda _: None
@@ -282,7 +282,7 @@ class SharedJournal(Journal):
             while self._unpublished:
                 publish(self._unpublished[0])
                 del self._unpublished[0]
-            self._term += 1
+            self.term += 1
             self._publish = publish
 
     def resign(self) -> None:
@@ -297,7 +297,7 @@ class SharedJournal(Journal):
         started_at = self._clock()
         with self._lock:
             move = super().intend(unload, attempt)
-            self._terms[move] = self._term
+            self._terms[move] = self.term
         self._in_time(started_at)
         return move
 
@@ -311,7 +311,7 @@ class SharedJournal(Journal):
 
         Readers know an intent that they read twice. Raises :class:`RefusedError`.
         """
-        leading, term = self.leading, self._term  # in this order: another term may begin in between
+        leading, term = self.leading, self.term  # in this order: another term may begin in between
         if not leading or self._terms.get(move, term) != term:
             raise RefusedError("another lbd may have led since the intent was written")
         if again:
@@ -328,7 +328,7 @@ class SharedJournal(Journal):
         started_at = self._clock()
         with self._lock:
             split = super().intend_split(cut)
-            self._terms[split] = self._term
+            self._terms[split] = self.term
         self._in_time(started_at)
         return split
 

@@ -11,7 +11,7 @@ import pytest
 from lbd.decide.drain import DrainMoves
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Unload
-from lbd.operations.drain import show_drain
+from lbd.operations.drain import REPLACED, show_drain
 from lbd.operations.place import ask_cluster, owned_bundles
 from lbd.permit.eligibility import carries
 from lbd.pulsar.settings import LeaderSettings
@@ -23,9 +23,10 @@ from tests.simulate import fakes
 from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from lbd.daemon.engine import Engine
     from lbd.simulate.fake_pulsar import FakePulsar
     from tests.simulate.fakes import Run
 
@@ -324,12 +325,24 @@ def test_a_fill_that_nobody_goes_on_with_yet_is_in_force(
     assert (work.exit_code, work.ended_at is None) == (0, False), work
 
 
-def test_settings_that_are_read_again_take_nothing_from_a_fill(
-    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+def read_again(engine: Engine) -> None:
+    """Settings are."""
+    engine.take(engine.settings)
+
+
+def led_again(engine: Engine) -> None:
+    """Another one may have led since, as ``Role.serve`` has it."""
+    engine._real.executor.halt(Reason.ROUND_STOPPED, REPLACED)
+    engine.journal.term = 1
+
+
+@pytest.mark.parametrize("happens", [read_again, led_again])
+def test_what_stops_all_plans_takes_nothing_from_a_fill(
+    happens: Callable[[Engine], None], lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
 ):
-    """They stop what is under way, in the midst of a part: the rest of that part is planned by the new ones."""
+    """In the midst of a part: the rest of that part is planned anew, by new settings, and by what others moved."""
     cold = cluster.brokers[2]
-    lbd.engine.on_end = lambda _: lbd.engine.take(lbd.engine.settings)
+    lbd.engine.on_end = lambda _: happens(lbd.engine)
     begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=60)
     lbd.engine.on_end = lambda _: None
     cluster.forward(60)

@@ -24,7 +24,9 @@ from lbd.store.control import Control, Pause, PlannedMove, PlanRequest, RequestR
 from lbd.store.predictions import Predictions
 from lbd.store.proposal import PLAN_SECONDS, plan_id
 from lbd.turn.record import plan_document, proposal
+from lbd.turn.turn import turn
 from lbd.turn.verdict import sentence, verdict
+from lbd.turn.waves import Rest
 from tests import test_turn
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 from tests.fake_pulsar import HOT as BUNDLES
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from lbd.daemon.engine import Engine
     from lbd.store.proposal import Proposal
-    from lbd.turn.parts import TurnResult
+    from lbd.turn.parts import Parts, TurnResult
     from tests.fake_pulsar import FakePulsar
 
 
@@ -151,6 +153,21 @@ def test_a_proposal_stands(then: TurnResult, stays: bool | None, expires_after: 
         assert (found.id == plan_id(FIRST.plan.unloads)) is stays
         assert found.made_at == (TAKEN_AT if stays else TAKEN_AT + 60)
         assert found.expires_at == TAKEN_AT + expires_after
+
+
+@pytest.mark.parametrize(("later_seconds", "stands"), [(-1.0, True), (-3600.0, False), (PLAN_SECONDS, False)])
+def test_a_clock_that_was_set_back_keeps_no_proposal(later_seconds: float, stands: bool):
+    """By an hour: else what one person has approved could be begun an hour later, by what the next one approves."""
+    found, last = after(FIRST)
+    assert last is not None
+    assert (found.find(last.id, TAKEN_AT + later_seconds) is not None) is stands
+    if later_seconds < -PLAN_SECONDS:
+        found.after(asked(later_seconds))
+        renewed = found.at(TAKEN_AT + later_seconds)
+        assert renewed is not None
+        assert renewed.expires_at == TAKEN_AT + later_seconds + PLAN_SECONDS
+        found.after(altered(asked(later_seconds), unloads=FEWER.plan.unloads))
+        assert found.find(last.id, TAKEN_AT + PLAN_SECONDS - 1) is None
 
 
 def test_a_proposal_that_is_applied_or_whose_settings_change_is_gone():
@@ -389,6 +406,31 @@ def test_an_approval_ends_with_its_plan(pulsar: FakePulsar, tmp_path: Path):
         found._real.proposals.after(altered(asked(), unloads=()))
         found.serve()
         assert found._real.plans.approved_by(name) == []
+
+
+def test_what_was_planned_before_another_one_may_have_led_is_gone(
+    balancer: Engine, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """The lead was lost and regained between two turns: neither the rest of a plan goes on, nor a proposal."""
+    rest = Rest("p", tuple(MOVES), {}, 1, time.time(), 10.0)
+    begun: list[Rest | None] = []
+
+    def with_rest(parts: Parts) -> TurnResult:
+        begun.append(parts.rest)
+        made = turn(replace(parts, rest=None))
+        return replace(made, plan=replace(made.plan, rest=rest))
+
+    monkeypatch.setattr("lbd.daemon.engine.turn", with_rest)
+    sampled(balancer, pulsar, by=1)
+    sampled(balancer, pulsar, by=2)
+    assert balancer.proposal is not None
+    Control(balancer.settings.state_dir).pause(Pause(time.time(), None, "", "ann"))
+    balancer.turn()
+    assert balancer.proposal is not None
+    monkeypatch.setattr(balancer.journal, "term", 1)
+    balancer.turn()
+    assert balancer.proposal is None
+    assert begun == [None, rest, rest, None]
 
 
 def test_other_settings_drop_it(balancer: Engine, pulsar: FakePulsar):
