@@ -176,7 +176,8 @@ class Engine:
             self.rolling.after(record)
             record = self._proven(record)
         try:
-            forget_notes(self._real.journal, record)
+            if self.leading.leading:
+                forget_notes(self._real.journal, record)
         except LbdError as error:
             record = replace(record, error=record.error or error)
         return record

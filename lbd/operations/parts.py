@@ -61,7 +61,7 @@ class PolicyReader:
         self._consents: dict[str, tuple[float, Consent]] = {}
         self._properties_left, self._unread = PROPERTIES_A_TURN, dict[str, str]()
         self._silent = ""
-        self._planned: dict[str, str | None] = {}
+        self._planned: dict[str, str] = {}
         self._members: dict[str, frozenset[str]] = {}
         self._member_requests = 0
 
@@ -69,6 +69,8 @@ class PolicyReader:
         """The cluster's isolation policies, read at the begin of a turn; while they cannot be read nothing moves."""
         self._members, self._member_requests = {}, 0
         self._properties_left, self._unread, self._silent = PROPERTIES_A_TURN, {}, ""
+        lately, consents = self._lately_read(), list(self._consents.items())
+        self._consents = {name: last for name, last in consents if name in lately or last[1] != Consent()}
         try:
             return parse_isolation(self._admin.isolation_policies())
         except AdminError:
@@ -87,8 +89,9 @@ class PolicyReader:
             unread = frozenset({name})
         else:
             unread = frozenset()
-        self._planned |= group_of
         grouped = {name: group for name, group in group_of.items() if group is not None}
+        others = {name: group for name, group in list(self._planned.items()) if name not in group_of}
+        self._planned = {**others, **grouped}
         free = frozenset(group_of.keys() - grouped.keys())
         try:
             members, domains = self._spread(set(grouped.values()), tenants) if grouped else ({}, {})

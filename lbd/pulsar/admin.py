@@ -138,6 +138,8 @@ class AdminClient:
         self._active = brokers
         self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in brokers}
         self._answering = {}
+        bases = {*self._urls, *self._bases.values(), *(f"http://{broker}" for broker in brokers)}
+        self._failed = {base: failure for base, failure in list(self._failed.items()) if base in bases}
         own = [base for broker, base in self._bases.items() if url_host(base) == url_host(broker)]
         self.http.trust([*brokers, *own], self._learn)
         self.http.silences.listed(brokers, [*brokers, *own])

@@ -119,6 +119,9 @@ class Learning:
         with np.errstate(all="ignore"):
             self._gathering.take(snapshot)
         self._gathering.forget(snapshot.taken_at - GO_STALE_SECONDS)
+        for gone in self._traffic.keys() - self._gathering.sizes().keys() - set(snapshot.brokers.ids):
+            del self._traffic[gone]
+            self._effect_of.pop(gone, None)
 
     @property
     def fitted_at(self) -> float:

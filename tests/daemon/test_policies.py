@@ -106,6 +106,19 @@ class TestProperties:
         """A reader whose time is the last of these."""
         return PolicyReader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), lambda: clock[-1])
 
+    def test_of_most_namespaces_nothing_is_kept(self, pulsar: FakePulsar) -> None:
+        """Of those in no group, and those whose properties say nothing, once they were read long ago."""
+        clock = [0.0]
+        asking = self.reader_at(pulsar, clock)
+        pulsar.policies.properties = {"t/off": {"lbd.balance": "off"}}
+        for name in ("t/m", "t/off", "t/free"):
+            asking.isolation()
+            asking.groups((name,), frozenset({"t"}))
+            asking.consents((name,))
+            clock[0] += parts.PROPERTIES_SECONDS
+        asking.isolation()
+        assert (asking._planned.keys(), asking._consents.keys()) == ({"t/m"}, {"t/off"})
+
     def test_they_are_read_again_after_a_while(self, pulsar: FakePulsar) -> None:
         """Until then what was read counts, and what nobody asks for anew is not read again."""
         clock, properties = [0.0], {"lbd.balance": "off"}

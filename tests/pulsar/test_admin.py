@@ -340,6 +340,13 @@ class TestFallingOver:
         asked.active_brokers()
         assert asked.http.sent - before == 1
 
+    def test_a_broker_that_is_gone_is_forgotten(self, pulsar: FakePulsar) -> None:
+        """Those that are asked first, and those of the cluster, are asked again."""
+        asked = admin(pulsar)
+        asked._failed = dict.fromkeys([pulsar.urls[0], f"http://{pulsar.ids[1]}", "http://gone:8080"], (0.0, "no"))
+        asked.active_brokers()
+        assert asked._failed.keys() <= {pulsar.urls[0], f"http://{pulsar.ids[1]}"}
+
     def test_all_dead(self, pulsar: FakePulsar) -> None:
         """Every address is named with what went wrong there."""
         asked = admin(pulsar)

@@ -50,6 +50,16 @@ def test_whatever_is_reported_a_turn_goes_on(seen: list[dict[str, LoadReport]]):
         assert summary(loads(now.brokers.ids, known, {}))
 
 
+def test_brokers_that_are_gone_are_forgotten():
+    """Brokers that come under new names for a year, as machines do that are replaced, leave nothing behind."""
+    learning = Learning()
+    for number in range(50):
+        now = snapshot({f"b{number}:80": report(60, {bundle(0): stats(1, 100)})}, TAKEN_AT + GO_STALE_SECONDS * number)
+        learning(now)
+    assert learning._traffic.keys() == {"b49:80"}
+    assert learning._effect_of.keys() <= {"b49:80"}
+
+
 @pytest.mark.parametrize("absurd", [1e18, 1e200])
 def test_a_rate_that_nobody_has_tells_nothing_of_what_moves_did(absurd: float):
     """One report among seven: any multiple of the traffic for no more CPU is no move that cost nothing."""
