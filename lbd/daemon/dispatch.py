@@ -246,7 +246,10 @@ class Dispatcher:
         if plan.begun_at is not None:
             return plan.plan != self._applying.plan
         proposals = self._real.proposals
-        return (proposals.judged or now >= plan.until) and proposals.find(plan.plan, now) is None
+        proposal = proposals.find(plan.plan, now)
+        if proposal is None:
+            return proposals.judged or now >= plan.until
+        return proposal.made_at >= plan.until  # the same moves, proposed anew after the approval had expired
 
     def _interruption(self, plan: AppliedPlan) -> str:
         """Sentence on a plan that another process began and left; empty for a plan of this process."""

@@ -367,6 +367,22 @@ def test_an_approval_outlives_its_lbd(pulsar: FakePulsar, tmp_path: Path):
     assert {line["reason"] for line in intents} == {f"plan {waiting.id}, ann and bob: tonight"}
 
 
+def test_an_approval_that_expired_while_no_lbd_ran_is_over(pulsar: FakePulsar, tmp_path: Path):
+    """The next one proposes the same moves, an hour later: nobody has approved them at this load."""
+    chosen = test_turn.settings(pulsar, tmp_path, mode="approve", approvers=2, avg_shedder={})
+    with engine(chosen) as before:
+        before.turn()
+        sampled(before, pulsar, by=1)
+        first = before.proposal
+        assert "waits for another person" in applied(before).sentence
+    with engine(chosen, timebase=Timebase(now=lambda: time.time() + 3600, boot=lambda: None)) as found:
+        for number in range(2, 5):
+            sampled(found, pulsar, by=number)
+        assert found.proposal.id == first.id
+        found.serve()
+        assert found.proposal.approved_by == []
+
+
 def test_a_plan_whose_lbd_was_killed_is_over(pulsar: FakePulsar, tmp_path: Path):
     """What it has left was judged with what was made: nobody goes on with it, and the next lbd says so."""
     chosen = test_turn.settings(pulsar, tmp_path, mode="approve", avg_shedder={})
