@@ -53,9 +53,9 @@ class Server:
         self._is_over = threading.Event()
         try:
             self._thread = begin(self._run, "lbd-api-local" if local else "lbd-api")
-        except ThreadError:
+        except ThreadError as error:
             listening.close()
-            raise
+            raise ThreadError(f"the API is not served: {error}") from error
 
     def stop(self) -> None:
         """End every stream, give answers under way a moment, and close the socket."""

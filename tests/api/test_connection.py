@@ -17,6 +17,7 @@ from lbd.api.connection import CONNECTIONS, network_of
 from lbd.api.guard import REQUESTS
 from lbd.api.published import WAITING_EVENTS, Events
 from lbd.api.server import HEAD_BYTES
+from tests.act.test_executor import no_thread
 from tests.api.conftest import PATIENCE_SECONDS, TOKEN, serving
 from tests.api.test_tls import OPENSSL, certify
 from tests.daemon.test_service import eventually
@@ -426,3 +427,14 @@ def test_what_is_no_http_is_told_as_a_problem(api: Api, request_line_and_head: b
     assert found.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"application/problem+json" in found
     assert b'"status":400' in found
+
+
+def test_without_a_thread_lbd_goes_on_without_its_api(
+    pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The system has none left: it is said, as for a port that is taken, and who asks is not kept waiting."""
+    no_thread(monkeypatch, "lbd-api")
+    with serving(pulsar, tmp_path) as found:
+        found.turn()
+        status = found.serving.board.last.status
+        assert (status.api, status.warnings[-2:]) == (None, ["the API is not served: can't start new thread"] * 2)
