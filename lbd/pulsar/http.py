@@ -391,6 +391,9 @@ class BoundedSession(requests.Session):
 KEPT_BROKERS = 400
 """Brokers whose connections stay open: a turn sends each of them two requests, and a process may have 1,024 files."""
 
+KEPT_OF_A_BROKER = 100
+"""More than requests that one broker has at once: 64 unloads of a drain, and those of a turn. urllib3 warns of more."""
+
 
 class Sessions:
     """Sends requests of all threads over connections that they share. Thread-safe."""
@@ -447,7 +450,7 @@ def _new(settings: PulsarSettings) -> BoundedSession:
         allowed_methods={"GET"},
         respect_retry_after_header=False,
     )
-    session = BoundedSession(max_retries=retry, pool_connections=KEPT_BROKERS, pool_maxsize=settings.concurrency)
+    session = BoundedSession(max_retries=retry, pool_connections=KEPT_BROKERS, pool_maxsize=KEPT_OF_A_BROKER)
     session.trust_env = False
     session.headers["Accept-Encoding"] = "gzip"
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
