@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import shutil
 import signal
 import time
@@ -151,7 +154,7 @@ def calibrate(
     from lbd.learn import report as written  # noqa: PLC0415 - Spark is loaded only here
     from lbd.learn.spark import parallel, parts, started  # noqa: PLC0415
 
-    with _new(out), _ending(out), started(history, master, spark_settings) as spark:
+    with new_calibration(out), _ending(out), started(history, master, spark_settings) as spark:
         from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
         from lbd.learn.document import document  # noqa: PLC0415
@@ -270,16 +273,43 @@ def _ending(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _new(out: Path) -> Iterator[None]:
-    """A new or empty directory, removed again if nothing was written to it, or that of a run that did not end."""
-    if _unfinished(out):
-        click.echo(f"{out} has what an earlier run computed; this one goes on with it", err=True)
-    else:
+def new_calibration(out: Path) -> Iterator[None]:
+    """A new or empty directory, removed again if nothing was written to it, or that of a run that did not end.
+
+    Raises :class:`UsageError` while another calibration works there.
+    """
+    goes_on = _unfinished(out)
+    if not goes_on:
         new_directory(out, "--out", parents=True)
     try:
         yield
     finally:
         with suppress(OSError):
+    with _alone(out):
+        if goes_on:
+            click.echo(f"{out} has what an earlier run computed; this one goes on with it", err=True)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                out.rmdir()
+
+
+WITHOUT_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP})
+"""Numbers of the errors of a file system, such as NFS, that cannot lock a directory."""
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError(f"--out {out}: another lbd calibrate works there; name a new directory") from error
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
             out.rmdir()
 
 

@@ -19,7 +19,7 @@ from lbd.charts.page import table
 from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.fields import derived
-from lbd.files import as_usage_error
+from lbd.files import as_usage_error, replace
 from lbd.learn.choose import COST, PRESENT, claim_text, cost, cost_text, moves_per_day, split
 from lbd.learn.incidents import RESOLUTION, TIMES, excess, mean
 from lbd.learn.replay import Figures
@@ -534,4 +534,4 @@ def write(calibration: Calibration, result: CalibrationSummary, out: Path) -> No
         pq.write_table(
             pa.Table.from_pylist([asdict(check) for check in calibration.history.checks]), out / "quality.parquet"
         )
-        (out / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+        replace(out / SUMMARY, msgspec.json.format(msgspec.json.encode(result)) + b"\n")

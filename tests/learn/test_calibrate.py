@@ -16,7 +16,7 @@ import yaml
 
 from lbd.config import Settings
 from lbd.decide.avg_shedder import AvgShedderSettings
-from lbd.errors import ObserveError
+from lbd.errors import ObserveError, UsageError
 from lbd.files import decoded
 from lbd.learn import report as written
 from lbd.learn.calibrate import in_incidents
@@ -33,7 +33,7 @@ from lbd.load.estimate import CPU, Source
 from lbd.store.calibration import CalibrationSummary, ReplayedFigures
 from tests import calibrate_schema, fake_pulsar
 from tests.daemon.test_service import running, settings_for
-from tests.disks import flip
+from tests.disks import flip, small_disk
 from tests.learn.histories import CALM, settled, simulated
 from tests.learn.in_process import calibrated
 from tests.learn.test_choosing import DAY, a_day
@@ -182,6 +182,19 @@ class TestKnownTruth:
         lost, torn = (LostDay(20_458, 0.25, "record of brokers"),), ("file:/history/a.parquet",)
         history = replace(found.history, lost=lost, torn=torn)
         result = document(replace(found, history=history, choice=replace(found.choice, effects=endless)), 1000.0)
+    def test_a_disk_that_is_full_leaves_no_summary(self, found: Calibration, tmp_path: Path):
+        """Half of one would be named by ``lbd status`` and hide the proposal before."""
+        result = document(found, 1000.0).summary
+        written.write(found, result, tmp_path)
+        pages = [-(-path.stat().st_size // 4096) for path in tmp_path.iterdir() if path.name != "summary.json"]
+        with small_disk(tmp_path, 4 * (sum(pages) + 1)) as disk:
+            (disk / "other").write_bytes(bytes(4096))
+            with pytest.raises(UsageError, match=f"^{disk}: cannot be written: No space left on device"):
+                written.write(found, result, disk)
+
+            assert {path.name for path in disk.iterdir()} >= {"proposal.yaml", "quality.parquet"}
+            assert not (disk / "summary.json").exists()
+
         values = json.loads(msgspec.json.encode(result))
 
         calibrate_schema.validator(CalibrationDocument).validate(values)

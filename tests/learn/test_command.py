@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
+from lbd.cli.calibrate import new_calibration
 from lbd.learn.document import CalibrationDocument
 from tests import calibrate_schema
 from tests.learn.test_job import SMALL
@@ -165,6 +166,20 @@ def test_what_is_wrong_is_told(tmp_path: Path, words: Sequence[str], told: str):
 
     one_line(done, told)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("unfinished", [True, False], ids=["with what was computed", "at its beginning"])
+def test_two_at_once_in_one_directory(tmp_path: Path, *, unfinished: bool):
+    """The second ends at once: it would go on with what the first computes, and lose it when that ends."""
+    out = tmp_path / "calibration"
+    with new_calibration(out):
+        if unfinished:
+            (out / "unfinished").mkdir()
+        done = CliRunner().invoke(main, ["calibrate", "--out", str(out)])
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"Error: --out {out}: another lbd calibrate works there; name a new directory\n"
+    assert out.exists() == unfinished
 
 
 def one_line(done: subprocess.CompletedProcess[str], told: str) -> None:
