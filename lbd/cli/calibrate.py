@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lbd.cli.options import Read
     from lbd.config import Settings
-    from lbd.store.calibration import CalibrationSummary
+    from lbd.store.calibration import CalibrationSummary, PresentLoad
 
 UNFINISHED = "unfinished"
 """Folder in the output directory of what has been computed, until all is (:mod:`lbd.learn.kept`)."""
@@ -203,14 +203,18 @@ def _shown(settings: Settings, history: Path) -> ShownProposal:
     in_force = summary.in_force(settings)
     proposed = summary.present is not None and summary.proposed is not None
     measured = _measured(summary, history, settings) if proposed and in_force else None
-    expired = summary.expired(_last_load(history)) if summary.load is not None else None
+    expired = summary.expired(_last_load(history, settings.state_dir)) if summary.load is not None else None
     return ShownProposal(folder=str(run), summary=summary, in_force=in_force, measured=measured, expired=expired)
 
 
-def _last_load(history: Path) -> tuple[int, float] | None:
+def _last_load(history: Path, state_dir: Path) -> PresentLoad | None:
+    """The load in the last minutes of history, and the mix of a running lbd."""
     from lbd.learn.drift import last_load  # noqa: PLC0415 - NumPy and pyarrow are loaded only here
+    from lbd.observe.averages import settled_half_in  # noqa: PLC0415
+    from lbd.store.state import StateDir  # noqa: PLC0415
 
-    return last_load(history)
+    now = last_load(history)
+    return now and now._replace(half_in=settled_half_in(StateDir(state_dir).load_averages(time.time())))
 
 
 def _measured(summary: CalibrationSummary, history: Path, settings: Settings) -> MeasuredFigures | None:
@@ -281,10 +285,6 @@ def new_calibration(out: Path) -> Iterator[None]:
     goes_on = _unfinished(out)
     if not goes_on:
         new_directory(out, "--out", parents=True)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
     with _alone(out):
         if goes_on:
             click.echo(f"{out} has what an earlier run computed; this one goes on with it", err=True)
@@ -310,7 +310,10 @@ def _alone(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
-            out.rmdir()
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _unfinished(out: Path) -> bool:

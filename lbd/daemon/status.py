@@ -7,17 +7,21 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from lbd import __version__
 from lbd.errors import LbdError, UnheardError, UsageError
 from lbd.fields import derived
-from lbd.model import Outcome, Skip
+from lbd.load.estimate import CPU
+from lbd.load.samples import percent_used
+from lbd.model import BYTES_IN, BYTES_OUT, IMPOSSIBLE_NUMBER, MSG_IN, MSG_OUT, Averages, Outcome, Skip
 from lbd.notify.events import NOT_SENT, ORDERED, EndedMove, TurnEnd
+from lbd.observe.averages import settled_half_in
 from lbd.operations.parts import broker_loads
 from lbd.permit.served import served_text
 from lbd.reason import Reason
 from lbd.split.plan import CutOutcome
-from lbd.store.calibration import proposal_text
+from lbd.store.calibration import MeanBroker, PresentLoad, proposal_text
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
 from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.daemon.election import Role
     from lbd.daemon.engine import Engine
+    from lbd.model import Snapshot
     from lbd.observe.observer import Observation
     from lbd.permit.served import Landing, ServiceResult
     from lbd.permit.settings import Canary
@@ -101,7 +106,7 @@ def split_line(end: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
 def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
     """Collect the facts that ``lbd status`` shows."""
     observation, rows = record.observation, _brokers(record, engine.settings)
-    calibration, unread = _calibration(engine.settings, observation)
+    calibration, unread = _calibration(engine.settings, record)
     waiting = engine.proposal
     scores, gap_after = planned_scores(rows, waiting.expected) if waiting is not None else ([], None)
     return Status(
@@ -141,15 +146,28 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
     )
 
 
-def _calibration(settings: Settings, observation: Observation | None) -> tuple[str | None, tuple[str, ...]]:
+def _calibration(settings: Settings, record: TurnResult) -> tuple[str | None, tuple[str, ...]]:
     """The sentence on a proposal of settings, and why it cannot be read, where it cannot."""
-    now = None
+    observation, now = record.observation, None
     if observation is not None:
-        now = len(observation.active), observation.snapshot.brokers.bytes_per_second
+        averages = record.facts.averages if record.facts is not None else Averages.empty()
+        now = present_load(len(observation.active), observation.snapshot, averages)
     try:
         return proposal_text(settings.state_dir, settings, now), ()
     except UsageError as error:
         return None, (str(error),)
+
+
+def present_load(active: int, snapshot: Snapshot, averages: Averages) -> PresentLoad:
+    """The load of a round by reports and by the long-term means of bundles; ``active`` is the number of brokers."""
+    reported = snapshot.as_reported()
+    cpu, rates = percent_used(reported)[:, CPU], reported.brokers.rates
+    usable = np.isfinite(cpu) & ((rates >= 0) & (rates <= IMPOSSIBLE_NUMBER)).all(axis=1)
+    mean = None
+    if usable.any():
+        messages, volume = rates[usable][:, [MSG_IN, MSG_OUT]], rates[usable][:, [BYTES_IN, BYTES_OUT]]
+        mean = MeanBroker(*(float(values.sum() / usable.sum()) for values in (cpu[usable], messages, volume)))
+    return PresentLoad(active, snapshot.brokers.bytes_per_second, mean, settled_half_in(averages))
 
 
 def _canary(canary: Canary | None, record: TurnResult) -> CanaryStatus | None:

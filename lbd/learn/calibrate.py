@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -33,8 +34,8 @@ from lbd.learn.features import features, joined_scores
 from lbd.learn.history import read_history
 from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, Harm, harms, times
 from lbd.learn.replay import RECONNECT_SECONDS, Figures, Scale, as_recorded, figures, recorded, replays
-from lbd.learn.slopes import with_borrowed
-from lbd.learn.window import as_one, dealt
+from lbd.learn.slopes import cpu_by_traffic, with_borrowed
+from lbd.learn.window import as_one, bundle_traffic, dealt
 from lbd.learn.workers import Task, columns_of
 from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
@@ -42,6 +43,8 @@ from lbd.load.model_error import measure
 from lbd.load.samples import BrokerSamples, gather
 from lbd.load.unlike import points_of_neighbours, times_of_others
 from lbd.model import RESOURCES
+from lbd.observe.averages import half_in
+from lbd.store.calibration import CalibratedMix
 from lbd.store.history_tables import RATES
 from lbd.text import DAY_SECONDS, HOUR_SECONDS, counted
 
@@ -53,11 +56,13 @@ if TYPE_CHECKING:
     from lbd.learn.history import CheckedHistory, Stretch
     from lbd.learn.replay import Course
     from lbd.learn.slopes import Borrowed
+    from lbd.learn.window import Window
     from lbd.learn.workers import Rows, Workers
     from lbd.load.estimate import LoadModel
     from lbd.load.model_error import ModelError
     from lbd.load.scoring import Weights
     from lbd.model import FloatArray
+    from lbd.store.calibration import CalibratedLoad
 
 
 # --- rows that are handed to the workers and back: their columns, with types, also where all values are null
@@ -69,6 +74,7 @@ SAMPLES = {
     "carried": pa.binary(),
     "used": pa.binary(),
     "since_change": pa.binary(),
+    "half_in": pa.float64(),
 }
 RESULTS = {"candidate": pa.string(), "window": pa.int64(), "seed": pa.int64(), **columns_of(Figures)}
 INCIDENTS = {"candidate": pa.string(), "incident": pa.string(), "number": pa.int64(), **columns_of(Harm)}
@@ -80,17 +86,30 @@ COURSES = {
     "moves": pa.list_(pa.float64()),
 }
 
+WHOLE_SHARE = 0.9
+"""Share of a day that a day must have to show what bundles carry in one."""
+
 CANDIDATES_A_TASK = 4
 """Candidates of a task, which reads the history once for all of them."""
 
 
 def sampled(own: Stretch, task: Task) -> Iterator[dict[str, object]]:
-    """The load samples of a stretch, a row for each broker; also of one without any."""
-    gathered = gather(recorded(own.hourly(own.whole)))
+    """The load samples of a stretch, a row for each broker, also of one without any; and in each the number of busiest
+    bundles that carried half of its traffic.
+    """
+    traffic = np.zeros(len(own.whole.bundles))
+
+    def hours() -> Iterator[Window]:
+        for hour in own.hourly(own.whole):
+            np.add(traffic, bundle_traffic(hour), out=traffic)
+            yield hour
+
+    gathered = gather(recorded(hours()))
+    half = half_in(traffic)
     for broker in own.whole.brokers:
         samples = gathered.get(broker, BrokerSamples.none())
         columns = {name: getattr(samples, name).tobytes() for name in ("at", "carried", "used", "since_change")}
-        yield {"hour": task.first, "broker": broker, **columns}
+        yield {"hour": task.first, "broker": broker, **columns, "half_in": half}
 
 
 def broker_samples(rows: Rows) -> dict[str, BrokerSamples]:
@@ -99,6 +118,17 @@ def broker_samples(rows: Rows) -> dict[str, BrokerSamples]:
     for row in sorted(rows, key=lambda row: (row["broker"], row["hour"])):
         by_broker[row["broker"]].append(row)
     return {broker: _samples(own) for broker, own in by_broker.items()}
+
+
+def mix_of_days(history: CheckedHistory, rows: Rows) -> CalibratedMix | None:
+    """The mix of the whole days of a history, out of rows of :data:`SAMPLES`; None where there are none."""
+    whole = {
+        history.hours_of(number)[0]
+        for number, (begins, ends) in zip(history.numbers, history.spans, strict=True)
+        if ends - begins >= WHOLE_SHARE * DAY_SECONDS
+    }
+    halves = [row["half_in"] for row in rows if row["hour"] in whole and row["half_in"] > 0]
+    return CalibratedMix(min(halves), max(halves)) if halves else None
 
 
 def _samples(rows: Rows) -> BrokerSamples:
@@ -254,8 +284,8 @@ class WindowScores:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Result of a calibration. ``borrowed`` are brokers that took their slopes from others; ``remarks`` are sentences
-    about brokers.
+    """Result of a calibration. ``load`` is that of its history, with which a proposal expires; ``borrowed`` are brokers
+    that took their slopes from others; ``remarks`` are sentences about brokers.
     """
 
     choice: Choice
@@ -264,6 +294,7 @@ class Calibration:
     scale: Scale
     error: ModelError
     history: CheckedHistory
+    load: CalibratedLoad
     borrowed: tuple[Borrowed, ...]
     remarks: tuple[str, ...]
     shown: WindowScores
@@ -283,7 +314,8 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     history = read_history(workers, request.history, weights, request.tell)
     request.tell("fitting load")
     tasks = [Task(*history.hours_of(number)) for number in history.numbers]
-    samples = broker_samples(history.run(tasks, sampled, SAMPLES))
+    sample_rows = history.run(tasks, sampled, SAMPLES)
+    samples = broker_samples(sample_rows)
     model, borrowed = with_borrowed(fit(samples))
     error = measure(samples, weights)
     present = SettingsCandidate(
@@ -310,6 +342,9 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
         scale=scale,
         error=error,
         history=history,
+        load=msgspec.structs.replace(
+            history.load, cpu=cpu_by_traffic(samples, model.measure), mix=mix_of_days(history, sample_rows)
+        ),
         borrowed=borrowed,
         remarks=tuple(remarks(model)),
         shown=_last_window(history, request.settings, model, by_name, choice.recommended),

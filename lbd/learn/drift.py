@@ -18,8 +18,10 @@ from lbd.config import strategy_section
 from lbd.documents import flat
 from lbd.learn.replay import Figures, Scale, as_recorded, gap_figures, pooled
 from lbd.learn.window import pack
+from lbd.model import BYTES_IN
+from lbd.store.calibration import MeanBroker, PresentLoad
 from lbd.store.history import Folder, day_rows
-from lbd.store.history_tables import schema
+from lbd.store.history_tables import RATES, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,8 +86,8 @@ LAST_SECONDS = 300.0
 """Each broker has sampled several times within it."""
 
 
-def last_load(history: Path) -> tuple[int, float] | None:
-    """The brokers of the last minutes of a history, and the bytes/s in + out that they carried; None of no history.
+def last_load(history: Path) -> PresentLoad | None:
+    """The load in the last minutes of a history; None of no history.
 
     Raises :class:`UsageError` for history that cannot be read.
     """
@@ -95,9 +97,12 @@ def last_load(history: Path) -> tuple[int, float] | None:
         return None
     end = rows["t"][-1].as_py()
     rows = rows.filter(pc.field("t") > end - timedelta(seconds=LAST_SECONDS))
-    carried = rows.group_by("broker").aggregate([("throughput_in", "mean"), ("throughput_out", "mean")])
-    both = [pc.sum(carried[f"{column}_mean"]).as_py() or 0.0 for column in ("throughput_in", "throughput_out")]
-    return carried.num_rows, sum(both)
+    brokers = rows.group_by("broker").aggregate([(column, "mean") for column in ("cpu", *RATES)])
+    traffic = sum(pc.sum(brokers[f"{column}_mean"]).as_py() or 0.0 for column in RATES[BYTES_IN:])
+    usable = brokers.drop_null()
+    cpu, *rates = (pc.mean(usable[f"{column}_mean"]).as_py() for column in ("cpu", *RATES))
+    mean = MeanBroker(cpu, sum(rates[:BYTES_IN]), sum(rates[BYTES_IN:])) if usable.num_rows else None
+    return PresentLoad(brokers.num_rows, traffic, mean)
 
 
 def taken_since(

@@ -500,7 +500,7 @@ def summary(calibration: Calibration, at: float) -> CalibrationSummary:
         changes=[ChangedSetting(*change) for change in changes],
         present=_replayed(held_out.get(PRESENT)),
         proposed=_replayed(held_out.get(best.name)) if best is not None else None,
-        load=calibration.history.load,
+        load=calibration.load,
     )
 
 

@@ -1,4 +1,4 @@
-"""Slopes for brokers that have hardly a sample in a history: those of the other brokers. Pure.
+"""Cost of traffic for the mean broker of a history, and slopes for brokers with hardly a sample. Pure.
 
 A live turn moves nothing to a broker whose slope is not known. A calibration compares settings over days, to which a
 broker adds little that came for an hour, or whose CPU was not known: it is no reason to end without an answer.
@@ -11,13 +11,61 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.estimate import DRIVEN, Source
+from lbd.load.estimate import CPU, DRIVEN, Source, driving
+from lbd.load.fit import CONFIDENT_SHARE, line
+from lbd.load.settings import UNIT
+from lbd.store.calibration import OUTGROWN, CalibratedCpu
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from lbd.load.estimate import LoadModel
+    from lbd.load.estimate import LoadModel, Measure
+    from lbd.load.samples import BrokerSamples
+    from lbd.model import FloatArray
 
+
+SPAN_SECONDS = 120.0
+"""Each broker samples at least once within it."""
+
+SMOOTH_SECONDS = 900.0
+"""A mean over it has little of the noise of samples, and a history of hours has enough of them."""
+
+BUSY = 0.95
+"""Quantile of the busy means: the very highest is a peak that may not come again."""
+
+EXTREME_SHARE = 0.01
+"""Share of the spans at each end that are not a history's usual range."""
+
+
+def cpu_by_traffic(samples: Mapping[str, BrokerSamples], measure: Measure) -> CalibratedCpu | None:
+    """CPU of the mean broker by its traffic; None where it is not known, or hardly changes with traffic."""
+    sampled_at = np.concatenate([own.at for own in samples.values()])
+    traffic = np.concatenate([driving(own.carried, measure)[:, CPU] for own in samples.values()]) / UNIT[measure]
+    used = np.concatenate([own.used[:, CPU] for own in samples.values()])
+    finite = np.isfinite(used)
+    sampled_at, traffic, used = sampled_at[finite], traffic[finite], used[finite]
+    quarter = sampled_at // SMOOTH_SECONDS
+    smooth_traffic, smooth_used = _means(quarter, traffic), _means(quarter, used)
+    fitted = line([(smooth_traffic, smooth_used)])
+    if fitted.slope <= 0 or fitted.half_width > CONFIDENT_SHARE * fitted.slope:
+        return None
+    idle = float(np.median(smooth_used - fitted.slope * smooth_traffic))
+    least = float(np.quantile(smooth_traffic, BUSY)) / OUTGROWN
+    spans, usages = _means(sampled_at // SPAN_SECONDS, traffic), _means(sampled_at // SPAN_SECONDS, used)
+    busy = spans >= least
+    shares = usages[busy] / (idle + fitted.slope * spans[busy])
+    lowest, highest = np.quantile(shares, (EXTREME_SHARE, 1 - EXTREME_SHARE)).tolist()
+    return CalibratedCpu(measure, idle, fitted.slope, least, lowest, highest)
+
+
+def _means(group: FloatArray, values: FloatArray) -> FloatArray:
+    """The mean of the values of each group, in the order of groups."""
+    _, index = np.unique(group, return_inverse=True)
+    means: FloatArray = np.bincount(index, values) / np.bincount(index)
+    return means
+
+
+# --- brokers that are hardly known
 
 HARDLY_SHARE = 0.1
 """A broker is hardly known with fewer samples than a tenth of the median broker's."""

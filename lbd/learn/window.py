@@ -205,12 +205,25 @@ def as_one(stretches: Iterable[Window]) -> Window:
 def reported_traffic(window: Window) -> tuple[FloatArray, FloatArray]:
     """Bytes/s that the brokers carry, in + out, and those of all bundles with an owner: float64 (T,) each."""
     totals = np.where(window.present, window.totals[:, :, BYTES_IN] + window.totals[:, :, BYTES_OUT], np.nan)
+    order, steps = _steps(window)
+    return np.nansum(totals, axis=1), np.cumsum(np.bincount(window.change_round[order], steps, window.at.size))
+
+
+def bundle_traffic(hour: Window) -> FloatArray:
+    """Bytes/s that each bundle carried in an hour, in + out, added up over its rounds: float64 (N,)."""
+    order, steps = _steps(hour)
+    rounds = hour.at.size - hour.change_round[order]
+    traffic: FloatArray = np.bincount(hour.change_bundle[order], steps * rounds, len(hour.bundles)).astype(np.float64)
+    return traffic
+
+
+def _steps(window: Window) -> tuple[NDArray[np.intp], FloatArray]:
+    """The changes in the order of bundles, (K,), and the rise of bytes/s, in + out, that each is, float64 (K,)."""
     rates = window.change_rates.astype(np.float64)
     carried = np.where(window.change_owner >= 0, rates[:, BYTES_IN] + rates[:, BYTES_OUT], 0.0)
     order = np.argsort(window.change_bundle, kind="stable")  # of each bundle the changes stay in the order of time
     same = np.diff(window.change_bundle[order], prepend=-1) == 0
-    steps = carried[order] - np.where(same, np.roll(carried[order], 1), 0.0)
-    return np.nansum(totals, axis=1), np.cumsum(np.bincount(window.change_round[order], steps, window.at.size))
+    return order, carried[order] - np.where(same, np.roll(carried[order], 1), 0.0)
 
 
 _NAMES = ("brokers", "bundles")

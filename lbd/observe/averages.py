@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from lbd.model import Averages, BoolArray, FloatArray, IntArray, Snapshot
+from lbd.model import BYTES_IN, BYTES_OUT, Averages, BoolArray, FloatArray, IntArray, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,23 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
         short[where] = _mean(short[where], new, np.minimum(count, SHORT_SAMPLES))
         long[where] = _mean(long[where], new, count)
     return Averages(snapshot.bundles, short, long, samples)
+
+
+def half_in(traffic: FloatArray) -> float:
+    """Number of busiest bundles that carry half of the traffic, float64 (N,), with a part of the last; 0 of nothing."""
+    descending = np.sort(traffic)[::-1]
+    reached = np.concatenate(([0.0], np.cumsum(descending)))
+    half = reached[-1] / 2
+    last = int(np.searchsorted(reached, half)) - 1
+    return last + (half - reached[last]) / descending[last] if half > 0 else 0.0
+
+
+def settled_half_in(averages: Averages) -> float | None:
+    """The same by the long-term means; None before most bundles have a thousand samples, of seventeen hours."""
+    if not averages.samples.size or np.median(averages.samples) < LONG_SAMPLES:
+        return None
+    traffic = averages.long[:, BYTES_IN] + averages.long[:, BYTES_OUT]
+    return half_in(traffic[np.isfinite(traffic)])
 
 
 def _mean(mean: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:

@@ -6,12 +6,13 @@ The unit and the chart's CronJob calibrate into ``calibration/`` of the state di
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from lbd.files import At, decoded, refused
+from lbd.load.settings import UNIT
 from lbd.text import counted, weekday
 
 if TYPE_CHECKING:
@@ -65,22 +66,93 @@ OUTGROWN = 1.5
 """A proposal holds for a load like the one that it was chosen on: up to as many times of it, or down to that part."""
 
 
+UNLIKE = 1.25
+"""Times beyond its range in a history from which on CPU for traffic, or the mix of bundles, has changed: in weeks
+without a change both stay within a tenth of it (docs/results/calibrate.md)."""
+
+
+class MeanBroker(NamedTuple):
+    """CPU in percent, messages/s and bytes/s (in + out) of the mean broker."""
+
+    cpu_percent: float
+    messages_per_second: float
+    bytes_per_second: float
+
+
+class PresentLoad(NamedTuple):
+    """The brokers now, and the bytes/s of all, in + out. ``mean`` is the mean broker, None where no CPU is known, and
+    ``half_in`` the number of busiest bundles that carry half of the traffic, None before it is known of a day.
+    """
+
+    brokers: int
+    bytes_per_second: float
+    mean: MeanBroker | None = None
+    half_in: float | None = None
+
+
+class CalibratedCpu(msgspec.Struct, frozen=True):
+    """CPU of the mean broker by its traffic in a history: ``idle_percent``, and ``slope`` percent for each MB/s, or for
+    each 1,000 messages/s where ``measure`` is ``msg_rate``.
+
+    From ``least_traffic`` on, two thirds of what a twentieth of the time exceeds, it was ``lowest`` to ``highest`` of
+    that, as a factor, but for one minute in a hundred at each end.
+    """
+
+    measure: Literal["throughput", "msg_rate"]
+    idle_percent: float
+    slope: float
+    least_traffic: float
+    lowest: float
+    highest: float
+
+    def unlike(self, now: MeanBroker) -> str:
+        """Clause that says how unlike the present CPU is; empty where it is like it, or traffic is less."""
+        in_all = now.messages_per_second if self.measure == "msg_rate" else now.bytes_per_second
+        traffic = in_all / UNIT[self.measure]
+        expected = self.idle_percent + self.slope * traffic
+        if traffic < self.least_traffic or self.lowest / UNLIKE <= now.cpu_percent / expected <= self.highest * UNLIKE:
+            return ""
+        return f"its traffic takes {now.cpu_percent:.0f} % of CPU, and took {expected:.0f} %"
+
+
+class CalibratedMix(msgspec.Struct, frozen=True):
+    """The ``fewest`` and ``most`` bundles that carried half of a day's traffic, the busiest first."""
+
+    fewest: float
+    most: float
+
+    def unlike(self, half_in: float) -> str:
+        """Clause that says how unlike the present mix is; empty where it is like it."""
+        if self.fewest / UNLIKE <= half_in <= self.most * UNLIKE:
+            return ""
+        before = " to ".join(dict.fromkeys(f"{number:,.1f}" for number in (self.fewest, self.most)))
+        return f"half of the traffic is in {half_in:,.1f} bundles, and was in {before}"
+
+
 class CalibratedLoad(msgspec.Struct, frozen=True):
-    """The load of a history: fewest and most brokers of a day, and the bytes/s of its busiest hour, in + out of all."""
+    """The load of a history: fewest and most brokers of a day, and the bytes/s of its busiest hour, in + out of all.
+
+    ``cpu`` is what that took, ``mix`` how it was spread over bundles; None where that is not known, as in calibrations
+    of earlier versions.
+    """
 
     fewest_brokers: int
     most_brokers: int
     most_bytes_per_second: float
+    cpu: CalibratedCpu | None = None
+    mix: CalibratedMix | None = None
 
-    def outgrown(self, brokers: int, bytes_per_second: float) -> str:
+    def outgrown(self, now: PresentLoad) -> str:
         """Clause that says how unlike the present cluster is; empty where it is like it. A calm hour is like it."""
-        if not self.fewest_brokers / OUTGROWN <= brokers <= self.most_brokers * OUTGROWN:
+        if not self.fewest_brokers / OUTGROWN <= now.brokers <= self.most_brokers * OUTGROWN:
             before = " to ".join(map(str, sorted({self.fewest_brokers, self.most_brokers})))
-            return f"the cluster has {counted(brokers, 'broker')}, and had {before}"
-        if bytes_per_second > self.most_bytes_per_second * OUTGROWN:
-            now, then = bytes_per_second / 1e6, self.most_bytes_per_second / 1e6
-            return f"the cluster carries {now:,.1f} MB/s, and carried {then:,.1f} MB/s at most"
-        return ""
+            return f"the cluster has {counted(now.brokers, 'broker')}, and had {before}"
+        if now.bytes_per_second > self.most_bytes_per_second * OUTGROWN:
+            carried, most = now.bytes_per_second / 1e6, self.most_bytes_per_second / 1e6
+            return f"the cluster carries {carried:,.1f} MB/s, and carried {most:,.1f} MB/s at most"
+        if self.cpu is not None and now.mean is not None and (why := self.cpu.unlike(now.mean)):
+            return why
+        return self.mix.unlike(now.half_in) if self.mix is not None and now.half_in is not None else ""
 
 
 class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,12 +170,12 @@ class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
     proposed: ReplayedFigures | None
     load: CalibratedLoad | None = None
 
-    def expired(self, now: tuple[int, float] | None, zone: tzinfo | None = None) -> str | None:
-        """The sentence where the load has changed: ``now`` is the number of brokers and their bytes/s, None: unknown.
+    def expired(self, now: PresentLoad | None, zone: tzinfo | None = None) -> str | None:
+        """The sentence where the load has changed; ``now`` is None where it is unknown.
 
         Also where the proposal is in force: it was chosen for another load.
         """
-        if self.recommended is None or self.load is None or now is None or not (why := self.load.outgrown(*now)):
+        if self.recommended is None or self.load is None or now is None or not (why := self.load.outgrown(now)):
             return None
         return f"the proposal of {weekday(self.at, zone)} has expired: {why}; calibrate again"
 
@@ -160,9 +232,9 @@ def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
     return next(((run, summary) for run, summary in summaries if summary is not None), None)
 
 
-def proposal_text(state_dir: Path, settings: object, now: tuple[int, float] | None = None) -> str | None:
+def proposal_text(state_dir: Path, settings: object, now: PresentLoad | None = None) -> str | None:
     """The sentence of status, API and dashboard on the newest proposal; None if there is none, or it is in force and
-    the load (``now``, as :meth:`CalibrationSummary.expired` takes it) is as it was.
+    the load is as it was.
 
     Raises :class:`UsageError` as :func:`newest` does.
     """

@@ -20,7 +20,7 @@ from lbd.demo import RUNTIME
 from lbd.simulate.cluster import cluster
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load, settled
-from lbd.store.calibration import CalibratedLoad
+from lbd.store.calibration import CalibratedLoad, PresentLoad
 from lbd.store.status import write_status
 from tests.api.conftest import listening, own_api
 from tests.store.test_calibration import SECOND, put, summary
@@ -171,7 +171,7 @@ def test_what_is_known_of_the_load_model(moment: Moment):
 def test_what_a_calibration_proposed_for_another_cluster(moment: Moment):
     """One sentence, word for word, wherever it is read."""
     api, command = moment
-    sentence = f"{OUTGROWN.expired((6, 0.0))}: lbd calibrate --show"
+    sentence = f"{OUTGROWN.expired(PresentLoad(6, 0.0))}: lbd calibrate --show"
     assert line(command("status"), "settings") == sentence
     assert command("status", "--format", "json")["calibration"] == sentence
     assert api.get("/v1/status").json()["calibration"] == sentence

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pytest
 import yaml
 
-from lbd.store.calibration import CalibratedLoad, ShownProposal
+from lbd.model import Averages
+from lbd.store.calibration import CalibratedLoad, CalibratedMix, ShownProposal
+from lbd.store.state import StateDir
 from tests import calibrate_schema
+from tests.builders import bundle
 from tests.cli.conftest import lbd
 from tests.learn.histories import NEIGHBOUR, settled, simulated
 from tests.store.test_calibration import SECOND, put, summary
@@ -164,6 +169,21 @@ class TestShow:
 
         assert (found.exit_code, found.stderr) == (0, "")
         why = "the cluster has 4 brokers, and had 12 to 14; calibrate again."
+        assert found.stdout.splitlines()[1].endswith(f" has expired: {why}")
+
+    def test_it_has_expired_by_the_mix_that_a_running_lbd_knows(self, tmp_path: Path):
+        """Its long-term means of bundles are in the state directory, and history has no day of them."""
+        load = CalibratedLoad(4, 4, 1e12, mix=CalibratedMix(30.0, 32.0))
+        put(tmp_path / "state", SECOND, msgspec.structs.replace(summary(), load=load))
+        simulated(tmp_path / "state" / "history", settled(), hours=0.2, **NEIGHBOUR)
+        rates = np.ones((20, 4))
+        means = Averages([bundle(row) for row in range(20)], rates, rates, np.full(20, 1000, dtype=np.int32))
+        with StateDir(tmp_path / "state").locked():
+            StateDir(tmp_path / "state").save_averages(means, time.time())
+        found = lbd("calibrate", "--show", "--config", config(tmp_path))
+
+        assert (found.exit_code, found.stderr) == (0, "")
+        why = "half of the traffic is in 10.0 bundles, and was in 30.0 to 32.0; calibrate again."
         assert found.stdout.splitlines()[1].endswith(f" has expired: {why}")
 
     def test_before_its_first_round_nothing_is_measured(self, tmp_path: Path):

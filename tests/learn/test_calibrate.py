@@ -106,12 +106,18 @@ class TestKnownTruth:
         ]
 
     def test_the_load_is_that_of_its_history(self, history: Path, found: Calibration):
-        """By which a proposal expires: four brokers, and about what they carry at last."""
-        load, now = found.history.load, last_load(history)
+        """By which a proposal expires: four brokers, about what they carry at last, and what that takes."""
+        load, now = found.load, last_load(history)
 
         assert now is not None
-        assert (load.fewest_brokers, load.most_brokers, now[0]) == (4, 4, 4)
-        assert load.most_bytes_per_second == pytest.approx(now[1], rel=0.2)
+        assert now.mean is not None
+        assert (load.fewest_brokers, load.most_brokers, now.brokers) == (4, 4, 4)
+        assert load.most_bytes_per_second == pytest.approx(now.bytes_per_second, rel=0.2)
+        assert load.cpu is not None
+        assert load.outgrown(now) == load.cpu.unlike(now.mean) == ""
+        hot = now.mean._replace(cpu_percent=1.5 * now.mean.cpu_percent)
+        assert load.cpu.unlike(hot).startswith("its traffic takes ")
+        assert load.mix is None  # of six hours
         assert written.summary(found, 1000.0).load == load
 
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
@@ -176,12 +182,6 @@ class TestKnownTruth:
             for one in (by_name["present"], by_name["default"])
         )
 
-    def test_text_and_json_are_of_one_document(self, found: Calibration):
-        """JSON as the schema says, also without an interval; the text is lines of it, the answer last."""
-        endless = {MOVES: PredictedEffect(-2.0, -np.inf, np.inf, 1.0, np.inf)}
-        lost, torn = (LostDay(20_458, 0.25, "record of brokers"),), ("file:/history/a.parquet",)
-        history = replace(found.history, lost=lost, torn=torn)
-        result = document(replace(found, history=history, choice=replace(found.choice, effects=endless)), 1000.0)
     def test_a_disk_that_is_full_leaves_no_summary(self, found: Calibration, tmp_path: Path):
         """Half of one would be named by ``lbd status`` and hide the proposal before."""
         result = document(found, 1000.0).summary
@@ -195,6 +195,12 @@ class TestKnownTruth:
             assert {path.name for path in disk.iterdir()} >= {"proposal.yaml", "quality.parquet"}
             assert not (disk / "summary.json").exists()
 
+    def test_text_and_json_are_of_one_document(self, found: Calibration):
+        """JSON as the schema says, also without an interval; the text is lines of it, the answer last."""
+        endless = {MOVES: PredictedEffect(-2.0, -np.inf, np.inf, 1.0, np.inf)}
+        lost, torn = (LostDay(20_458, 0.25, "record of brokers"),), ("file:/history/a.parquet",)
+        history = replace(found.history, lost=lost, torn=torn)
+        result = document(replace(found, history=history, choice=replace(found.choice, effects=endless)), 1000.0)
         values = json.loads(msgspec.json.encode(result))
 
         calibrate_schema.validator(CalibrationDocument).validate(values)

@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lbd.errors import LbdError, ObserveError, UsageError
+from lbd.learn.calibrate import SAMPLES, mix_of_days, sampled
 from lbd.learn.history import CheckedHistory, read_history
+from lbd.learn.workers import Task
 from lbd.load.scoring import Weights
+from lbd.store.calibration import CalibratedMix
 from lbd.store.history_tables import schema
 from tests.disks import flip
 from tests.learn.in_process import InProcess
@@ -236,6 +239,23 @@ def test_a_day_that_lacks_much_is_left_out_and_named(
     assert {one.name: one.count for one in history.checks if one.count} == found
     assert history.days == pytest.approx(DAYS - len(lost), rel=0.01)
     assert len(history.numbers) == (DAYS - 1 if lost else DAYS)
+
+
+def test_the_mix_is_that_of_whole_days(whole: History, tmp_path: Path):
+    """Half of the traffic of forty equal bundles is in twenty of them. The last day, of which an hour is there, says
+    nothing, and neither does a day that is left out."""
+    shutil.copytree(whole.root, tmp_path, dirs_exist_ok=True)
+    one = History(tmp_path)
+    begins = FIRST.timestamp() * 1000 + (DAYS - 1) * MILLISECONDS_A_DAY
+    for table in ("decisions", "broker_rounds", "bundle_rounds"):
+        one.change(table, DAYS - 1, lambda own: own.filter(pc.less(own["t"].cast(pa.int64()), int(begins) + 3_600_000)))
+    one.change("bundle_rounds", 1, lambda own: own.filter(pc.not_equal(own["broker"], "a")))
+    found = read(tmp_path)
+    rows = found.run([Task(*found.hours_of(number)) for number in found.numbers], sampled, SAMPLES)
+
+    assert len(found.numbers) == DAYS - 1
+    assert mix_of_days(found, rows) == CalibratedMix(pytest.approx(20.0), pytest.approx(20.0))
+    assert mix_of_days(found, [row for row in rows if row["hour"] == found.hours_of(found.numbers[-1])[0]]) is None
 
 
 def test_a_file_of_bundles_that_are_gone_is_whole(whole: History, tmp_path: Path):

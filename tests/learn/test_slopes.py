@@ -1,4 +1,4 @@
-"""Slopes of brokers that are hardly known: those of the others, and said so."""
+"""What traffic costs the mean broker; and brokers that are hardly known take it from the others, and say so."""
 
 from __future__ import annotations
 
@@ -7,9 +7,48 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lbd.learn.slopes import with_borrowed
-from lbd.load.estimate import BANDWIDTH_IN, CPU, LoadModel, Source, fixed_model
+from lbd.learn.slopes import cpu_by_traffic, with_borrowed
+from lbd.load.estimate import BANDWIDTH_IN, CPU, LoadModel, Measure, Source, fixed_model
+from lbd.load.samples import BrokerSamples
 from lbd.load.scoring import Weights
+
+MINUTES = np.arange(2 * 24 * 60)
+WAVE = 20 + 10 * np.sin(2 * np.pi * MINUTES / (24 * 60))
+"""MB/s of a broker over two days."""
+
+
+def sampled(mb_per_second: np.ndarray, cpu: np.ndarray) -> BrokerSamples:
+    """A sample a minute of a broker with messages of 1 kB, and no network that it knows."""
+    carried = np.outer(mb_per_second, (500.0, 500.0, 5e5, 5e5))
+    used = np.full((mb_per_second.size, 5), np.nan)
+    used[:, CPU] = cpu
+    return BrokerSamples(60.0 * MINUTES, carried, used, np.ones(MINUTES.size, dtype=np.int32), (1.0,))
+
+
+@pytest.mark.parametrize(("measure", "slope"), [("throughput", 2.0), ("msg_rate", 2.0)])
+def test_what_traffic_costs_the_mean_broker(measure: Measure, slope: float):
+    """Of two unlike ones; 1 MB/s are 1,000 messages/s here. A lull of an hour in a calm time is not in its range."""
+    lull = (MINUTES > 1000) & (MINUTES < 1060)
+    jobs = np.where(MINUTES % 240 < 30, 1.1, 1.0)
+    found = cpu_by_traffic(
+        {"a": sampled(WAVE, 10 + WAVE - 5.0 * lull), "b": sampled(WAVE, (20 + 3 * WAVE) * jobs)}, measure
+    )
+
+    assert found is not None
+    assert (found.measure, found.slope) == (measure, pytest.approx(slope, rel=0.05))
+    assert found.idle_percent == pytest.approx(15, rel=0.1)
+    assert found.least_traffic == pytest.approx(20, rel=0.01)
+    assert (found.lowest, found.highest) == (pytest.approx(0.98, abs=0.03), pytest.approx(1.08, abs=0.03))
+
+
+@pytest.mark.parametrize(
+    ("traffic", "cpu"),
+    [(np.full(MINUTES.size, 20.0), WAVE), (WAVE, np.full(MINUTES.size, 40.0)), (WAVE, np.full(MINUTES.size, np.nan))],
+    ids=["steady traffic", "CPU of something else", "CPU not known"],
+)
+def test_what_traffic_costs_may_be_unknown(traffic: np.ndarray, cpu: np.ndarray):
+    """Then no proposal expires by it."""
+    assert cpu_by_traffic({"a": sampled(traffic, cpu)}, "throughput") is None
 
 
 def model(samples: int, source: Source) -> LoadModel:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lbd.learn.window import (
     Window,
     as_one,
+    bundle_traffic,
     from_bytes,
     hourly,
     joined,
@@ -48,6 +49,16 @@ def test_traffic_of_bundles_beside_that_of_their_brokers():
 
     assert carried.tolist() == [1000, 1000, 500, 500]
     assert reported.tolist() == [400, 500, 500, 300]
+
+
+def test_traffic_of_each_bundle_over_an_hour():
+    """Its rates in + out, round by round, while somebody owns it."""
+    found = window(
+        [broker(at) for at in range(4)],
+        [bundle(0, "t/n/1"), bundle(0, "t/n/2"), bundle(1, "t/n/1", "a", 150.0), bundle(3, "t/n/2", None, 70.0)],
+    )
+
+    assert bundle_traffic(found).tolist() == [200 + 3 * 300, 3 * 200]
 
 
 def test_no_bundle_is_no_reported_traffic():

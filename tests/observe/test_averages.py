@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 from lbd.load.scoring import Weights
 from lbd.model import Averages, Snapshot
 from lbd.observe import averages
-from lbd.observe.averages import update
+from lbd.observe.averages import half_in, settled_half_in, update
 from lbd.observe.parse import MODULAR_REPORT, TOP_BUNDLES_REPORT, BundleStats
 from lbd.permit.evidence import Sample, judge
 from lbd.permit.rules import barred
@@ -46,6 +46,37 @@ def test_the_short_term_mean_has_ten_samples(rates: list[float], short: float):
 def test_the_long_term_mean_has_a_thousand():
     """Thirty rounds in, the long mean is still the plain one."""
     assert 100 / 31 == pytest.approx(after([0] * 30 + [100]).long[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("traffic", "number"),
+    [
+        ([], 0.0),
+        ([0, 0], 0.0),
+        ([5], 0.5),
+        ([1, 1, 1, 1], 2.0),
+        ([1, 1, 1, 1, 0, 0], 2.0),
+        ([1, 6, 1], 2 / 3),
+        ([4, 1, 3, 2], 4 / 3),
+    ],
+    ids=["none", "idle", "one", "alike", "idle ones beside", "one large", "a part of the second"],
+)
+def test_half_of_the_traffic_is_in_the_busiest_bundles(traffic: list[float], number: float):
+    """How many; idle ones change nothing."""
+    assert half_in(np.array(traffic, dtype=float)) == pytest.approx(number)
+
+
+@pytest.mark.parametrize(
+    ("samples", "number"),
+    [([1000, 1000, 1000], 1.5), ([1000, 1000, 5], 1.5), ([1000, 999, 5], None), ([], None)],
+    ids=["of a day", "one is new", "most are new", "nothing"],
+)
+def test_a_mix_is_known_of_most_of_a_day(samples: list[int], number: float | None):
+    """Of an hour it would be that of the hour."""
+    rates = np.ones((len(samples), 4))
+    found = Averages([bundle(row) for row in range(len(samples))], rates, rates, np.array(samples, dtype=np.int32))
+
+    assert settled_half_in(found) == number
 
 
 def test_a_bundle_on_no_report_is_forgotten():

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pytest
 
 from lbd.config import Settings
+from lbd.daemon.status import present_load
 from lbd.errors import UsageError
 from lbd.store.calibration import (
+    CalibratedCpu,
     CalibratedLoad,
+    CalibratedMix,
     CalibrationSummary,
     ChangedSetting,
+    MeanBroker,
+    PresentLoad,
     ReplayedFigures,
     newest,
     proposal_text,
 )
+from tests.builders import Usage, bundle, first_averages, report, snapshot, stats
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,22 +111,46 @@ def test_a_proposal_is_shown_until_it_is_in_force(
     assert found == (f"{content.gain()}: lbd calibrate --show" if shown else None)
 
 
-LOAD = CalibratedLoad(5, 6, 200e6)
+BY_BYTES = CalibratedCpu("throughput", idle_percent=10.0, slope=2.0, least_traffic=10.0, lowest=0.96, highest=1.04)
+"""50 % of CPU for 20 MB/s of the mean broker: 39 to 65 % are like it."""
+
+BY_MESSAGES = msgspec.structs.replace(BY_BYTES, measure="msg_rate")
+MIX = CalibratedMix(20.0, 25.0)
+"""16 to 31.25 bundles are like it."""
+
+LOAD = CalibratedLoad(5, 6, 200e6, BY_BYTES, MIX)
+
+
+def using(cpu_percent: float, mb_per_second: float = 20.0) -> PresentLoad:
+    """A cluster whose mean broker uses so much CPU for so much traffic."""
+    return PresentLoad(6, 6e6 * mb_per_second, MeanBroker(cpu_percent, 1e3 * mb_per_second, 1e6 * mb_per_second))
 
 
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        ((6, 120e6), ""),
-        ((9, 300e6), ""),
-        ((6, 1e6), ""),
-        ((10, 200e6), "the cluster has 10 brokers, and had 5 to 6"),
-        ((3, 90e6), "the cluster has 3 brokers, and had 5 to 6"),
-        ((6, 301e6), "the cluster carries 301.0 MB/s, and carried 200.0 MB/s at most"),
+        (PresentLoad(6, 120e6), ""),
+        (PresentLoad(9, 300e6), ""),
+        (PresentLoad(6, 1e6), ""),
+        (PresentLoad(10, 200e6), "the cluster has 10 brokers, and had 5 to 6"),
+        (PresentLoad(3, 90e6), "the cluster has 3 brokers, and had 5 to 6"),
+        (PresentLoad(6, 301e6), "the cluster carries 301.0 MB/s, and carried 200.0 MB/s at most"),
+        (using(50), ""),
+        (using(64.9), ""),
+        (using(65.1), "its traffic takes 65 % of CPU, and took 50 %"),
+        (using(38), "its traffic takes 38 % of CPU, and took 50 %"),
+        (using(90, 9.9), ""),
+        (PresentLoad(6, 120e6, half_in=31.2), ""),
+        (PresentLoad(6, 120e6, half_in=31.3), "half of the traffic is in 31.3 bundles, and was in 20.0 to 25.0"),
+        (PresentLoad(6, 120e6, half_in=15.9), "half of the traffic is in 15.9 bundles, and was in 20.0 to 25.0"),
     ],
-    ids=["as it was", "half as much again", "a calm hour", "more brokers", "fewer brokers", "more traffic"],
+    ids=[
+        *("as it was", "half as much again", "a calm hour", "more brokers", "fewer brokers", "more traffic"),
+        *("the same CPU", "a quarter more", "more than that", "less CPU", "a calm hour's CPU"),
+        *("a similar mix", "more even", "less even"),
+    ],
 )
-def test_a_proposal_expires_with_its_load(tmp_path: Path, now: tuple[int, float], why: str):
+def test_a_proposal_expires_with_its_load(tmp_path: Path, now: PresentLoad, why: str):
     """Taken or not: it was chosen for another cluster than this. One of an earlier version does not say for which."""
     put(tmp_path, FIRST, msgspec.structs.replace(summary(), load=LOAD))
     expired = f"the proposal of Monday, 2026-11-23 has expired: {why}; calibrate again: lbd calibrate --show"
@@ -132,7 +164,33 @@ def test_a_proposal_expires_with_its_load(tmp_path: Path, now: tuple[int, float]
 
 def test_a_cluster_of_always_as_many_brokers():
     """One number, not from 6 to 6."""
-    assert CalibratedLoad(6, 6, 1.0).outgrown(12, 0.0) == "the cluster has 12 brokers, and had 6"
+    assert CalibratedLoad(6, 6, 1.0).outgrown(PresentLoad(12, 0.0)) == "the cluster has 12 brokers, and had 6"
+    assert CalibratedMix(6.0, 6.0).unlike(9.0) == "half of the traffic is in 9.0 bundles, and was in 6.0"
+
+
+@pytest.mark.parametrize(("messages", "like"), [(20_000, True), (10_000, False)])
+def test_where_cpu_follows_messages_it_is_compared_by_them(messages: float, *, like: bool):
+    """Half as many, each twice as large, took a third less."""
+    assert (not BY_MESSAGES.unlike(MeanBroker(50.0, messages, 20e6))) == like
+
+
+def test_the_present_load_is_that_of_reports():
+    """The mean broker of those whose CPU and traffic are known, and the mix of a day, or none yet."""
+    reports = {
+        "a:80": report(60.0, {bundle(1): stats(3_000), bundle(2): stats(1_000)}),
+        "b:80": report(20.0, {bundle(3): stats(1_000)}),
+        "c:80": report(Usage(50.0, -1.0), {bundle(4): stats(1_000)}),
+    }
+    seen = snapshot(reports)
+    young = first_averages(seen)
+    settled = replace(young, samples=np.full(4, 1000, dtype=np.int32))
+    load = present_load(4, seen, young)
+
+    assert load[:2] == (4, 1.2e6)
+    assert load.mean == pytest.approx(MeanBroker(40.0, 5_000.0, 500_000.0))
+    assert load.half_in is None
+    assert present_load(4, seen, settled) == load._replace(half_in=1.0)
+    assert present_load(1, snapshot({"c:80": reports["c:80"]}), young).mean is None
 
 
 def test_nothing_is_proposed_where_nothing_was_calibrated(tmp_path: Path):
