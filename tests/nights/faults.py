@@ -7,13 +7,14 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
-from tests.nights.people import pauses
+from tests.nights.people import drains, moves, pauses, release, rolls_out
 from tests.nights.stage import NAMESPACES
 from tests.simulate.faulty import Fault, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lbd.model import Unload
     from tests.nights.stage import Stage
 
 Happening: TypeAlias = "tuple[str, Callable[[], None]]"
@@ -178,14 +179,27 @@ def _broker_ends(stage: Stage, random: Random, end: Callable[[str], object], how
 def broker_hangs(stage: Stage, random: Random) -> Happening:
     """It accepts connections, and answers nothing."""
     broker, seconds = random.choice(stage.cluster.brokers), random.uniform(5.0, 120.0)
+    return f"{broker} hangs", partial(_hangs, stage, broker, seconds)
+
+
+def _hangs(stage: Stage, broker: str, seconds: float) -> None:
     port = stage.network.ports[broker]
+    stage.tell(f"{broker} hangs for {seconds:.0f} s")
+    port.hung = True
+    stage.later(seconds, lambda: setattr(port, "hung", False), f"{broker} answers again")
+
+
+def leading_broker_hangs(stage: Stage, random: Random) -> Happening:
+    """And the broker that owns most of the others becomes hot."""
+    seconds, factor = random.uniform(180.0, 300.0), random.uniform(2.0, 3.0)
 
     def happen() -> None:
-        stage.tell(f"{broker} hangs for {seconds:.0f} s")
-        port.hung = True
-        stage.later(seconds, lambda: setattr(port, "hung", False), f"{broker} answers again")
+        leader = stage.cluster._book.leader
+        if leader is not None:
+            _hangs(stage, leader, seconds)
+            stage.heat(stage.follower, factor)
 
-    return f"{broker} hangs", happen
+    return "the leading broker hangs", happen
 
 
 _WRONG = (
@@ -260,12 +274,13 @@ def redirects_are_slow(stage: Stage, random: Random) -> Happening:
     """Each broker that sends a request on takes its time for that."""
     seconds, lasts = random.uniform(0.5, 14.0), random.uniform(30.0, 300.0)
 
-    def happen() -> None:
-        stage.tell(f"each redirect takes {seconds:.1f} s, for {lasts:.0f} s")
-        stage.network.redirect_seconds = seconds
-        stage.later(lasts, lambda: setattr(stage.network, "redirect_seconds", 0.0), "redirects are fast again")
+    return "redirects are slow", partial(_redirects_take, stage, seconds, lasts)
 
-    return "redirects are slow", happen
+
+def _redirects_take(stage: Stage, seconds: float, lasts: float) -> None:
+    stage.tell(f"each redirect takes {seconds:.1f} s, for {lasts:.0f} s")
+    stage.network.redirect_seconds = seconds
+    stage.later(lasts, lambda: setattr(stage.network, "redirect_seconds", 0.0), "redirects are fast again")
 
 
 def leader_changes(stage: Stage, random: Random) -> Happening:
@@ -352,30 +367,31 @@ def deaf(stage: Stage, random: Random, machine: str = "") -> Happening:
 
 # --- amid a move
 
+
+def _any(*_: object) -> bool:
+    return True
+
+
+def _at_source(unload: Unload, broker: str) -> bool:
+    """A broker that closes the bundle, and sends nothing on."""
+    return broker == unload.source
+
+
+def _is_sent_on(unload: Unload, broker: str) -> bool:
+    return broker != unload.source
+
+
 _AMID = (killed, stands_still, cut_off, ends, writer_expelled, deaf, disk_is_full, commits_fail)
-
-
-def paused_amid_a_move(stage: Stage, random: Random) -> Happening:
-    """A person pauses the lbd that sends the next unload while that is on its way, and others are to follow."""
-    seconds = random.uniform(2.0, 8.0)
-
-    def happen(machine: str) -> None:
-        stage.network.redirect_seconds = seconds
-        pause = pauses(stage, random, machine)[1]
-        stage.later(seconds / 2, pause, f"a redirect takes {seconds:.1f} s, and somebody wants a pause")
-        stage.later(3 * seconds, lambda: setattr(stage.network, "redirect_seconds", 0.0), "redirects are fast again")
-
-    return "a person pauses amid the next unload", lambda: stage.at_unload.append(happen)
 
 
 def amid_a_move(stage: Stage, random: Random) -> Happening:
     """What happens to the lbd that sends the next unload, some steps later: before its answer, or just after."""
     kind, steps = random.choice(_AMID), random.randrange(AMID_STEPS)
 
-    def happen(machine: str) -> None:
+    def happen(machine: str, _: Unload) -> None:
         stage.at_step.append((stage.running.steps + steps, kind(stage, random, machine)[1]))
 
-    return f"{kind.__name__} at the next unload", lambda: stage.at_unload.append(happen)
+    return f"{kind.__name__} at the next unload", lambda: stage.at_unload.append((_any, happen))
 
 
 KINDS = (
@@ -384,9 +400,8 @@ KINDS = (
     ends,
     *[stands_still] * 3,
     *[cut_off] * 2,
-    clock_is_set,
-    *[paused_amid_a_move] * 3,
-    *(disk_is_full, disk_stays_full, commits_fail, disk_is_slow),
+    *[clock_is_set] * 2,
+    *(disk_is_full, commits_fail, disk_is_slow),
     *[disk_is_flaky] * 2,
     *[broker_dies] * 2,
     broker_leaves,
@@ -399,4 +414,128 @@ KINDS = (
     *[brokers_shed] * 2,
     *[policy_changes] * 2,
     *(topic_gone, writer_expelled, deaf),
+)
+
+
+# --- scenes: what is under way when something changes of which it has to take notice
+
+
+def paused_amid_a_move(stage: Stage, random: Random) -> Happening:
+    """A person pauses the lbd that sends the next unload while that is on its way, and others are to follow."""
+    seconds = random.uniform(3.0, 8.0)
+
+    def happen(machine: str, _: Unload) -> None:
+        _redirects_take(stage, seconds, 3 * seconds)
+        pause = pauses(stage, random, machine)[1]
+        stage.later(seconds / 2, pause, "somebody wants a pause")
+
+    return "a person pauses amid the next unload", lambda: stage.at_unload.append((_any, happen))
+
+
+def paused_amid_a_check(stage: Stage, random: Random) -> Happening:
+    """Some people want moves, a broker takes its time for the check before the first that may be, and one pauses."""
+    seconds, wanted = random.uniform(5.0, 7.0), [moves(stage, random)[1] for _ in range(4)]
+
+    def happen() -> None:
+        stage.tell(f"a broker takes {seconds:.0f} s to say of which bundle a topic is")
+        stage.cluster.faults.on(Switch(Fault.SLOW, part="/lookup/v2/topic", times=1, seconds=seconds))
+        for move in wanted:
+            move()
+        stage.later(2.5, pauses(stage, random, stage.leader or "")[1], "somebody wants a pause")
+
+    return "a person pauses amid a check", happen
+
+
+def quiet_amid_a_move(stage: Stage, random: Random) -> Callable[[], None]:
+    """While the next unload is on its way, its lbd's clock is set to the beginning of quiet hours."""
+    seconds = random.uniform(4.0, 10.0)
+
+    def happen(machine: str, _: Unload) -> None:
+        _redirects_take(stage, seconds, 3 * seconds)
+        stage.later(1.0, partial(stage.make_quiet, machine), f"the clock of {machine} is set to quiet hours")
+
+    return lambda: stage.at_unload.append((_any, happen))
+
+
+def released_amid_its_drain(stage: Stage, random: Random) -> Happening:
+    """A person drains a broker, and releases it while its first bundle is on its way."""
+    seconds = random.uniform(4.0, 10.0)
+
+    def amid(_: str, unload: Unload) -> None:
+        _redirects_take(stage, seconds, 3 * seconds)
+        stage.later(1.0, partial(release, stage, unload.source), f"a person releases {unload.source}")
+
+    def happen() -> None:
+        drains(stage, random, stage.follower)[1]()
+        stage.at_unload.append((lambda unload, _: unload.order == "drain", amid))
+
+    return "a person releases a broker amid its drain", happen
+
+
+def stands_still_at_its_intent(stage: Stage, random: Random) -> Happening:
+    """The lbd that writes the next intent stands still before it hears that it is written, and another one leads."""
+    seconds = random.uniform(25.0, 90.0)
+
+    def happen(machine: str) -> None:
+        stage.tell(f"{machine} stands still for {seconds:.0f} s, and loses the leader topic")
+        stage.topic.expel(machine)
+        stage.later(seconds, partial(stage.go_on, machine), f"{machine} goes on")
+        stage.running.stop(machine)
+
+    return "an lbd stands still at its intent", lambda: stage.topic.at_intent.append(happen)
+
+
+def succeeded_amid_a_move(stage: Stage, random: Random) -> Happening:
+    """The broker of the next unload takes its time, and meanwhile another lbd leads."""
+    seconds, chance = random.uniform(26.0, 45.0), Random(random.random())
+
+    def happen(machine: str, unload: Unload) -> None:
+        stage.tell(f"{unload.source} takes {seconds:.0f} s for an unload")
+        switch = Switch(Fault.SLOW, unload.source, "/unload", times=1, seconds=seconds, acts=chance.random() < 0.5)
+        stage.cluster.faults.on(switch)
+        stage.tell(f"{machine} does not reach the leader topic for {2 * seconds:.0f} s")
+        stage.topic.deaf.add(machine)
+        stage.topic.expel(machine)
+        stage.later(2 * seconds, lambda: stage.topic.deaf.discard(machine), f"{machine} reaches the leader topic again")
+
+    return "another lbd leads amid the next unload", lambda: stage.at_unload.append((_at_source, happen))
+
+
+def closed_late(stage: Stage, random: Random) -> Happening:
+    """The broker of the next unload refuses it, and does it all the same, later."""
+    seconds = random.uniform(3.0, 45.0)
+
+    def happen(_: str, unload: Unload) -> None:
+        stage.tell(f"{unload.source} refuses an unload, and closes the bundle after {seconds:.0f} s")
+        stage.cluster.faults.on(Switch(Fault.CLOSES_LATE, unload.source, times=1, seconds=seconds))
+
+    return "the next unload is refused and done", lambda: stage.at_unload.append((_at_source, happen))
+
+
+def forbidden_amid_a_move(stage: Stage, random: Random) -> Happening:
+    """While the next unload is sent on to its bundle's owner, its destination becomes another namespace's own."""
+    seconds, lasts = random.uniform(4.0, 14.0), random.uniform(120.0, 600.0)
+
+    def happen(_: str, unload: Unload) -> None:
+        _redirects_take(stage, seconds, 3 * seconds)
+        own = f"simulated/{random.choice([name for name in NAMESPACES if f'/{name}/' not in unload.bundle])}"
+        host = (unload.destination or "").partition(":")[0]
+        stage.tell(f"{own} may be on {host} only, and is alone there")
+        stage.isolate(own, frozenset({host}))
+        stage.later(lasts, lambda: stage.isolate(own, None), f"{own} may be anywhere")
+
+    return "a policy amid the next unload", lambda: stage.at_unload.append((_is_sent_on, happen))
+
+
+SCENES = (
+    paused_amid_a_move,
+    paused_amid_a_check,
+    rolls_out,
+    released_amid_its_drain,
+    stands_still_at_its_intent,
+    succeeded_amid_a_move,
+    closed_late,
+    disk_stays_full,
+    leading_broker_hangs,
+    forbidden_amid_a_move,
 )

@@ -64,7 +64,8 @@ class _Exchange:
 
 
 class Network:
-    """The ports of all brokers. ``on_request`` sees each request at the moment when it leaves a machine.
+    """The ports of all brokers. ``on_request`` sees each request at the moment when it leaves a machine, and
+    ``on_redirect`` when it is to be sent to another broker.
 
     ``cut`` are the machines that reach no broker. The next ``twice`` questions, and ``changes_twice`` changes, reach
     their brokers a second time. The next ``late`` changes are made at once, and answered when nobody waits any more; a
@@ -78,6 +79,7 @@ class Network:
         self.twice = self.changes_twice = self.late = 0
         self.redirect_seconds = 0.0
         self.on_request: Callable[[str, Request], None] = lambda *_: None
+        self.on_redirect: Callable[[Request], None] = lambda _: None
         self.requests = 0
 
     def heal(self) -> None:
@@ -152,6 +154,8 @@ class Network:
             raise requests.exceptions.ConnectionError("Remote end closed connection without response")
         if reply.promised is not None:
             raise ProtocolError("the connection broke: an incomplete read")
+        if reply.status == REDIRECT:
+            self.on_redirect(request)
         return reply
 
     def _comes_twice(self, request: Request) -> bool:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MINUTES = 60.0
-FAULTS, ORDERS = 10, 6
-HAPPENINGS = range(FAULTS + ORDERS)
+FAULTS, ORDERS, SCENES = 10, 6, 5
+HAPPENINGS = range(FAULTS + ORDERS + SCENES)
 CALM_MINUTES = 12.0
 """An heir waits 20 s, an unmoved bundle is judged after 95 s, an outcome in doubt for a minute, and brokers that came
 back for two; then a hot broker is to be relieved."""
@@ -118,25 +118,21 @@ class Night:
         """What happens when. Each has a random stream of its own, so a night with fewer has the others alike."""
         planned = [self._load_shifts(Random(f"shift {self._seed} {number}")) for number in range(SHIFTS)]
         planned += [self._unload_fails(Random(f"refusal {self._seed} {number}")) for number in range(REFUSALS)]
-        if (quiet := self.stage.quiet) is not None:
+        if self.stage.quiet is not None:
             random = Random(f"quiet {self._seed}")
-            planned.append(_Planned(quiet[0] - random.uniform(0.5, 5.0), people.drains(self.stage, random)[1]))
+            happen = faults.quiet_amid_a_move(self.stage, random)
+            planned.append(_Planned(random.uniform(FIRST_SECONDS, self._seconds), happen))
         for number in self._numbers:
             random = Random(f"fault {self._seed} {number}")
             seconds = random.uniform(FIRST_SECONDS, self._seconds)
-            kinds = faults.KINDS if number < FAULTS else people.KINDS
-            name, happen = random.choice(kinds)(self.stage, random)
+            kinds = [faults.KINDS] * FAULTS + [people.KINDS] * ORDERS + [faults.SCENES] * SCENES
+            name, happen = random.choice(kinds[number])(self.stage, random)
             planned.append(_Planned(seconds, happen, number, name))
         return sorted(planned, key=lambda one: one.seconds)
 
     def _load_shifts(self, random: Random) -> _Planned:
         broker, factor = random.choice(self.stage.cluster.brokers), random.uniform(1.5, 3.0)
-        return _Planned(random.uniform(0.0, self._seconds), partial(self._heat, broker, factor))
-
-    def _heat(self, broker: str, factor: float) -> None:
-        owners = self.stage.cluster.owners()
-        self.stage.tell(f"bundles of {broker} carry {factor:.1f} times as much")
-        self.stage.cluster.scale({bundle: factor if owner == broker else 0.7 for bundle, owner in owners.items()})
+        return _Planned(random.uniform(0.0, self._seconds), partial(self.stage.heat, broker, factor))
 
     def _unload_fails(self, random: Random) -> _Planned:
         fault, times = random.choice((Fault.NO_EFFECT, Fault.NOT_ACTIVE, Fault.CONFLICT)), random.randint(1, 3)
@@ -159,6 +155,7 @@ class Night:
         stage = self.stage
         stage.tell("all is well from now on")
         stage.at_unload.clear()
+        stage.topic.at_intent.clear()
         stage.cluster.faults.off()
         stage.topic.gone = False
         stage.topic.deaf.clear()
@@ -220,6 +217,8 @@ class Night:
                 wrong.append(f"{machine} has not turned since {lbd.ended_at:.0f}")
             if machine in leaders and lbd.engine.in_flight and stage.observer.idle_for() > 2 * SILENT_SECONDS:
                 wrong.append(f"{machine} has open moves: {lbd.engine.journal.open}")
+            if machine in leaders and lbd.engine.draining.busy:
+                wrong.append(f"{machine} still drains or fills: {lbd.sentence}")
             if machine in leaders and lbd.error is not None:
                 wrong.append(f"{machine}: the last turn failed: {lbd.error}")
         if missing := set(stage.machines) - set(stage.lbds):
@@ -269,10 +268,17 @@ def _replaced(stage: Stage) -> Iterator[None]:
         stage.log(facts.pop("event", ""), facts)
         raise structlog.DropEvent
 
+    send = http.Http._once
+
+    def once(client: http.Http, *arguments: Any) -> http.Response:
+        stage.checks()
+        return send(client, *arguments)
+
     structlog.configure(processors=[log], wrapper_class=structlog.make_filtering_bound_logger(20))
     with ExitStack() as replaced:
         for target, name, value in (
             (http, "Sessions", sessions(stage.network)),
+            (http.Http, "_once", once),
             (election, "SharedLog", lambda *_: stage.topic.connect()),
             (election, "LeaderTopic", _FakeLeaderTopic),
             (os, "_exit", lambda _: stage.leave()),

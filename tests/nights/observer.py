@@ -70,7 +70,8 @@ class Check(Enum):
     INTENT = "no request that can disconnect anybody without its intent in the journal"
     HOLD = (
         "no unload and no split while lbd is paused, in quiet hours, or by an lbd that another one has replaced; no "
-        "unload while no broker leads, brokers shed by themselves, or have just come or gone"
+        "unload while no broker leads, brokers shed by themselves, or have just come or gone; none is placed by one "
+        "that another one has replaced"
     )
     DESTINATION = "no unload to a broker that is drained, or that policies forbid"
     LIMITS = "no more unloads within an hour than the limits, of all and of a broker, none within a bundle's cool-down"
@@ -84,7 +85,7 @@ class Check(Enum):
     ORDERS = "no order is in force that a person ended, and none is lost, at the leader or at an lbd that stands by"
     LEADERS = "two lbds do not lead for long, nor does one that cannot hear the topic's broker or write its disk"
     RESTART = "a rollout has a broker restarted that owns nothing"
-    WAITS = "every wait of a person ends"
+    WAITS = "every wait of a person ends, and with an answer where it is known that nothing will be sent"
     BUGS = "no lbd reports a bug in itself"
     REST = "once nothing fails, one lbd leads, all take their turns, and no move and no order of a person stays open"
     RELIEF = "once nothing fails, a hot broker is relieved"
@@ -168,6 +169,8 @@ class Observer:
         """Since when policies forbid a broker for a bundle; None where they do not."""
         self.excused_until: dict[str, float] = {}
         """Machines that stood still between a check and its request; nothing can prevent that request."""
+        self.checked_at: Callable[[], float] = lambda: -inf
+        """When the task that sends a request has made its last check."""
         self.is_bundle: Callable[[str], bool] = lambda _bundle: True
         """Whether there is a bundle of that name."""
         self.quiet_since: Callable[[str], float | None] = lambda _machine: None
@@ -189,6 +192,10 @@ class Observer:
         """Drains of brokers that a person ended, and when, where none was ordered since."""
         self._orders: dict[str, _Given] = {}
         self._waits: dict[str, _Wait] = {}
+        self._redirected: dict[str, float] = {}
+        """When an unload of a bundle was redirected last."""
+        self._unsent: dict[tuple[str, str], float] = {}
+        """When a machine said last that it does not send the move of a bundle."""
         self._acts: dict[str, tuple[float, str]] = {}
         """The last request of each move that changes something: when, and by which machine."""
         self._several_since: float | None = None
@@ -205,10 +212,12 @@ class Observer:
 
     # -- requests
 
-    def leaves(self, machine: str, engine: Engine, request: Request) -> None:
-        """A request leaves a machine, to be called in the task that sends it."""
+    def leaves(self, machine: str, engine: Engine, request: Request) -> Unload | None:
+        """A request leaves a machine, to be called in the task that sends it; returns the move where it unloads."""
         if request.method == "PUT" and request.path.endswith("/unload"):
-            self._unloads(machine, engine, request)
+            return self._unloads(machine, engine, request)
+        if request.path.endswith("/schema"):
+            self._may_lead(machine, f"has {request.path} placed")
         elif request.method == "PUT" and request.path.endswith("/split"):
             bundle = _bundle(request)
             self._tell(f"{machine} sends the split of {bundle} to {request.broker}")
@@ -216,14 +225,15 @@ class Observer:
             self._forget_doubts(bundle)
             if bundle not in {split.cut.bundle for _, split in engine.journal.open_splits}:
                 self._violates(Check.INTENT, f"{machine} splits {bundle}")
+        return None
 
-    def _unloads(self, machine: str, engine: Engine, request: Request) -> None:
+    def _unloads(self, machine: str, engine: Engine, request: Request) -> Unload | None:
         bundle = _bundle(request)
         self._tell(f"{machine} sends the unload of {bundle} to {request.broker} {dict(request.query)}")
         moves = [(move, unload) for move, unload in engine.journal.open if unload.bundle == bundle]
         if not moves:
             self._violates(Check.INTENT, f"{machine} unloads {bundle}")
-            return
+            return None
         if len(moves) > 1:
             self._violates(Check.RANGE, f"{machine} has two open moves of {bundle}: {moves}")
         span = bundle_range(bundle)
@@ -235,10 +245,17 @@ class Observer:
         self._may_move(machine, unload)
         self._forget_doubts(bundle)
         self._comes_late_enough(machine, move, bundle)
-        self._acts[move] = self._now(), machine
+        if self._now() > self._excused(machine):
+            self._acts[move] = self._now(), machine
         if move not in {sending.move for sending in self.sendings}:
             ends = unload.source, unload.destination or ""
             self._sends(Sending(self._now(), machine, move, bundle, unload.order, *ends))
+        return unload
+
+    def _excused(self, machine: str) -> float:
+        """Until when nothing could prevent the request of now: its machine stood still after the last check."""
+        until = self.excused_until.get(machine, 0.0)
+        return until if self.checked_at() < until else 0.0
 
     def _goes(self, machine: str, unload: Unload, request: Request) -> None:
         """Where to, and whether anything may go there now."""
@@ -250,33 +267,44 @@ class Observer:
             )
         self._may_act(machine, f"unloads {bundle}")
         released = self._released.get(unload.source) if unload.order == "drain" else None
-        if released is not None and now > max(released + SLACK_SECONDS, self.excused_until.get(machine, 0.0)):
+        if released is not None and now > max(released + SLACK_SECONDS, self._excused(machine)):
             words = f"{machine} drains {unload.source} of {bundle}, which was released at {released:.3f}"
             self._violates(Check.ORDERS, words)
-        for since, why in (
-            (self.drained_since.get(destination), "is drained"),
-            (self.forbidden(bundle, destination), "is forbidden by policies"),
+        redirected = self._redirected.get(bundle, -inf)
+        for since, checked, why in (
+            (self.drained_since.get(destination), False, "is drained"),
+            (self.forbidden(bundle, destination), True, "is forbidden by policies"),
         ):
-            if since is not None and now > max(since + HEIR_WAITS_SECONDS, self.excused_until.get(machine, 0.0)):
+            patience = 0.0 if checked and since is not None and since < redirected else HEIR_WAITS_SECONDS
+            if since is not None and now > max(since + patience, self._excused(machine)):
                 words = f"{machine} unloads {bundle} to {destination}, which {why} since {since:.3f}"
                 self._violates(Check.DESTINATION, words)
 
+    def redirected(self, request: Request) -> None:
+        """A machine is told to send a request to another broker: an unload is checked again before that."""
+        if request.path.endswith("/unload"):
+            self._redirected[_bundle(request)] = self._now()
+
     def _may_act(self, machine: str, what: str) -> None:
         """Neither a pause nor quiet hours nor another leader hold this machine."""
-        now, excused = self._now(), self.excused_until.get(machine, 0.0)
+        now, excused = self._now(), self._excused(machine)
         if self.paused_since is not None and now > max(self.paused_since, excused):
             self._violates(Check.HOLD, f"{machine} {what}, paused since {self.paused_since:.3f}")
-        writer, since = self._writer
-        if writer not in {None, machine} and now > max(since + HEIR_WAITS_SECONDS, excused):
-            self._violates(Check.HOLD, f"{machine} {what}, {writer} leads since {since:.0f}")
+        self._may_lead(machine, what)
         quiet = self.quiet_since(machine)
         if quiet is not None and now > max(quiet + SLACK_SECONDS, excused):
             self._violates(Check.HOLD, f"{machine} {what}, in quiet hours since {quiet:.0f}")
 
+    def _may_lead(self, machine: str, what: str) -> None:
+        """No other machine has led for so long that it may be at work on what this one began."""
+        writer, since = self._writer
+        if writer not in {None, machine} and self._now() > max(since + HEIR_WAITS_SECONDS, self._excused(machine)):
+            self._violates(Check.HOLD, f"{machine} {what}, {writer} leads since {since:.0f}")
+
     def _may_move(self, machine: str, unload: Unload) -> None:
         """Nothing that this machine has seen of the brokers holds it."""
         now, words = self._now(), f"{machine} unloads {unload.bundle}"
-        if now <= self.excused_until.get(machine, 0.0):
+        if now <= self._excused(machine):
             return
         leaderless, shedding = self._leaderless_since, self._shedding_since
         if leaderless is not None and now > leaderless + HEIR_WAITS_SECONDS:
@@ -308,8 +336,7 @@ class Observer:
         if before == machine:
             return
         gap, leads_for = self._now() - seconds, self._now() - self._leads_since.get(machine, 0.0)
-        excused = self.excused_until.get(before, 0.0) >= seconds
-        if gap < ARRIVES_WITHIN_SECONDS and not excused:
+        if gap < ARRIVES_WITHIN_SECONDS:
             words = f"{machine} takes {bundle} over {gap:.3f} s after a request of {before}"
             self._violates(Check.HEIR, f"{words}, wanted {ARRIVES_WITHIN_SECONDS:.0f} s at least")
         if leads_for < HEIR_WAITS_SECONDS - LOOK_SECONDS:
@@ -347,6 +374,7 @@ class Observer:
         """An lbd reports how a move ended."""
         if not isinstance(end, Outcome):
             self._tell(f"{machine} did not send: {end.what}: {end.reason.value}: {end.detail}")
+            self._unsent[machine, end.what] = self._now()
             return
         bundle, owner = end.unload.bundle, end.owner
         self._tell(f"{machine} says {bundle}: {end.result.value}, owner {owner} {end.detail}")
@@ -434,6 +462,14 @@ class Observer:
     def answered(self, name: str) -> None:
         """The wait has ended."""
         self._waits.pop(name, None)
+
+    def unanswered(self, machine: str, bundle: str, asked_at: float) -> None:
+        """A machine has taken up what somebody asked for, a move of this bundle, and has not answered in time."""
+        sent = (sending.seconds for sending in self.sendings if sending.bundle == bundle)
+        unsent_at = self._unsent.get((machine, bundle), -inf)
+        if unsent_at > max(sent, default=asked_at) and unsent_at > asked_at:
+            words = f"{machine} does not send the move of {bundle} since {unsent_at:.3f}"
+            self._violates(Check.WAITS, f"{words}, and has not said so to who asked for it at {asked_at:.3f}")
 
     def given(self, name: str, key: str) -> None:
         """An lbd has accepted an order, in place of the one with its key."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from lbd.errors import LbdError
@@ -29,7 +30,6 @@ from lbd.store.rollouts import Rollouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
     from lbd.daemon.engine import Engine
     from lbd.store.control import Request, RequestResult
@@ -44,8 +44,17 @@ ASKS_FOR_SECONDS = 60.0
 TRIES, AGAIN_SECONDS = 40, 15.0
 """So often, and with so long between, is an end repeated until an lbd accepts it."""
 
+ROLLOUT_TRIES = 5
+"""So often more is a rollout wanted that was refused."""
 
-def _ask(stage: Stage, machine: str, make: Callable[[str, float], Request], then: Callable[[Request], None]) -> None:
+
+def _ask(
+    stage: Stage,
+    machine: str,
+    make: Callable[[str, float], Request],
+    then: Callable[[Request], None] = lambda _: None,
+    refused: Callable[[], None] = lambda: None,
+) -> None:
     """Hand a request to an lbd, and wait for what becomes of it; ``then`` is called where it was accepted."""
 
     def ask() -> None:
@@ -56,24 +65,29 @@ def _ask(stage: Stage, machine: str, make: Callable[[str, float], Request], then
         request = make(name, now)
         words = f"{request.kind} by a person at {machine}"
         stage.observer.waits(name, machine, ASKS_FOR_SECONDS, words)
-        result = _answer(stage, lbd.engine, request, words)
+        result = _answer(stage, machine, request, words)
         stage.observer.answered(name)
         if result is not None:
             stage.tell(f"{words}: {result.sentence}")
             if result.exit_code == 0:
                 then(request)
+            else:
+                refused()
 
     stage.running.spawn(ask, "a person asks", machine)
 
 
-def _answer(stage: Stage, running: Engine, request: Request, words: str) -> RequestResult | None:
+def _answer(stage: Stage, machine: str, request: Request, words: str) -> RequestResult | None:
+    asked_at = stage.running.seconds
     try:
-        result, withdrawn = running.requests.ask(request, lambda: False)
+        result, withdrawn = stage.lbds[machine].engine.requests.ask(request, lambda: False)
     except LbdError as error:
         stage.tell(f"{words}: {error}")
         return None
     if result is None:
         stage.tell(f"{words}: {'withdrawn' if withdrawn else 'no answer'}")
+        if isinstance(request, UnloadRequest) and not withdrawn:
+            stage.observer.unanswered(machine, request.bundle, asked_at)
     return result
 
 
@@ -153,9 +167,9 @@ def _spawn(stage: Stage, machine: str, run: Callable[[], None], what: str) -> No
 # --- drains, fills, rollouts
 
 
-def drains(stage: Stage, random: Random) -> Happening:
+def drains(stage: Stage, random: Random, broker: str = "") -> Happening:
     """A broker is to own nothing; later it is released."""
-    broker, machine = random.choice(stage.cluster.brokers), random.choice(stage.machines)
+    broker, machine = broker or random.choice(stage.cluster.brokers), random.choice(stage.machines)
     seconds, expires = random.uniform(60.0, 900.0), random.choice((None, 600.0))
 
     def make(name: str, now: float) -> DrainRequest:
@@ -193,12 +207,12 @@ def fills(stage: Stage, random: Random) -> Happening:
     def make(name: str, now: float) -> FillRequest:
         return FillRequest(name, broker, None, BY, now, now + ASKS_FOR_SECONDS)
 
-    return f"a person fills {broker}", lambda: _ask(stage, stage.leader or machine, make, lambda _: None)
+    return f"a person fills {broker}", lambda: _ask(stage, stage.leader or machine, make)
 
 
 def rolls_out(stage: Stage, random: Random) -> Happening:
     """All brokers are to be restarted, which a person does who then goes home, or stops it before."""
-    machine, away = random.choice(stage.machines), random.uniform(5.0, 60.0)
+    machine, away, chance = random.choice(stage.machines), random.uniform(5.0, 60.0), Random(random.random())
     stops_after, watches = random.choice((None, random.uniform(30.0, 900.0))), random.uniform(600.0, 2400.0)
 
     def make(name: str, now: float) -> RolloutRequest:
@@ -206,32 +220,40 @@ def rolls_out(stage: Stage, random: Random) -> Happening:
 
     def accepted(request: Request) -> None:
         stage.observer.may_drain(stage.cluster.brokers)
-        stage.running.spawn(partial(_restarts, stage, request.id, watches, away), "a person restarts brokers", "world")
+        work = partial(_restarts, stage, request.id, watches, away, chance)
+        stage.running.spawn(work, "a person restarts brokers", "world")
         if stops_after is not None:
             stage.later(stops_after, partial(stop_rollout, stage), "a person stops the rollout")
 
-    def order() -> None:
+    def order(tries: int) -> None:
         stage.observer.may_drain(stage.cluster.brokers)
-        _ask(stage, stage.leader or machine, make, accepted)
+        again = partial(stage.later, AGAIN_SECONDS, partial(order, tries - 1), "a person wants the rollout again")
+        _ask(stage, stage.leader or machine, make, accepted, again if tries else lambda: None)
 
-    return "a person rolls out", order
+    return "a person rolls out", partial(order, ROLLOUT_TRIES)
 
 
-def _restarts(stage: Stage, name: str, watches: float, away: float) -> None:
-    """Look now and then which broker is to be restarted, ask whether it still is, and restart it."""
+def _restarts(stage: Stage, name: str, watches: float, away: float, chance: Random) -> None:
+    """Look now and then which broker is to be restarted, ask whether it still is, and restart it.
+
+    In every second look an administrator who knows nothing of the rollout has just given that broker a bundle.
+    """
     ends_at = stage.running.seconds + watches
     while stage.running.seconds < ends_at:
         stage.running.sleep(10.0)
         machine = stage.leader
         if machine is not None:
-            _spawn(stage, machine, partial(_restarts_one, stage, machine, name, away), "a person looks at the rollout")
+            look = partial(_restarts_one, stage, machine, name, away, chance)
+            _spawn(stage, machine, look, "a person looks at the rollout")
 
 
-def _restarts_one(stage: Stage, machine: str, name: str, away: float) -> None:
+def _restarts_one(stage: Stage, machine: str, name: str, away: float, chance: Random) -> None:
     rollout = _rollout(stage, machine)
     if rollout is None or rollout.id != name or rollout.phase != "restart" or rollout.gone_at is not None:
         return
     broker = rollout.broker
+    if chance.random() < 1 / 2:
+        stage.give(_bundle(stage, chance.random()), broker)
 
     def make(own: str, now: float) -> RolloutRequest:
         times = now, now + ASKS_FOR_SECONDS
@@ -266,7 +288,7 @@ def stop_rollout(stage: Stage) -> None:
     def make(name: str, now: float) -> RolloutRequest:
         return RolloutRequest(name, (), False, 600.0, REASON, BY, now, now + ASKS_FOR_SECONDS, stop=True)
 
-    _ask(stage, machine, make, lambda _: None)
+    _ask(stage, machine, make)
 
 
 # --- single moves, splits, approvals
@@ -280,7 +302,7 @@ def moves(stage: Stage, random: Random) -> Happening:
     def make(name: str, now: float) -> UnloadRequest:
         return UnloadRequest(name, _bundle(stage, chance), destination, None, BY, now, now + ASKS_FOR_SECONDS)
 
-    return "a person moves a bundle", lambda: _ask(stage, stage.leader or machine, make, lambda _: None)
+    return "a person moves a bundle", lambda: _ask(stage, stage.leader or machine, make)
 
 
 def splits(stage: Stage, random: Random) -> Happening:
@@ -294,7 +316,7 @@ def splits(stage: Stage, random: Random) -> Happening:
         owner = stage.cluster._book.owner(bundle) or stage.cluster.brokers[0]
         return SplitRequest(name, bundle, owner, *cut, None, BY, now, now + ASKS_FOR_SECONDS)
 
-    return "a person splits a bundle", lambda: _ask(stage, stage.leader or machine, make, lambda _: None)
+    return "a person splits a bundle", lambda: _ask(stage, stage.leader or machine, make)
 
 
 def _bundle(stage: Stage, chance: float) -> str:
@@ -319,7 +341,7 @@ def _approves(stage: Stage, machine: str) -> None:
         planned = [derived(PlannedMove, move) for move in proposal.unloads]
         return PlanRequest(name, proposal.id, planned, REASON, BY, now, now + ASKS_FOR_SECONDS)
 
-    _ask(stage, machine, make, lambda _: None)
+    _ask(stage, machine, make)
 
 
 KINDS = (*[pauses] * 3, *[drains] * 3, *[fills] * 2, *[rolls_out] * 2, *[moves] * 3, *[splits] * 2)

@@ -8,6 +8,7 @@ topic (``topic.py``), disks (``disk.py``) and the API.
 from __future__ import annotations
 
 import re
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.daemon.engine import Engine
+    from lbd.model import Unload
     from lbd.simulate.answers import Request
     from lbd.turn.parts import TurnResult
     from tests.nights.scheduler import Scheduler
@@ -114,8 +116,9 @@ class Stage:
         self.topic = Topic(seed, lambda machine: machine not in self.network.cut)
         self.lbds: dict[str, Lbd] = {}
         self._restarts: dict[str, float] = {}
-        self.at_unload: list[Callable[[str], None]] = []
-        """Gets the machine that sends the next unload, each for one of them."""
+        self.at_unload: list[tuple[Callable[[Unload, str], bool], Callable[[str, Unload], None]]] = []
+        """Whether an unload at a broker is the one that is meant, and what gets it with its machine, each for one."""
+        self._last = threading.local()
         self.at_step: list[tuple[int, Callable[[], None]]] = []
         self.story: list[str] = []
         self.turns, self._last_words = 0, dict[str, str]()
@@ -135,8 +138,10 @@ class Stage:
         self.observer.forbidden = self._forbidden
         self.observer.is_bundle = lambda bundle: bundle in self.cluster._book.bundles
         self.observer.quiet_since = self._quiet_since
+        self.observer.checked_at = lambda: self._last.checked_at
         running.on_step = self._step
         self.network.on_request = self._request
+        self.network.on_redirect = self.observer.redirected
 
     def tell(self, line: str) -> None:
         """Add to the story."""
@@ -151,6 +156,18 @@ class Stage:
             then()
 
         self.running.spawn(run, what, "world")
+
+    def heat(self, broker: str, factor: float) -> None:
+        """Have the bundles of a broker carry so many times as much."""
+        owners = self.cluster.owners()
+        self.tell(f"bundles of {broker} carry {factor:.1f} times as much")
+        self.cluster.scale({bundle: factor if owner == broker else 0.7 for bundle, owner in owners.items()})
+
+    def give(self, bundle: str, broker: str) -> None:
+        """An administrator has a broker take a bundle, beside all lbds."""
+        self.tell(f"somebody gives {bundle} to {broker}")
+        with self.cluster._lived():
+            self.cluster._book.transfer(bundle, broker)
 
     # -- policies
 
@@ -182,6 +199,11 @@ class Stage:
         """Set it ahead, or back, by so much."""
         self.running.skew[machine] = self.running.skew.get(machine, 0.0) + seconds
         self.observer.clock_set_at[machine] = self.running.seconds
+
+    def make_quiet(self, machine: str) -> None:
+        """Set it to the first second of quiet hours, which there are."""
+        assert self.quiet is not None
+        self.set_clock(machine, self.quiet[0] - self.running.seconds - self.running.skew.get(machine, 0.0))
 
     def _quiet_since(self, machine: str) -> float | None:
         if self.quiet is None:
@@ -233,6 +255,16 @@ class Stage:
         if self.running.is_stopped(machine):
             self.observer.excused_until[machine] = self.running.seconds
             self.running.go_on(machine)
+
+    def checks(self) -> None:
+        """The running task has made the last check before a request: if it stands still now, it cannot know."""
+        self._last.checked_at = self.running.seconds
+
+    @property
+    def follower(self) -> str:
+        """The broker that owns most of those that do not lead: an unload of its bundles is redirected."""
+        book = self.cluster._book
+        return max(self.cluster.brokers, key=lambda broker: (broker != book.leader, len(book.owned(broker)), broker))
 
     @property
     def leader(self) -> str | None:
@@ -306,9 +338,13 @@ class Stage:
         lbd = self.lbds.get(machine)
         if lbd is None:
             return
-        self.observer.leaves(machine, lbd.engine, request)
-        if self.at_unload and request.path.endswith("/unload"):
-            self.at_unload.pop(0)(machine)
+        unload = self.observer.leaves(machine, lbd.engine, request)
+        for planned in self.at_unload if unload is not None else ():
+            wants, happen = planned
+            if wants(unload, request.broker):
+                self.at_unload.remove(planned)
+                happen(machine, unload)
+                return
 
     def _step(self) -> None:
         if self.at_step:
@@ -351,8 +387,8 @@ class Stage:
     def _able(self) -> set[str]:
         """The machines that could ask every broker now, and write down what it says."""
         ports, disk = self.network.ports.values(), self.disk
-        fails = any(switch.times != 0 for switch in self.cluster.faults._switches) or self.network.late
-        if fails or any(not port.open or port.hung for port in ports):
+        fails = (switch.fits(switch.fault, switch.broker or "", "", "GET") for switch in self.cluster.faults._switches)
+        if any(fails) or any(not port.open or port.hung for port in ports):
             return set()
         failing = {machine for machine, number in disk.failing.items() if number}
         unable = {*self.network.cut, *disk.full, *failing, *disk.flaky, *disk.slow}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.model import Outcome, Result, Unload
+from lbd.model import Outcome, Result, Skip, Unload
+from lbd.reason import Reason
 from lbd.simulate.answers import Request
 from lbd.simulate.fake_cluster import OwnershipChange
 from lbd.store.orders import PAUSE
@@ -51,6 +52,11 @@ class Night:
         request: Any = Request("a:1", "PUT", f"/admin/v2/namespaces/{move.bundle}/{verb}", {}, b"", None)
         self.observer.leaves("lbd-1", SimpleNamespace(journal=journal), request)  # type: ignore[arg-type]
 
+    def has_placed(self) -> None:
+        """lbd-1 sends a request by which a broker takes a bundle."""
+        request: Any = Request("a:1", "GET", "/admin/v2/schemas/t/n/x/schema", {}, b"", None)
+        self.observer.leaves("lbd-1", SimpleNamespace(), request)  # type: ignore[arg-type]
+
     def brokers(self, *listed: str, leads: bool = True, sheds: bool = False) -> None:
         """One of the looks of each second at these."""
         self.observer.look_at_brokers(listed, leads=leads, sheds=sheds)
@@ -75,6 +81,58 @@ def led_by(writer: str, seconds: float, verb: str = "unload") -> Callable[[Night
         night.look(writer)
         night.seconds += seconds
         night.sends(verb)
+
+    return run
+
+
+def placed_after(seconds: float) -> Callable[[Night], None]:
+    """A bundle is placed so long after another machine came to write the topic."""
+
+    def run(night: Night) -> None:
+        night.look("lbd-2")
+        night.seconds += seconds
+        night.has_placed()
+
+    return run
+
+
+def woken(checked_at: float) -> Callable[[Night], None]:
+    """lbd-1 stood still from second 1000 on, goes on at 1030, and sends; another machine leads since it stood still."""
+
+    def run(night: Night) -> None:
+        night.look("lbd-2")
+        night.seconds = night.observer.excused_until["lbd-1"] = 1030.0
+        night.observer.checked_at = lambda: checked_at
+        night.sends()
+
+    return run
+
+
+def unanswered(*, unsent_at: float, sent_at: float = 0.0) -> Callable[[Night], None]:
+    """Nobody answers who asked for a move at second 1000; when lbd-1 said that it does not send it, and sent it."""
+
+    def run(night: Night) -> None:
+        for seconds, happens in sorted([(unsent_at, "unsent"), (sent_at, "sent")]):
+            night.seconds = seconds
+            if happens == "unsent":
+                night.observer.ended("lbd-1", Skip(BUNDLE, Reason.PAUSED))
+            elif seconds:
+                night.sends()
+        night.observer.unanswered("lbd-1", BUNDLE, 1000.0)
+
+    return run
+
+
+def forbidden(since: float, *, redirected_at: float | None = None) -> Callable[[Night], None]:
+    """A destination is forbidden since then, at second 1012; the request may have been sent on before."""
+
+    def run(night: Night) -> None:
+        night.observer.forbidden = lambda _, __: since
+        if redirected_at is not None:
+            night.seconds = redirected_at
+            night.observer.redirected(Request("c:1", "PUT", f"/admin/v2/namespaces/{BUNDLE}/unload", {}, b"", None))
+        night.seconds = 1012.0
+        night.sends()
 
     return run
 
@@ -240,6 +298,17 @@ def says(result: Result, owner: str | None, *, is_bundle: bool = True) -> Callab
         (led_by("lbd-2", 30.0), "HOLD"),
         (led_by("lbd-2", 30.0, "split"), "HOLD"),
         (led_by("lbd-2", 5.0), ""),
+        (placed_after(30.0), "HOLD"),
+        (placed_after(5.0), ""),
+        (woken(1000.0), ""),
+        (woken(1030.0), "HOLD"),
+        (unanswered(unsent_at=1010.0), "WAITS"),
+        (unanswered(unsent_at=990.0), ""),
+        (unanswered(unsent_at=1010.0, sent_at=1020.0), ""),
+        (forbidden(1000.0), ""),
+        (forbidden(990.0), "DESTINATION"),
+        (forbidden(1000.0, redirected_at=1011.0), "DESTINATION"),
+        (forbidden(1011.5, redirected_at=1011.0), ""),
         (paused, "HOLD"),
         (quiet(1.0), ""),
         (quiet(5.0), "HOLD"),

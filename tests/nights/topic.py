@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_SECONDS = 60.0
 
+INTENT = b'"event":"intent"'
+
 NOTICED_SECONDS = 30.0
 """A client whose broker is silent learns of it by then."""
 
@@ -33,6 +35,8 @@ class Topic:
         self.writer: Connection | None = None
         self.gone = False
         self.deaf: set[str] = set()
+        self.at_intent: list[Callable[[str], None]] = []
+        """Gets the machine that has written the next intent and waits for its acknowledgement, each for one."""
         self.changed = threading.Condition()
 
     def reaches(self, machine: str) -> bool:
@@ -88,6 +92,8 @@ class Connection:
                 raise ObserveError("the topic cannot be written: fenced")
             self._topic.lines.append(line)
             self._topic.changed.notify_all()
+        if self._topic.at_intent and INTENT in line:
+            self._topic.at_intent.pop(0)(self.machine)
         self._travel()
 
     def lost(self) -> bool:
