@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,15 @@ from lbd.learn.quality import (
     row_checks,
     traffic_check,
 )
-from lbd.learn.rounds import BUNDLES, counts, last_settings, reports, without
+from lbd.learn.rounds import (
+    BUNDLES,
+    counts,
+    days_of_wrong_clock,
+    last_settings,
+    reports,
+    turn_runs,
+    without,
+)
 from lbd.learn.spark import HOW
 from lbd.learn.window import hourly, joined, names_to_bytes, pack, reported_traffic, to_bytes, without_bundles
 from lbd.learn.workers import Packing, columns_of
@@ -48,6 +56,7 @@ if TYPE_CHECKING:
 DAYS = {
     "day": pa.int64(),
     "overtaken": pa.list_(pa.int64()),
+    "turn_runs": pa.list_(pa.int64()),
     "last": pa.int64(),
     "strategy": pa.string(),
     "settings": pa.string(),
@@ -78,7 +87,7 @@ def day_row(decisions: pa.Table, broker_rounds: pa.Table) -> Iterator[dict[str, 
     """The counts of a day that was read, and the settings of its last round."""
     read, overtaken = counts(decisions, broker_rounds)
     last, strategy, settings = last_settings(decisions)
-    in_force = {"last": last, "strategy": strategy, "settings": settings}
+    in_force = {"last": last, "strategy": strategy, "settings": settings, "turn_runs": turn_runs(decisions)}
     yield {"day": last // (DAY_SECONDS * 1000), "overtaken": list(overtaken), **in_force, **asdict(read)}
 
 
@@ -213,7 +222,9 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
     files = workers.files()
     torn = damage(files)
     days = workers.days(torn, day_row, DAYS)
-    read = ReadCounts.total([ReadCounts(**{name: day[name] for name in columns_of(ReadCounts)}) for day in days])
+    wrong = days_of_wrong_clock({day["day"]: day["turn_runs"] for day in days})
+    read = ReadCounts.total([_read(day, wrong=day["day"] in wrong) for day in days])
+    days = [day for day in days if day["day"] not in wrong]
     if not read.rounds_kept:
         raise UsageError(f"{history}: history holds no round; {HOW}")
     checks = (*file_checks(len(files), torn.values()), *row_checks(read))
@@ -225,10 +236,18 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
         Packing(seconds, partial(window_row, overtaken=overtaken, weights=weights), WINDOWS),
         Packing(HOUR_SECONDS, partial(hour_row, overtaken=overtaken), HOURS),
     )
-    rows = [row for row in packed.windows([name for name in WINDOWS if name != "packed"]) if row["rounds"] > 1]
+    rows = [
+        row
+        for row in packed.windows([name for name in WINDOWS if name != "packed"])
+        if row["rounds"] > 1 and not wrong.issuperset(_days_of(row["number"], seconds))
+    ]
     if not rows:
         raise UsageError(f"{history}: no two rounds in a row with a sample in them; {HOW}")
-    by_hour = packed.hours([name for name in HOURS if name not in {"packed", "bundles"}])
+    by_hour = [
+        row
+        for row in packed.hours([name for name in HOURS if name not in {"packed", "bundles"}])
+        if row["number"] // HOURS_A_DAY not in wrong
+    ]
     hours = [counted for row in by_hour for counted in from_columns(row)]
     lost = lost_days(hours)
     without_days = {day.day for day in lost}
@@ -264,6 +283,14 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
         strategy=in_force["strategy"],
         settings=in_force["settings"],
     )
+
+
+def _read(day: Mapping[str, Any], *, wrong: bool) -> ReadCounts:
+    """What was read of a day; of one that only a wrong clock showed all rounds are overtaken, and no time was seen."""
+    read = ReadCounts(**{name: day[name] for name in columns_of(ReadCounts)})
+    if not wrong:
+        return read
+    return replace(read, rounds_kept=0, rounds_overtaken=read.rounds_overtaken + read.rounds_kept, seconds_seen=0.0)
 
 
 def _days_of(window: int, seconds: int) -> range:

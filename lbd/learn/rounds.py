@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from lbd.model import RESOURCES
 from lbd.store.history_tables import COLUMNS, RATES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,6 +60,29 @@ def _overtaken(times: NDArray[np.int64], turn: NDArray[np.int64]) -> BoolArray:
     soon = np.maximum.reduceat(np.append(turn, 0), edges)[::2]
     passed: BoolArray = (turn > 0) & (turn < before) & (before < soon)
     return passed
+
+
+def turn_runs(decisions: pa.Table) -> list[int]:
+    """First and last number of each run of turns that follow one another, by number, one after the other."""
+    turn = np.unique(pc.fill_null(decisions["turn"], 0).to_numpy().astype(np.int64))
+    turn = turn[turn > 0]
+    ends = np.flatnonzero(np.diff(turn) > 1)
+    runs: list[int] = np.sort(np.concatenate([turn[:1], turn[ends], turn[ends + 1], turn[-1:]])).tolist()
+    return runs
+
+
+def days_of_wrong_clock(runs: Mapping[int, Sequence[int]]) -> set[int]:
+    """The days that a clock showed in the middle of another day, by the :func:`turn_runs` of each.
+
+    Between two turns of that day all turns of this one were made: the clock was set to this day, and back.
+    """
+    wrong = set[int]()
+    for day, own in runs.items():
+        for other, between in runs.items():
+            inside = bisect(between, own[0]) if own else 0
+            if other != day and 0 < inside < len(between) and inside % 2 == 0 and own[-1] < between[inside]:
+                wrong.add(day)
+    return wrong
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,6 +155,19 @@ def set_back(one: History) -> None:
         one.change(table, 1, again)
 
 
+def ahead(one: History) -> None:
+    """On the second day the clock was sixty days ahead for an hour: so is what was recorded in it."""
+    noon = int(FIRST.timestamp() * 1000) + MILLISECONDS_A_DAY + MILLISECONDS_A_DAY // 2
+    for table in ("decisions", "broker_rounds", "bundle_rounds"):
+        found = pq.ParquetFile(one.day(table, 1)).read()
+        at = found["t"].cast(pa.int64()).to_numpy()
+        within = (at >= noon) & (at < noon + 3_600_000)
+        write(one.day(table, 1), found.filter(pa.array(~within)))
+        later = found.filter(pa.array(within))
+        path = one.root / "v1" / table / "day=2026-03-07" / "day.parquet"
+        write(path, column(later, "t", at[within] + 60 * MILLISECONDS_A_DAY))
+
+
 def two_clusters(one: History) -> None:
     for number in range(DAYS):
         for table, found in day_of(number, "wxyz", 1_000_000).items():
@@ -218,13 +231,14 @@ BROKERS_GONE, BUNDLES_GONE, ROUNDS_GONE = (
         (values("cpu", np.nan, 50), [], {"not-a-number": 39}),
         (doubled, [], {"repeated-round": 480}),
         (set_back, [], {"clock-set-back": 119}),
+        (ahead, [], {"clock-set-back": 20, "silence": 1}),
         (restarted, [], {}),
     ],
     ids=[
         "none", "truncated", "empty", "a changed byte", "a column of another type", "a column less", "a missing day",
         "decisions missing", "bundles missing", "half of the bundles", "half of the samples", "half of the decisions",
         "bundles of one broker", "infinite on one broker", "NaN now and then", "doubled", "clock set back",
-        "restart at midnight",
+        "clock ahead for an hour", "restart at midnight",
     ],
 )  # fmt: skip
 def test_a_day_that_lacks_much_is_left_out_and_named(

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lbd.learn.rounds import counts, last_settings, reports, rounds, samples, without
+from lbd.learn.rounds import (
+    counts,
+    days_of_wrong_clock,
+    last_settings,
+    reports,
+    rounds,
+    samples,
+    turn_runs,
+    without,
+)
 from lbd.store.history_tables import schema
 from tests.learn.windows import BEGUN, minute
 
@@ -139,3 +148,24 @@ def test_the_last_round_has_the_settings_in_force():
 
     assert last_settings(table("decisions", *rows))[1:] == ("b", "{}")
     assert last_settings(table("decisions")) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("days", "wrong"),
+    [
+        ({1: [1, 2, 6, 7], 2: [8, 9], 61: [3, 4, 5]}, {61}),
+        ({1: [1, 2, 3], 2: [4, 5]}, set()),
+        ({1: [1, 2, 7, 8], 2: [3, 4, 9]}, set()),
+        ({1: [10, 11, 20], 2: [1, 2, 3]}, set()),
+        ({1: [1, 5], 2: [2, 4], 3: []}, {2}),
+        ({}, set()),
+    ],
+    ids=["clock ahead for three turns", "in order", "also turns of its own", "counted anew", "turns lost", "no day"],
+)
+def test_a_day_in_the_middle_of_another_one_was_a_wrong_clock(days: dict[int, list[int]], wrong: set[int]):
+    """All of its turns were made between two turns that follow one another on the other day."""
+    tables = {
+        day: table("decisions", *({"t": minute(at), "brokers": ["a"], "turn": turn} for at, turn in enumerate(turns)))
+        for day, turns in days.items()
+    }
+    assert days_of_wrong_clock({day: turn_runs(rows) for day, rows in tables.items()}) == wrong
