@@ -286,7 +286,7 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
 
 
 def _read(day: Mapping[str, Any], *, wrong: bool) -> ReadCounts:
-    """What was read of a day; of one that only a wrong clock showed all rounds are overtaken, and no time was seen."""
+    """Counts of a day; of one that only a wrong clock showed all rounds are overtaken, and no time was seen."""
     read = ReadCounts(**{name: day[name] for name in columns_of(ReadCounts)})
     if not wrong:
         return read
