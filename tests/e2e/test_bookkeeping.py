@@ -159,6 +159,8 @@ RUN = {
     "moves of turns after s": [71, 236],
     "moves": 5,
     "bundles": 4,
+    "changes of hands": 6,
+    "publish ms": {"p50": 2, "p99": 90, "p99.9": 640, "max": 1142},
     "true gap first, last": [43.6, 7.7],
     "true gap each minute": [44, 24.4],
     "below 15 for good from s": 245,
@@ -175,9 +177,9 @@ def test_runs_become_a_line_each_and_medians():
     found = relief_table.rows("\n".join(["$ python -m tests.e2e.scenarios", *map(json.dumps, [RUN, never, RUN])]))
     assert [run["strategy"] for run in found] == ["AvgShedder", "avg-shedder", "avg-shedder"]
     assert relief_table.line(found[1]) == (
-        "| s1 | avg-shedder | 71, 236 | 5 | 1 | 44 → 8 | 44, 24 | 245 | 1142, - | 0 |"
+        "| s1 | avg-shedder | 71, 236 | 5 | 1 | 6 | 44 → 8 | 44, 24 | 245 | 1142, - | 640, 1142 | 0 |"
     )
-    assert "| AvgShedder | never | 5 | 1 | 44 → 8 | 44, 24 | never |" in relief_table.line(found[0])
+    assert "| AvgShedder | never | 5 | 1 | 6 | 44 → 8 | 44, 24 | never |" in relief_table.line(found[0])
     assert relief_table.medians(found) == (
         "- s1, AvgShedder, median of 3: below 15 points for good from 245 s, 5 moves, 8 points left."
     )
