@@ -65,16 +65,8 @@ class Cluster:
     @property
     def service_url(self) -> str:
         """The address for clients; it names every broker, so one dead broker keeps nobody out."""
-        return self._clients_url(range(self.spec.brokers))
-
-    @property
-    def running_url(self) -> str:
-        """The same of the brokers that run: with three dead ones of six a hundred topics take minutes to connect."""
-        return self._clients_url(index for index in range(self.spec.brokers) if self.alive(index))
-
-    def _clients_url(self, indices: Iterable[int]) -> str:
         scheme, port = ("pulsar+ssl", settings.BROKER_TLS_PORT) if self.spec.tls else ("pulsar", settings.BROKER_PORT)
-        return f"{scheme}://" + ",".join(f"{settings.address(index)}:{port}" for index in indices)
+        return f"{scheme}://" + ",".join(f"{settings.address(index)}:{port}" for index in range(self.spec.brokers))
 
     @property
     def credentials(self) -> security.Credentials:

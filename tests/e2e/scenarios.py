@@ -1,18 +1,17 @@
 """The daemon on real brokers in the situations of a cluster's life: one row of figures for each.
 
-    python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [grow] [shrink]
-        [restart] [--max-traffic 0.35] [--strategy least-moves | --shedder AvgShedder] [--unequal] [--hits 1]
+    python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [restart]
+        [--max-traffic 0.35] [--strategy least-moves | --shedder AvgShedder] [--unequal] [--hits 1]
         [--minutes 10] [--warm-up 300] [--keep DIR]
 
 s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; s5 equal traffic on brokers of
 which one has three times the quota; unlike: the same, and the operator has told what they carry (load.brokers); burner:
 a noisy neighbour in the group of the broker with the least traffic (burner-cold), then of the one with the most
-(burner-hot); spike: the same for one minute only; grow: three more brokers join three; shrink:
-three of six leave (lbd drains them before); restart: three brokers one after the other (with lbd a rollout).
-Guardrails are lbd's defaults unless --max-traffic is given; hit counts 3 and 2 unless --hits is, minimums low. With
---shedder lbd does not run, and the brokers shed by themselves; with --unequal a handful of topics carries most of each
-broker's traffic. Brokers are trusted before the clock starts, as those of days of age are; their JVMs go on warming up
-for minutes unless --warm-up is long.
+(burner-hot); spike: the same for one minute only; restart: three brokers one after the other, with lbd a
+rollout. Guardrails are lbd's defaults unless --max-traffic is given; hit counts 3 and 2 unless --hits is, minimums low.
+With --shedder lbd does not run, and the brokers shed by themselves; with --unequal a handful of topics carries most of
+each broker's traffic. Brokers are trusted before the clock starts, as those of days of age are; their JVMs go on
+warming up for minutes unless --warm-up is long.
 """
 
 from __future__ import annotations
@@ -24,15 +23,13 @@ import signal
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lbd.store.rollouts import Rollouts
-from tests.e2e import balancing, figures, placing, probe, settings, skew
+from tests.e2e import figures, placing, probe, settings, skew
 from tests.e2e.cluster import Cluster
 from tests.e2e.daemon import SETTINGS, SHEDDER, Daemon
 from tests.e2e.meters import Meters
@@ -52,11 +49,8 @@ CALM_SECONDS = 150.0
 LONGEST_SECONDS = 15 * 60.0
 DRAIN_SECONDS = 180.0
 _WATCH_SECONDS = 0.25
-LIKE, UNLIKE, SIX = (0.4, 0.4, 0.4), (0.9, 0.3, 0.3), (0.2,) * 6
+LIKE, UNLIKE = (0.4, 0.4, 0.4), (0.9, 0.3, 0.3)
 """CPU quotas, cores."""
-
-LATER = (3, 4, 5)
-"""The brokers that join and leave."""
 
 POINTS_PER_KMSG = 12.0
 """Of the broker with 0.3 cores, at a guess: in s1 30 points are 1,875 messages/s, in and out, on 0.4 cores."""
@@ -105,7 +99,7 @@ class Case:
 
     load: skew.Scenario
     happens: Callable[[Stage], None]
-    absent: tuple[int, ...] = ()
+    absent: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -135,16 +129,15 @@ class Tried:
         falling = skew.FEW_CARRY_MOST if self.unequal else 0.0
         return replace(case.load, warm_up_seconds=self.warm_up_seconds, falling=falling)
 
-    def cluster(self, case: Case) -> Cluster:
+    def cluster(self) -> Cluster:
         """Brokers that shed by themselves only where they are told to."""
         own = tuple(BROKER_SETTINGS[self.shedder].items()) if self.shedder else ()
         manager = "extensible" if self.shedder == TRANSFER else "modular"
-        brokers = len(case.load.quotas)
-        return Cluster(settings.Spec(self.version, brokers, load_manager=manager, full_jit=True, settings=own))
+        return Cluster(settings.Spec(self.version, load_manager=manager, full_jit=True, settings=own))
 
 
-def _load(rate: float, *shares: float, **more: Any) -> skew.Scenario:
-    return skew.Scenario(rate=rate, shares=shares, **{"quotas": LIKE, **more})
+def _load(rate: float, *shares: float, heavy: float = 0.0, quotas: tuple[float, ...] = LIKE) -> skew.Scenario:
+    return skew.Scenario(rate=rate, shares=shares, quotas=quotas, heavy=heavy)
 
 
 def _hot(stage: Stage) -> None:
@@ -180,31 +173,6 @@ def _spike(stage: Stage) -> None:
     time.sleep(4 * 60)
 
 
-def _grow(stage: Stage) -> None:
-    stage.begin()
-    with ThreadPoolExecutor(len(LATER)) as pool:
-        list(pool.map(stage.cluster.start_broker, LATER))
-    stage.until_calm()
-
-
-def _shrink(stage: Stage) -> None:
-    """One after the other, as a StatefulSet does it."""
-    stage.begin()
-    if isinstance(stage.daemon, Daemon):
-        leaving = [stage.cluster.brokers[index] for index in LATER]
-        with ThreadPoolExecutor(len(LATER)) as pool:
-            list(pool.map(partial(_drain, stage.daemon), leaving))
-    for index in reversed(LATER):
-        stage.cluster.kill_broker(index, signal.SIGTERM)
-    stage.until_calm()
-
-
-def _drain(daemon: Daemon, broker: str) -> None:
-    done = balancing.run(daemon.command("drain", broker, "--apply"), LONGEST_SECONDS)
-    if done.returncode != 0:
-        raise AssertionError(f"lbd drain {broker} ended with {done.returncode}: {done.stdout}{done.stderr}")
-
-
 def _restart(stage: Stage) -> None:
     """As soon as the one before is back; runs of the same length are compared, so it waits for the end of its time."""
     stage.begin()
@@ -235,19 +203,16 @@ def _due(stage: Stage) -> Iterator[int]:
             raise AssertionError(f"lbd rollout ended with {rolling.returncode}: {rolling.communicate()[0]}")
 
 
-_FIRST_THREE = (1 / 3, 1 / 3, 1 / 3)
 CASES = {
     "s1": Case(_load(3000, 0.75, 0.125, 0.125), _hot),
-    "s2": Case(_load(3600, 0.5, 0.5, 0.0), _join, absent=(2,)),
+    "s2": Case(_load(3600, 0.5, 0.5, 0.0), _join, absent=2),
     "s5": Case(_load(3600, 0.34, 0.33, 0.33, quotas=UNLIKE), _hot),
     "unlike": Case(_load(3600, 0.34, 0.33, 0.33, quotas=UNLIKE), _hot, settings=TOLD),
     "s4": Case(_load(3000, 0.34, 0.33, 0.33, heavy=0.325), _flap),
     "burner-cold": Case(_load(2400, 0.2, 0.4, 0.4), _burn),
     "burner-hot": Case(_load(2400, 0.45, 0.275, 0.275), _burn),
     "spike": Case(_load(2400, 0.34, 0.33, 0.33), _spike),
-    "grow": Case(_load(2400, *_FIRST_THREE, quotas=SIX, bundles=100), _grow, absent=LATER),
-    "shrink": Case(_load(2400, *(1 / 6,) * 6, quotas=SIX, bundles=100), _shrink),
-    "restart": Case(_load(400, *_FIRST_THREE), _restart),
+    "restart": Case(_load(400, 0.34, 0.33, 0.33), _restart),
 }
 
 
@@ -255,10 +220,10 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
     """One scenario on a cluster of its own; the row of figures."""
     case = CASES[name]
     with ExitStack() as stack:
-        cluster = stack.enter_context(tried.cluster(case))
+        cluster = stack.enter_context(tried.cluster())
         up_at = time.time()
-        for index in case.absent:
-            _leave(cluster, index)
+        if case.absent is not None:
+            _leave(cluster, case.absent)
         witness = stack.enter_context(Witness(cluster, _WATCH_SECONDS))
         time.sleep(max(0.0, up_at + TRUSTED_AGE_SECONDS - tried.warm_up_seconds - time.time()))
         running = stack.enter_context(skew.skewed(cluster, f"{name}-{time.time_ns()}", tried.load(case)))
@@ -286,8 +251,8 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
 def _leave(cluster: Cluster, index: int) -> None:
     """End a broker in good order, and wait until no other lists it."""
     cluster.kill_broker(index, signal.SIGTERM)
-    other = next(each for each in range(len(cluster.brokers)) if cluster.alive(each))
-    while cluster.brokers[index] in probe.get(cluster, other, f"/admin/v2/brokers/{settings.CLUSTER}"):
+    others = [each for each in range(len(cluster.brokers)) if each != index]
+    while cluster.brokers[index] in probe.get(cluster, others[0], f"/admin/v2/brokers/{settings.CLUSTER}"):
         time.sleep(0.5)
 
 

@@ -61,7 +61,7 @@ class Traffic:
         own, name = cluster.credentials, f"traffic-{time.monotonic_ns()}"
         self._log = cluster.work / f"{name}.log"
         self._plan = Plan(
-            service_url=cluster.running_url,
+            service_url=cluster.service_url,
             rates=dict(rates),
             log=str(cluster.work / f"{name}-client.log"),
             clients=clients,
