@@ -14,6 +14,7 @@ import yaml
 from lbd.config import environment, load
 from lbd.documents import read_yaml
 from lbd.errors import UsageError
+from lbd.store.database import STORE_NAME
 from lbd.text import DAY_SECONDS
 
 if TYPE_CHECKING:
@@ -75,9 +76,12 @@ def settings_to_look(read: Read) -> Settings:
     """The settings of a command that shows what an lbd has done; what is wrong of them is said and left out.
 
     An lbd that runs goes on with settings that it has read before, and is to be seen most of all when they are wrong.
+    Where the directory that is left has the state of none, they are an error as for any other command.
     """
     loaded = read(to_look=True)
     if loaded.problems:
+        if not (loaded.settings.state_dir / STORE_NAME).exists():
+            read()
         where = f"left out here, where state_dir is {loaded.settings.state_dir}"
         note = f"{where}; an lbd that runs keeps the settings that it has"
         click.echo("\n".join([*loaded.problems, note]), err=True)
