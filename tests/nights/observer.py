@@ -638,11 +638,12 @@ class Observer:
     def budget(self) -> int:
         """How many more unloads turns may send now, at least: attempts that came to no request count, too.
 
-        None where it was quiet lately.
+        None where it was quiet lately. What was sent before a clock was set back counts for as much longer.
         """
         if self._now() - self._quiet_at < QUIET_LATELY_SECONDS:
             return 0
-        hour = [one for one in self.sendings if one.seconds > self._now() - HOUR_SECONDS]
+        counts_seconds = 2 * HOUR_SECONDS if self.clock_set_at else HOUR_SECONDS
+        hour = [one for one in self.sendings if one.seconds > self._now() - counts_seconds]
         of_each = Counter(end for one in hour for end in (f"from {one.source}", f"to {one.destination}"))
         most = max(of_each.values(), default=0)
         return min(self._per_hour - len(hour), self._of_broker_per_hour - most) - UNSENT
