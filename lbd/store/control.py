@@ -19,7 +19,7 @@ from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.model import Result
 from lbd.split.plan import Algorithm
-from lbd.store.orders import PAUSE, Body, Order, OrderList, Orders, UnreadableOrdersError, body_of, value_of
+from lbd.store.orders import PAUSE, Body, Order, OrderList, Orders, UnreadableOrdersError, body_of, number, value_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -267,8 +267,8 @@ class Control:
             return None
         if resumed is None:
             return None
-        given_at = resumed.body.get("at")  # an order's time never falls, also where the clock was set back
-        time = float(given_at) if isinstance(given_at, int | float) else resumed.time
+        # the time of an end never falls, also where the clock was set back; that in its body is as it was given
+        time = number(resumed.body.get("at"), resumed.time)
         return Resumption(time, str(resumed.body.get("by", "")), str(resumed.body.get("reason", "")))
 
     @property

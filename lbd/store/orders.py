@@ -18,6 +18,7 @@ that has moved on. Nothing asks the network within the transaction: what the lea
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -61,13 +62,17 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def until(self) -> float:
         """When it expires, epoch seconds; infinite where it does not."""
-        until = self.body.get("until")
-        return float(until) if isinstance(until, int | float) else math.inf
+        return number(self.body.get("until"), math.inf)
 
     @property
     def _age(self) -> tuple[int, int, bytes]:
         """Grows from version to version; the text decides between two that no history has both of."""
         return self.version, self.born, msgspec.json.encode(self.body, order="deterministic")
+
+
+def number(value: object, otherwise: float) -> float:
+    """A number of a body, in which another version may have written any: one that no float holds is none."""
+    return float(value) if isinstance(value, int | float) and abs(value) <= sys.float_info.max else otherwise
 
 
 class OrderEnd(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from itertools import permutations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +20,12 @@ ACTS = st.lists(st.tuples(st.sampled_from(["give", "amend", "end", "here"]), st.
 def given_order(key: str, number: int, until: float | None = None) -> Order:
     """An order as a person gives it."""
     return Order(f"{key} {number}", key, {"until": until, "step": 0})
+
+
+@pytest.mark.parametrize("until", [None, "soon", 10**400, -(10**400), math.nan])
+def test_an_end_that_no_clock_shows_is_none(until: object):
+    """As another version may have written it, or a damaged store has it: the order lasts until somebody ends it."""
+    assert Order("a", PAUSE, {"until": until}).until == math.inf
 
 
 def history(acts: list[tuple[str, str]]) -> list[OrderList]:
