@@ -148,10 +148,14 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
 
 def _calibration(settings: Settings, record: TurnResult) -> tuple[str | None, tuple[str, ...]]:
     """The sentence on a proposal of settings, and why it cannot be read, where it cannot."""
-    observation, now = record.observation, None
-    if observation is not None:
-        averages = record.facts.averages if record.facts is not None else Averages.empty()
-        now = present_load(len(observation.active), observation.snapshot, averages)
+    observation, facts = record.observation, record.facts
+
+    def now() -> PresentLoad | None:
+        if observation is None:
+            return None
+        averages = facts.averages if facts is not None else Averages.empty()
+        return present_load(len(observation.active), observation.snapshot, averages)
+
     try:
         return proposal_text(settings.state_dir, settings, now), ()
     except UsageError as error:

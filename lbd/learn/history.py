@@ -236,11 +236,7 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
         Packing(seconds, partial(window_row, overtaken=overtaken, weights=weights), WINDOWS),
         Packing(HOUR_SECONDS, partial(hour_row, overtaken=overtaken), HOURS),
     )
-    rows = [
-        row
-        for row in packed.windows([name for name in WINDOWS if name != "packed"])
-        if row["rounds"] > 1 and not wrong.issuperset(_days_of(row["number"], seconds))
-    ]
+    rows = [row for row in packed.windows([name for name in WINDOWS if name != "packed"]) if row["rounds"] > 1]
     if not rows:
         raise UsageError(f"{history}: no two rounds in a row with a sample in them; {HOW}")
     by_hour = [
@@ -250,7 +246,7 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
     ]
     hours = [counted for row in by_hour for counted in from_columns(row)]
     lost = lost_days(hours)
-    without_days = {day.day for day in lost}
+    without_days = wrong.union(day.day for day in lost)
     usable = [row for row in rows if not without_days.intersection(_days_of(row["number"], seconds))]
     numbers = {row["number"] for row in usable}
     learned = [row for row in by_hour if row["number"] * HOUR_SECONDS // seconds in numbers]

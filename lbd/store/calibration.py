@@ -16,6 +16,7 @@ from lbd.load.settings import UNIT
 from lbd.text import counted, weekday
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import tzinfo
     from pathlib import Path
 
@@ -232,16 +233,18 @@ def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
     return next(((run, summary) for run, summary in summaries if summary is not None), None)
 
 
-def proposal_text(state_dir: Path, settings: object, now: PresentLoad | None = None) -> str | None:
+def proposal_text(
+    state_dir: Path, settings: object, now: Callable[[], PresentLoad | None] = lambda: None
+) -> str | None:
     """The sentence of status, API and dashboard on the newest proposal; None if there is none, or it is in force and
-    the load is as it was.
+    the load is as it was. ``now`` is only called where there is one.
 
     Raises :class:`UsageError` as :func:`newest` does.
     """
     latest = newest(state_dir)
     if latest is None or latest[1].recommended is None:
         return None
-    expired = latest[1].expired(now)
+    expired = latest[1].expired(now())
     if expired is None and latest[1].in_force(settings):
         return None
     return f"{expired or latest[1].gain()}: {SHOW}"

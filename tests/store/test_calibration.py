@@ -156,10 +156,12 @@ def test_a_proposal_expires_with_its_load(tmp_path: Path, now: PresentLoad, why:
     expired = f"the proposal of Monday, 2026-11-23 has expired: {why}; calibrate again: lbd calibrate --show"
     taken = Settings.model_validate({"avg_shedder": {"low_threshold": 18.0}})
 
-    assert proposal_text(tmp_path, taken, now) == (expired if why else None)
-    assert proposal_text(tmp_path, Settings(), now) == (expired if why else f"{summary().gain()}: lbd calibrate --show")
+    assert proposal_text(tmp_path, taken, lambda: now) == (expired if why else None)
+    assert proposal_text(tmp_path, Settings(), lambda: now) == (
+        expired if why else f"{summary().gain()}: lbd calibrate --show"
+    )
     put(tmp_path, SECOND, summary())
-    assert proposal_text(tmp_path, taken, now) is None
+    assert proposal_text(tmp_path, taken, lambda: now) is None
 
 
 def test_a_cluster_of_always_as_many_brokers():
