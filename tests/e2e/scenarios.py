@@ -1,17 +1,18 @@
 """The daemon on real brokers in the situations of a cluster's life: one row of figures for each.
 
-    python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [restart]
+    python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [restart] [apart-30]
         [--max-traffic 0.35] [--strategy least-moves | --shedder AvgShedder] [--unequal] [--hits 1]
         [--minutes 10] [--warm-up 300] [--keep DIR]
 
 s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; s5 equal traffic on brokers of
 which one has three times the quota; unlike: the same, and the operator has told what they carry (load.brokers); burner:
 a noisy neighbour in the group of the broker with the least traffic (burner-cold), then of the one with the most
-(burner-hot); spike: the same for one minute only; restart: three brokers one after the other, with lbd a
-rollout. Guardrails are lbd's defaults unless --max-traffic is given; hit counts 3 and 2 unless --hits is, minimums low.
-With --shedder lbd does not run, and the brokers shed by themselves; with --unequal a handful of topics carries most of
-each broker's traffic. Brokers are trusted before the clock starts, as those of days of age are; their JVMs go on
-warming up for minutes unless --warm-up is long.
+(burner-hot); spike: the same for one minute only; restart: three brokers one after the other, with lbd a rollout;
+apart-N: brokers N points apart, until the first move, with the hit counts that are lbd's defaults. Guardrails are lbd's
+defaults unless --max-traffic is given; hit counts 3 and 2 unless --hits is, minimums low. With --shedder lbd does not
+run, and the brokers shed by themselves; with --unequal a handful of topics carries most of each broker's traffic.
+Brokers are trusted before the clock starts, as those of days of age are; their JVMs go on warming up for minutes unless
+--warm-up is long.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ CALM_SECONDS = 150.0
 """Without a move for so long, with the gap closed, a run has ended: two CPU samples and a bit."""
 
 LONGEST_SECONDS = 15 * 60.0
+LANDING_SECONDS = 15.0
 DRAIN_SECONDS = 180.0
 _WATCH_SECONDS = 0.25
 LIKE, UNLIKE = (0.4, 0.4, 0.4), (0.9, 0.3, 0.3)
@@ -54,6 +56,9 @@ LIKE, UNLIKE = (0.4, 0.4, 0.4), (0.9, 0.3, 0.3)
 
 POINTS_PER_KMSG = 12.0
 """Of the broker with 0.3 cores, at a guess: in s1 30 points are 1,875 messages/s, in and out, on 0.4 cores."""
+
+POINTS_OF_THE_RATE = 60.0
+"""How far apart brokers of 0.4 cores are where one of three has all of 2,600 messages/s."""
 
 TOLD = {
     "load": {
@@ -144,6 +149,15 @@ def _hot(stage: Stage) -> None:
     stage.until_calm()
 
 
+def _first_move(stage: Stage) -> None:
+    """Wait for the first move and its landing, or for the longest time."""
+    while time.time() < stage.begun + stage.longest_seconds:
+        time.sleep(1)
+        if stage.daemon.moves():
+            time.sleep(LANDING_SECONDS)
+            return
+
+
 def _join(stage: Stage) -> None:
     stage.begin()
     stage.cluster.start_broker(2)
@@ -203,6 +217,14 @@ def _due(stage: Stage) -> Iterator[int]:
             raise AssertionError(f"lbd rollout ended with {rolling.returncode}: {rolling.communicate()[0]}")
 
 
+def _apart(points: int) -> Case:
+    """Two brokers alike and a third one that many points above them."""
+    more = points / POINTS_OF_THE_RATE
+    shares = (1 + 2 * more) / 3, (1 - more) / 3, (1 - more) / 3
+    settings_ = {"avg_shedder": {name: value for name, value in SHEDDER.items() if not name.startswith("hit_count")}}
+    return Case(_load(2600, *shares), _first_move, settings=settings_)
+
+
 CASES = {
     "s1": Case(_load(3000, 0.75, 0.125, 0.125), _hot),
     "s2": Case(_load(3600, 0.5, 0.5, 0.0), _join, absent=2),
@@ -213,6 +235,7 @@ CASES = {
     "burner-hot": Case(_load(2400, 0.45, 0.275, 0.275), _burn),
     "spike": Case(_load(2400, 0.34, 0.33, 0.33), _spike),
     "restart": Case(_load(400, 0.34, 0.33, 0.33), _restart),
+    **{f"apart-{points}": _apart(points) for points in (20, 30, 36, 45, 60)},
 }
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.executor import MISSES_THAT_STOP
 from tests.e2e import probe, skew
 from tests.e2e.artifacts import CURRENT_VERSIONS
 from tests.e2e.balancing import EAGER, Balancer
@@ -84,12 +83,13 @@ def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> 
     tell(f"| {cluster.spec} | {len(outcomes)} moved after {took:.0f} s | {turn['summary']} |")
 
     # Without a core to spare a client's lookup may come before lbd's, and the leader then chooses
-    # (docs/decisions/0002-nudge.md): of 20 moves off a warm one 1. A throttled source may keep a bundle, too.
+    # (docs/decisions/0002-nudge.md): of 20 moves off a warm one 1. A throttled source may keep a bundle, too, and a
+    # second attempt may use up the limits of the turn. What is not sent is told of with its reason.
     wanted = {move["bundle"]: move["destination"] for move in turn["unloads"]}
     where_wanted = [outcome for outcome in outcomes if outcome["owner"] == wanted[outcome["bundle"]]]
     others = [outcome for outcome in outcomes if outcome not in where_wanted]
-    ended_early = all(outcome in others for outcome in outcomes[-MISSES_THAT_STOP:])
-    assert len(outcomes) == len(wanted) or ended_early, (outcomes, wanted)
+    not_sent = wanted.keys() - {outcome["bundle"] for outcome in outcomes}
+    assert not_sent <= {skip.partition(": ")[0] for skip in turn["skips"]}, (not_sent, turn["skips"])
     assert {outcome["result"] for outcome in where_wanted} <= {"landed"}
     assert [other["result"] for other in others] == [
         "failed" if other["owner"] == hot else "landed-elsewhere" for other in others
