@@ -1,9 +1,10 @@
 """The Spark job: runs a calibration's functions over the files, days, windows and hours of a history.
 
-Rows of bundles are shuffled once, by hour (hours are equally long), and none comes to the driver. Spark itself
-reads the files, on any path that it knows, by row group, so that no file need fit in memory. A task gets its packed
-hours one after the other, in the order of time, so that no two need be in a worker's memory. Whatever Python hands to
-Spark has the columns and types that its caller names, also where all values are null or there is no row.
+Rows of bundles are shuffled once, by hour (hours are equally long), and none comes to the driver: it collects what is
+bounded by files, days, windows, hours and tasks, and the names of bundles once for each partition. Spark itself reads
+the files, on any path that it knows, by row group, so that no file need fit in memory. A task gets its packed hours one
+after the other, in the order of time, so that no two need be in a worker's memory. Whatever Python hands to Spark has
+the columns and types that its caller names, also where all values are null or there is no row.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lbd.errors import UsageError
 from lbd.learn.quality import FileRows
 from lbd.learn.rounds import NEEDED, USED, table_of
 from lbd.learn.spark import first_line, nothing
-from lbd.learn.window import from_bytes, names_from_bytes
+from lbd.learn.window import from_bytes, names_from_bytes, names_to_bytes
 from lbd.store.history_tables import COLUMNS, VERSION
 from lbd.text import DAY_SECONDS
 
@@ -177,9 +178,15 @@ class SparkHistory:
         return _by_number(self._hours, names)
 
     def bundles(self) -> tuple[str, ...]:
-        """The names of all bundles, sorted; hours with the same bundles are one row."""
-        rows = self._hours.select("bundles").distinct().toArrow()["bundles"].to_pylist()
-        return tuple(sorted(set().union(*map(names_from_bytes, rows))))
+        """The names of all bundles, sorted. Each partition joins those of its hours, so that few rows are collected."""
+        columns = {"bundles": pa.binary()}
+
+        def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            packed = (row for batch in batches for row in batch["bundles"].to_pylist())
+            yield from _table([{"bundles": names_to_bytes(_all_names(packed))}], columns).to_batches()
+
+        by_partition = self._hours.select("bundles").mapInArrow(of_partition, _types(columns))
+        return tuple(sorted(_all_names(by_partition.toArrow()["bundles"].to_pylist())))
 
     def run(self, windows: Collection[int], tasks: Sequence[Task], function: OfTask, columns: Columns) -> Rows:
         """The rows that this function makes of each task; each is a task of Spark's, too."""
@@ -226,6 +233,13 @@ class SparkHistory:
 
 KEYS_A_TASK = 20
 """Values for each partition: by chance one partition in e to the twentieth gets none of them."""
+
+
+def _all_names(packed: Iterable[bytes]) -> set[str]:
+    names: set[str] = set()
+    for each in packed:
+        names.update(names_from_bytes(each))
+    return names
 
 
 def _each(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

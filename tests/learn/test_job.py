@@ -8,6 +8,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -144,6 +145,45 @@ def test_the_job_gives_what_its_functions_give(spark: SparkSession, history: Pat
     assert {name: len(rows) for name, rows in made[0].items() if name != "files"} == {
         "days": 1, "windows": 4, "hours": 7, "bundles": 96, "stretches": 9, "without": 5,
     }  # fmt: skip
+
+
+def test_no_more_rows_come_to_the_driver_where_there_are_more_bundles(
+    spark: SparkSession, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Three times as many bundles on the same brokers: as many rows are collected, by each call that collects."""
+    more = tmp_path / "more"
+    shutil.copytree(history, more)
+    for file in more.glob("v1/bundle_rounds/*/*.parquet"):
+        rows = pq.read_table(file, partitioning=None)
+        at = rows.column_names.index("bundle")
+        copies = [rows.set_column(at, "bundle", pc.binary_join_element_wise(rows["bundle"], name, "")) for name in "ab"]
+        pq.write_table(pa.concat_tables([rows, *copies]), file, compression="zstd", write_page_checksum=True)
+    collected: list[int] = []
+
+    def noted(method: Any) -> Any:
+        def call(frame: Any) -> Any:
+            rows = method(frame)
+            collected.append(len(rows))
+            return rows
+
+        return call
+
+    frame = type(spark.range(1))
+    for name in ("collect", "toArrow"):
+        monkeypatch.setattr(frame, name, noted(getattr(frame, name)))
+
+    def rows_of(root: Path) -> tuple[int, list[int]]:
+        collected.clear()
+        own = packed(workers(spark, root))
+        numbers = [row["number"] for row in own.windows(["rounds"])]
+        own.hours(["carried"])
+        tasks = [Task(2 * number, 2 * number + 2, number) for number in numbers]
+        own.run(numbers, tasks, lambda *of_task: [{"task": of_task[-1].argument}], {"task": pa.int64()})
+        return len(own.bundles()), list(collected)
+
+    (few, once), (many, thrice) = rows_of(history), rows_of(more)
+    assert many == 3 * few
+    assert once == thrice
 
 
 def test_the_median_of_measured_moves_is_what_a_move_takes(spark: SparkSession, tmp_path: Path):
