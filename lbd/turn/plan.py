@@ -210,6 +210,8 @@ def plan(
         holds = (*holds, (Reason.MOVES_UNFINISHED, why))
     hold = planning.hold(holds)
     permission = _permission(planning, case, hold, spread, by_name)
+    if wave is not None:
+        permission = wave.trusting(permission, snapshot, facts.evidence.health.avoided)
     strategy = planning.strategy if wave is None or hold is not None else NextWave(planning.strategy, wave)
     decision, policies = decide(strategy, case, permission, read, planning.ignored)
     decision = with_causes(snapshot, decision, permission.pools)

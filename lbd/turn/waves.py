@@ -65,9 +65,10 @@ WARM_UP_SECONDS = 120.0
 """Time in which a cold broker may exceed its prediction after a wave; 0.4 core takes a minute
 (docs/results/comparison.md)."""
 
-ROOM_POINTS = 15.0
-"""Points below the mean of a plan's brokers at which one that warms up takes one more bundle: it would stay below the
-mean even if that bundle cost it what its first one does now. Brokers of other pools say nothing of it."""
+ROOM_POINTS = 10.0
+"""Points below the mean of a plan's brokers at which one that warms up takes one more bundle: it then has twice as many
+to its source. On three real brokers a second bundle cost 5 to 10 while the JVM compiled (docs/results/comparison.md).
+Brokers of other pools say nothing of it."""
 
 
 def scores_to_settle(plan: Iterable[Unload], at_most: Mapping[str, float], strategy_name: str) -> dict[str, float]:
@@ -183,6 +184,17 @@ class Rest:
         warms_up = self.warms_up(snapshot, scores).keys() & snapshot.brokers.ids_where(np.isfinite(live.apart))
         return frozenset(broker for broker in warms_up if scores[broker] <= mean - ROOM_POINTS)
 
+    def trusting(self, permission: Permission, snapshot: Snapshot, slow: Collection[str]) -> Permission:
+        """The permission in which brokers that have joined, and that the waves have touched, take part.
+
+        Their first bundle came by their CPU of now, and the waves go on by that; their first reports count for nothing.
+        Without them the mean is that of their sources, none of whose bundles would be needed.
+        """
+        own = self.expected.keys() & permission.joined - frozenset(slow)
+        rows = np.array([broker in own for broker in snapshot.brokers.ids], dtype=np.bool_)
+        trusted = rows & (permission.paired == Reason.FIRST_SAMPLE.code)
+        return replace(permission, paired=np.where(trusted, np.int8(0), permission.paired))
+
     def unready(self, snapshot: Snapshot, scores: Mapping[str, float]) -> dict[str, str]:
         """Brokers that the waves have touched and that no further move may touch yet, each with why."""
         hidden = {broker: f"live CPU does not show {broker} yet" for broker in sorted(self.not_shown(snapshot))}
@@ -271,6 +283,7 @@ class NextWave:
         unready = self.rest.unready(snapshot, score)
         at_limit = snapshot.brokers.ids_where(scores >= AT_LIMIT_POINTS)
         means = self._means(snapshot, permission, score, unready)
+        others_wait = any(pair.source not in sources for pair in decision.comparison.pairs)
         for unload in sorted(self.rest.unloads, key=lambda move: -min(score.get(move.source, 0.0), AT_LIMIT_POINTS)):
             waits_for = unready.keys() & {unload.source, unload.destination}
             if (left_out := source_left_out(unload, position, permission)) is not None:
@@ -285,7 +298,7 @@ class NextWave:
                 score[unload.source] - (points := estimate.points(unload, snapshot.brokers, scores, position)) / 2
                 < means[row]
             ):
-                skips.append(self._near_mean(unload, float(means[row]), at_limit, snapshot))
+                skips.append(self._near_mean(unload, float(means[row]), at_limit, snapshot, others_wait=others_wait))
             else:
                 score[unload.source] -= points
                 unloads.append(unload)
@@ -303,16 +316,19 @@ class NextWave:
         pairs = (pair for pair in decision.comparison.pairs if pair.source not in served)
         return [Skip(pair.ends, Reason.SETTLING, why) for pair in pairs]
 
-    def _near_mean(self, unload: Unload, mean: float, at_limit: Collection[str], snapshot: Snapshot) -> Skip:
+    def _near_mean(
+        self, unload: Unload, mean: float, at_limit: Collection[str], snapshot: Snapshot, *, others_wait: bool
+    ) -> Skip:
         """Why the bundle of a source so near the mean waits, or stays once that is sure.
 
         A source at the end of its CPU hides what else it has to do; and what still changes is at the mean for a moment.
+        That is not waited for where a pair of another source waits for this plan: it has more to gain.
         """
         source, near = unload.source, f"{unload.source} is near the mean, {mean:.1f} points"
         if source in at_limit:
             detail = f"{source} is at the end of its CPU, which hides what else it has to do"
             return Skip(unload.bundle, Reason.SETTLING, detail)
-        if changes := self.rest.restless(snapshot) & {source, unload.destination}:
+        if not others_wait and (changes := self.rest.restless(snapshot) & {source, unload.destination}):
             return Skip(unload.bundle, Reason.SETTLING, f"{near}, and {min(changes)} still changes")
         return Skip(unload.bundle, Reason.NOT_NEEDED, near)
 
