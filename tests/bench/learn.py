@@ -1,6 +1,6 @@
 """What lbd calibrate claims of the next week, against what that week was like.
 
-    python -m tests.bench learn [--week SHAPE:SEED]... [--candidates N] [--jobs N]
+    python -m tests.bench learn [--week SHAPE:SEED]... [--candidates N] [--jobs N] [--plot FILE.svg]
 
 Two weeks of a simulated cluster under the defaults (``weeks.py``), whose bundles' rates scatter; the first is the
 history. From it settings are chosen as ``lbd calibrate`` does, but without Spark. The second week, which nothing has
@@ -16,6 +16,8 @@ import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +30,7 @@ from lbd.learn.choose import (
     MEASURES,
     MOVES,
     OVER_HIGH,
+    OVER_LOW,
     PRESENT,
     SettingsCandidate,
     candidates,
@@ -46,7 +49,7 @@ from lbd.text import DAY_SECONDS
 from tests.bench.weeks import DAY_MINUTES, SETTINGS, SHAPES, WARM_MINUTES, day, week
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lbd.learn.incidents import Harm
     from lbd.learn.prediction import PredictedEffect
@@ -227,12 +230,54 @@ def _summary(weeks: Sequence[Week]) -> list[str]:
     return lines
 
 
+def drawn(claims: Sequence[Claim]) -> str:
+    """A panel for each measure, a line for each claim: its interval and mean, and a dot where the next week was."""
+    height = ROW_PIXELS * (len(claims) + 3)
+    panels = [
+        f'<g transform="translate({NAME_PIXELS + at * PANEL_PIXELS} 0)">{"".join(_panel(measure, claims))}</g>'
+        for at, measure in enumerate((COST, MOVES, OVER_LOW))
+    ]
+    names = [
+        _text(0, row, f"{claim.shape} {claim.seed}: {claim.name}{' (proposed)' if claim.recommended else ''}")
+        for row, claim in enumerate(claims)
+    ]
+    box = f'viewBox="0 0 {NAME_PIXELS + 3 * PANEL_PIXELS} {height}" font-family="sans-serif" font-size="11"'
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" {box}><rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([svg, *names, *panels, "</svg>", ""])
+
+
+NAME_PIXELS, PANEL_PIXELS, ROW_PIXELS = 260, 200, 18
+
+
+def _text(x: float, row: int, words: str) -> str:
+    return f'<text x="{x:.0f}" y="{ROW_PIXELS * (row + 2) + 4}">{escape(words)}</text>'
+
+
+def _panel(measure: str, claims: Sequence[Claim]) -> Iterator[str]:
+    """Nothing is at the dashed line: left of it is less than under the defaults."""
+    most = max((abs(end) for claim in claims for end in _ends(claim, measure)), default=0.0) or 1.0
+    bottom, middle, scale = ROW_PIXELS * (len(claims) + 2), PANEL_PIXELS / 2, (PANEL_PIXELS / 2 - 10) / most
+    yield _text(10, -1, f"{measure}, to ±{most:.0f}")
+    yield f'<path d="M{middle} {ROW_PIXELS}V{bottom}" stroke="#999" stroke-dasharray="3"/>'
+    for row, claim in enumerate(claims):
+        (low, high, found), y = _ends(claim, measure), ROW_PIXELS * (row + 2)
+        begin, end, mean = (middle + scale * value for value in (low, high, claim.claimed[measure].mean))
+        yield f'<path d="M{begin:.1f} {y}H{end:.1f}M{mean:.1f} {y - 4}v8" stroke="#333" fill="none"/>'
+        colour = "#0a0" if claim.holds(measure) else "#d00"
+        yield f'<circle cx="{middle + scale * found:.1f}" cy="{y}" r="3.5" fill="{colour}"/>'
+
+
+def _ends(claim: Claim, measure: str) -> tuple[float, float, float]:
+    return claim.claimed[measure].low, claim.claimed[measure].high, claim.difference(measure)
+
+
 def main() -> None:
     """Print the table, week by week."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench learn")
     parser.add_argument("--week", action="append", metavar="SHAPE:SEED", help="again for more; none: all shapes")
     parser.add_argument("--candidates", type=int, default=TRIED, metavar="N")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="claimed and found, as a picture")
     asked = parser.parse_args(sys.argv[2:])
     wanted = asked.week or [f"{shape}:{seed}" for seed in range(1, SEEDS + 1) for shape in SHAPES]
     heads = " | ".join(f"{measure}: defaults | claimed | found" for measure in CLAIMED)
@@ -246,4 +291,6 @@ def main() -> None:
             weeks.append(ended.result())
             print("\n".join(_rows(weeks[-1])), flush=True)
             print("\n".join(f"    {line}" for line in _summary(weeks)), file=sys.stderr, flush=True)
+            if asked.plot:
+                asked.plot.write_text(drawn([claim for own in weeks for claim in own.claims]))
     print("\n".join(_summary(weeks)))

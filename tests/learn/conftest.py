@@ -25,10 +25,10 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def calibrated(history: Path, out: Path, master: str) -> subprocess.CompletedProcess[str]:
+def calibrated(history: Path | str, out: Path, master: str, *options: str) -> subprocess.CompletedProcess[str]:
     """The command, as a person would run it, to its end."""
     words = ("--history", str(history), "--out", str(out), "--master", master, "--candidates", "3", "--explain")
-    command = [sys.executable, "-m", "lbd", "calibrate", *words]
+    command = [sys.executable, "-m", "lbd", "calibrate", *words, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2700)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
