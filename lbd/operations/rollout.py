@@ -389,14 +389,16 @@ class Rolling:
             self._record = record
 
     def step(self, tools: Callable[[], Tools]) -> None:
-        """Take the next step, if there is a rollout and this lbd leads."""
+        """Take the next step, if there is a rollout and this lbd leads; one that failed is repeated after a pause."""
+        if 0 < self._again_at - self._now() <= LOOK_AGAIN_SECONDS:
+            return
         try:
             rollout = self._rollouts.under_way()
             if rollout is not None:
                 self._step(rollout, tools)
             self.trouble = ""
         except LbdError as error:
-            self.trouble = f"the rollout cannot go on: {error}"
+            self.trouble, self._again_at = f"the rollout cannot go on: {error}", self._now() + LOOK_AGAIN_SECONDS
 
     def _step(self, rollout: Rollout, tools: Callable[[], Tools]) -> None:
         hold = self._held()
@@ -406,7 +408,7 @@ class Rolling:
             self._wait(rollout, *hold)
             return
         self._release(rollout)
-        if self._record is None or 0 < self._again_at - self._now() <= LOOK_AGAIN_SECONDS:
+        if self._record is None:
             return
         if rollout.phase == "restart" and self._judged is self._record and not (rollout.stopping or rollout.waits):
             return  # only a turn has newer facts, and a person may take hours
@@ -448,7 +450,10 @@ class Rolling:
         return True
 
     def _act(self, rollout: Rollout, tools: Callable[[], Tools]) -> None:
-        """Order the due step; a hold makes it wait, and any other refusal ends the rollout."""
+        """Order the due step; a hold makes it wait, and any other refusal ends the rollout.
+
+        What could not be written or published is no refusal: the next step does it.
+        """
         try:
             ordered = self._order(rollout, tools)
             self._save(rollout, changed(rollout, begun=ordered, waits=""))
@@ -457,7 +462,7 @@ class Rolling:
             self._wait(rollout, *error.hold)
         except UnpublishedError:
             raise
-        except (RefusedError, UsageError) as error:
+        except RefusedError as error:
             self._save(rollout, changed(rollout, stopping=str(error)))
 
     def _order(self, rollout: Rollout, tools: Callable[[], Tools]) -> bool:

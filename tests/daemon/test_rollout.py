@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lbd.errors import AdminError, RefusedError, UnpublishedError, UsageError
+from lbd.errors import AdminError, LbdError, RefusedError, UnpublishedError, UsageError
 from lbd.load import scoring
 from lbd.load.scoring import Weights
 from lbd.model import Result, Unload
@@ -738,24 +738,35 @@ class TestHandedOver:
         found = advance(rollout(**RESTART, **changes), seen(1100.0, **AWAY))
         assert (found.phase, advance(found, seen(1161.0, **AWAY)).phase) == ("restart", "ended")
 
-    def test_an_order_that_could_not_be_published_is_given_again(
-        self, lbd: Run, cluster: FaultyPulsar, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("kind", [Drains, Rollouts])
+    @pytest.mark.parametrize(
+        "error",
+        [
+            UnpublishedError("the change could not be published to the other lbds, and may hold: no ack"),
+            UsageError("lbd.db: store cannot be read or written: database is locked"),
+        ],
+    )
+    def test_what_could_not_be_written_is_written_again(
+        self, lbd: Run, cluster: FaultyPulsar, monkeypatch: pytest.MonkeyPatch, kind: type[Any], error: LbdError
     ):
-        """The leader topic's broker was away for a moment, perhaps restarted by this rollout: that is no refusal."""
-        begin_drain, failures = Drains.begin, [1]
-
-        def begin_later(drains: Drains, *arguments: Any, **named: Any) -> None:
-            if failures:
-                failures.pop()
-                raise UnpublishedError("the change could not be published to the other lbds, and may hold: no ack")
-            begin_drain(drains, *arguments, **named)
-
-        monkeypatch.setattr(Drains, "begin", begin_later)
+        """The order of a drain, or that it was given: the leader topic's broker, or the disk, was away for a moment."""
         begin(lbd, asked(cluster.brokers[1]))
-        operator = Operator(lbd)
-        operator.step()
-        assert "the rollout cannot go on: the change could not be published" in lbd.engine.rolling.trouble
-        assert operator.to_the_end().exit_code == 0
+        step, failures = "begin" if kind is Drains else "amend", [error]
+        write = getattr(kind, step)
+
+        def write_later(*arguments: Any, **named: Any) -> Any:
+            if failures and (kind is Drains or arguments[1] != arguments[2]):
+                raise failures.pop()
+            return write(*arguments, **named)
+
+        monkeypatch.setattr(kind, step, write_later)
+        lbd.turn()
+        lbd.engine.go_on()
+        cluster.requests.clear()
+        lbd.engine.go_on()
+        assert lbd.engine.rolling.trouble == f"the rollout cannot go on: {error}"
+        assert kind is Rollouts or not cluster.requests
+        assert Operator(lbd).to_the_end().exit_code == 0
 
     def test_one_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
         """With what to do; lbd goes on balancing, and restarts nothing."""
