@@ -203,10 +203,10 @@ class Engine:
         All else is judged alone. An heir learns the outcome of its predecessor's moves after a minute and more.
         """
         is_busy = not self.observe_only and bool(self._real.executor.unfinished or self.splitting.hold())
+        self._dispatcher.go_on()  # what is over counts for no request
         request = self.requests.next(self.timebase.now(), ends_only=is_busy)
         if request is not None:
             self._dispatcher.begin(request, self._real.beside)
-        self._dispatcher.go_on()
         self.go_on()
 
     def go_on(self, *, alone: bool = False) -> None:

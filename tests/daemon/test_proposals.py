@@ -235,7 +235,7 @@ def applied(found: Engine, shown: Proposal | None = None, by: str = "ann", name:
     """The answer to somebody who applies what waits, or what was shown before, once its moves have ended."""
     told: dict[str, RequestResult] = {}
     found.requests.deliver = told.__setitem__
-    plan, now = shown or found.proposal, time.time()
+    plan, now = shown or found.proposal, found.timebase.now()
     assert plan is not None
     moves = [derived(PlannedMove, move) for move in plan.unloads]
     found.requests.submit(PlanRequest(name, plan.id, moves, "tonight", by, now, now + 60))
@@ -379,8 +379,8 @@ def test_an_approval_that_expired_while_no_lbd_ran_is_over(pulsar: FakePulsar, t
         for number in range(2, 5):
             sampled(found, pulsar, by=number)
         assert found.proposal.id == first.id
-        found.serve()
-        assert found.proposal.approved_by == []
+        assert "is approved by bob and waits for another person" in applied(found, by="bob", name="p1").sentence
+        assert (found.proposal.approved_by, pulsar.asked("/unload")) == (["bob"], [])
 
 
 def test_a_plan_whose_lbd_was_killed_is_over(pulsar: FakePulsar, tmp_path: Path):
@@ -393,7 +393,8 @@ def test_a_plan_whose_lbd_was_killed_is_over(pulsar: FakePulsar, tmp_path: Path)
         moves = [derived(PlannedMove, move) for move in plan.unloads]
         before._real.plans.begin(PlanRequest("p0", plan.id, moves, "", "ann", now, now + 60), now)
     with engine(chosen) as found:
-        found.serve()
+        again = applied(found, plan)
+        assert (again.exit_code, "under the same key, and is over" in again.sentence) == (4, True), again
         assert (found._real.plans.all(), pulsar.asked("/unload")) == ([], [])
         why = "was under way when its lbd ended: lbd history shows which of its 3 moves were made"
         assert f"plan {plan.id}, applied by ann, {why}" in found.warnings
