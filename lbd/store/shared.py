@@ -118,6 +118,7 @@ class SharedOrders(Orders):
             with self._next_line():
                 before = self._readable()
                 self._send(before, before)
+                self._keep()
 
     def change(self, edit: Callable[[OrderList], OrderList]) -> OrderList:
         """As :meth:`Orders.change`; refused also where there is nothing to change, as who leads may know better."""
@@ -127,6 +128,8 @@ class SharedOrders(Orders):
         with self._next_line():
             before = self.read()
             self._send(before, edit(before))
+            with suppress(UsageError):  # it is in force all the same: from memory, and after a restart from the topic
+                self._keep()
         return self.read()
 
     def refuse_beside_a_leader(self) -> None:
@@ -145,7 +148,7 @@ class SharedOrders(Orders):
             self._publishing.release()
 
     def _send(self, before: OrderList, after: OrderList) -> None:
-        """Publish the next list, then keep it."""
+        """Publish the next list, which holds from then on."""
         publish = self._publish
         if publish is None:
             self.refuse_beside_a_leader()
@@ -158,7 +161,6 @@ class SharedOrders(Orders):
             words = f"the change could not be published to the other lbds, and may hold: {error}"
             raise UnpublishedError(words) from error
         self._merge([after])
-        self._keep()
 
     @property
     def _refusal(self) -> str:

@@ -175,6 +175,25 @@ def test_what_could_not_be_published_is_no_answer(one: Lbd, two: Lbd, *, publish
         assert here.stands[0] == (PAUSE if publishes else None)
 
 
+def test_what_was_published_is_in_force_though_it_cannot_be_written_here(
+    one: Lbd, two: Lbd, monkeypatch: pytest.MonkeyPatch
+):
+    """Of a leader whose disk is full: it would go on with an order of which a person was told that it failed."""
+
+    def full(*_: object) -> None:
+        raise UsageError("lbd.db: database or disk is full")
+
+    one.lead()
+    with monkeypatch.context() as patched:
+        patched.setattr(Orders, "_change", full)
+        one.drains.begin(DRAIN)
+    two.follow()
+    assert one.stands == two.stands == (None, [DRAIN], None)
+    one.control.pause(PAUSE)
+    one.restart()
+    assert one.stands == (PAUSE, [DRAIN], None)
+
+
 def test_a_pause_that_is_given_while_a_list_is_on_its_way_is_kept(one: Lbd, two: Lbd):
     """By a command on the leader's machine: it is published next, and so are all changes before it."""
 
