@@ -566,7 +566,7 @@ ASKED_EVERY_SECONDS = 5.0
 
 def abandoned(job: Job, error: LbdError, now: float) -> Skip | None:
     """Why the drain is left off; None while it waits. ``now`` is epoch seconds."""
-    job.silent_since = since = job.silent_since or now
+    job.silent_since = since = min(job.silent_since or now, now)
     patience = since + LEFT_OFF_SECONDS - now
     if patience > 0:
         job.waits(
@@ -615,7 +615,7 @@ class Draining:
         self, orders: Orders, executor: Executor, now: Callable[[], float], held: Callable[[], Hold | None]
     ) -> None:
         self._drains, self._executor, self._now, self._held = Drains(orders.state_dir, orders), executor, now, held
-        self._control = Control(orders.state_dir, orders)
+        self._orders, self._control = orders, Control(orders.state_dir, orders)
         self._job: Job | None = None
         self._fill: DrainView | None = None
         self._requested: dict[str, str] = {}
@@ -751,6 +751,7 @@ class Draining:
         return not (self.busy or self._drains.has_orders) and (fill is None or fill.ended_at is not None)
 
     def _go_on(self, tools: Callable[[], Tools]) -> None:
+        self._orders.read()  # raises where they cannot be read: none of them has ended by that
         self._end_fill()
         self._released_before_begun()
         if self._job is not None or self.in_force() or self._fill_due() is not None:
@@ -865,8 +866,9 @@ class Draining:
 
     def _stands(self, job: Job) -> Hold | None:
         """The hold on the next request of a job: no move is made for an order that has ended."""
-        over = self._over(job)
-        return self._ordered(job) if over is None else (Reason.ROUND_STOPPED, f"not asked for: {over}")
+        if (hold := self._ordered(job)) is not None or (over := self._over(job)) is None:
+            return hold
+        return Reason.ROUND_STOPPED, f"not asked for: {over}"
 
     def _over(self, job: Job) -> str | None:
         """Why the order of a job is over; None while it is in force."""

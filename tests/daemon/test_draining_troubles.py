@@ -11,13 +11,17 @@ import pytest
 from lbd.decide.drain import DrainMoves
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Unload
-from lbd.operations.drain import REPLACED, show_drain
+from lbd.operations.drain import REPLACED, Job, abandoned, show_drain
+from lbd.operations.drain_plan import UntoldError
 from lbd.operations.place import ask_cluster, owned_bundles
 from lbd.permit.eligibility import carries
 from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
 from lbd.store.control import Control, FillRequest, Pause
-from lbd.store.drains import Drains, Fill
+from lbd.store.database import STORE_NAME, value
+from lbd.store.drains import Drain, Drains, Fill
+from lbd.store.orders import ORDERS
+from tests.builders import put_value
 from tests.daemon.test_draining import asked, done, ended, give, moves, owned, settings
 from tests.simulate import fakes
 from tests.simulate.faulty import Fault, Switch
@@ -416,6 +420,40 @@ def test_an_end_that_could_not_be_written_is_written_later(
     told = Drains(tmp_path).works().drains[target]
     assert (told.exit_code, told.owned, told.request) == (0, 0, "r1"), told
     assert set(moves(cluster, target).values()) == {1}
+
+
+@pytest.mark.parametrize("kind", ["drain", "fill"])
+def test_orders_that_could_not_be_read_for_a_moment_end_nothing(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    """A disk that fails to read, in the midst of a part, shows no order; nobody has ended it."""
+    target = cluster.brokers[0 if kind == "drain" else 2]
+    request = asked(target) if kind == "drain" else FillRequest("r1", target, None, "ann", 0.0, 1e12)
+    kept: list[bytes] = []
+
+    def unreadable(_: object) -> None:
+        kept.append(value(tmp_path / STORE_NAME, ORDERS) or b"")
+        put_value(tmp_path, ORDERS, b"{")
+
+    lbd.engine.on_end = unreadable
+    begun(lbd, request, monkeypatch, 60)
+    lbd.engine.on_end = lambda _: None
+    for _ in range(2):
+        cluster.forward(6)
+        lbd.engine.go_on()
+    assert any("cannot go on: " in one and "orders cannot be read" in one for one in lbd.engine.draining.warnings)
+    put_value(tmp_path, ORDERS, kept[0])
+    cluster.forward(60)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.left, work.landed) == (0, [], work.total), work
+
+
+def test_a_clock_that_is_set_back_waits_no_longer_for_a_silent_broker():
+    """All others would wait for their balance for that hour."""
+    job, error = Job("drain", "a:1", "r1", 0.0, Drain("a:1", 0.0, None, "ann")), UntoldError("a:1: not known")
+    assert [abandoned(job, error, now) is None for now in (5000.0, 1400.0, 1459.0, 1460.0)] == [True, True, True, False]
 
 
 def test_a_fill_goes_on_after_a_kill(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
