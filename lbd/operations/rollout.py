@@ -122,6 +122,8 @@ def too_hot(scores: Mapping[str, float], limit: float) -> str:
 
 def _drain(rollout: Rollout, facts: RolloutInput) -> Rollout:
     """Proceed once the broker owns nothing or was restarted; else the drain goes on, or is ordered once more."""
+    if rollout.started_at is None:  # its report was missing when its turn came
+        rollout = changed(rollout, started_at=facts.started.get(rollout.broker))
     work = facts.work
     if _has_left(rollout, facts):
         return _phase(rollout, facts, "restart", gone_at=facts.now)

@@ -129,6 +129,16 @@ def test_what_comes_next(before: dict[str, Any], then: dict[str, Any], expected:
     assert advance(found, seen(**then)).ended_at == found.ended_at
 
 
+def test_a_broker_whose_report_was_missing_when_its_turn_came_is_known_to_be_restarted():
+    """By its start time of the next turn: without one, only a broker that a turn sees away counts as restarted."""
+    first = advance(rollout(**RESTART), seen(started={"a:1": 1500.0}))
+    drained = advance(replace(first, begun=True), seen(drained=True, work=work(), **ANEW))
+    again = {"started": {**ANEW["started"], "b:1": 2000.0}}
+    assert [(step.phase, step.broker) for step in (first, drained, advance(drained, seen(**again)))] == [
+        *(("drain", "b:1"), ("restart", "b:1"), ("drain", "c:1"))
+    ]
+
+
 def test_reasons_for_a_stop_are_told():
     """With how far it was."""
     gone = advance(rollout(phase="restart", gone_at=1000.0), seen(1061.0, **AWAY))
