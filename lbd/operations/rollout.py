@@ -638,6 +638,8 @@ def cannot_begin(drained: Collection[str], fixed: Fixed, parts: Parts) -> str:
 
 def other_rollout(names: Collection[str], rollout: Rollout | None) -> str:
     """Reason why a rollout of these brokers (none: of all) may not begin beside the present one; empty without one."""
+    if rollout is not None and rollout.ended_at is not None:
+        return "the last rollout still gives automatic splitting back (lbd status says what keeps it from that)"
     if rollout is None or set(names or rollout.members) == set(rollout.brokers):
         return ""
     return f"{rollout.summary}; lbd rollout --stop ends it"

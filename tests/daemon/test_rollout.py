@@ -380,12 +380,18 @@ class TestLive:
     def test_splitting_is_given_back_though_one_request_fails(
         self, lbd: Run, cluster: FaultyPulsar, acts: bool, method: str
     ):
-        """No broker obeys, or all do and no answer comes: it is made up for, and only then is the rollout over."""
+        """No broker obeys, or all do and no answer comes: it is made up for, and only then is the rollout over.
+
+        Until then another one is refused: whoever ordered it would be told how this one has ended.
+        """
         begin(lbd, asked(cluster.brokers[1]))
         assert splitting(cluster) == ("false", "false")
         begin(lbd, asked(stop=True))
         key = "configuration/loadBalancerAutoBundleSplitEnabled"
         cluster.faults.on(Switch(Fault.OTHER_REPLY, None, key, 6, acts=acts, reply=Reply(503), method=method))
+        Operator(lbd).step()
+        with pytest.raises(RefusedError, match="the last rollout still gives automatic splitting back"):
+            begin(lbd, asked(cluster.brokers[1], name="r2"))
         assert Operator(lbd).to_the_end(8).exit_code == 4
         assert splitting(cluster) == ("true", None)
         assert (Rollouts(lbd.folder).under_way(), lbd.engine.rolling.trouble) == (None, "")
