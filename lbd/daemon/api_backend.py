@@ -93,7 +93,7 @@ class Planner:
         """The plan that waits, else what a turn would start. Raises :class:`~lbd.errors.LbdError` if planning fails."""
         waiting = self._engine.proposal
         with self._lock:
-            if self._last is None or self._last[0] is not published or self._last[1] is not waiting:
+            if self._last is None or self._last[0] is not published or self._last[1] != waiting:
                 self._last = published, waiting, self._response(published, waiting)
             return self._last[2]
 

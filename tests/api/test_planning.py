@@ -156,8 +156,11 @@ def asking(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
 
 class TestProposal:
     def test_it_is_the_plan_until_somebody_has_applied_it(self, asking: Api):
-        """With what it would come to; its end in status and plan is that of the daemon's memory."""
+        """With what it would come to; its end in status and plan is that of the daemon's memory, planned for once."""
         waiting, plan = asking.get("/v1/status").json()["proposal"], asking.get("/v1/plan").json()
+        last = asking.serving.board.last
+        assert last is not None
+        assert asking.serving.plan(last) is asking.serving.plan(last)
         assert plan["proposed"]
         assert {key: plan[key] for key in waiting} == waiting
         assert waiting["clients"] == sum(move["clients"] for move in waiting["unloads"]) > 0
