@@ -54,7 +54,10 @@ class Fence:
     def pass_on(self, _: str = "") -> None:
         """Check before an unload begins, or goes on to another broker. Raises :class:`AdminError` when it must not."""
         self.check()
-        hold = self._held()
+        try:
+            hold = self._held()
+        except LbdError as error:
+            raise AdminError(f"{error}; not sent", sent=False) from error
         if hold is not None:
             raise AdminError(f"{hold[0].message(hold[1])}; not sent", sent=False)
 

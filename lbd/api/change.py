@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -521,7 +522,9 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         """
 
         def begun(command: Request, result: RequestResult) -> Started:
-            drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
+            drain = None
+            with suppress(UsageError):  # it has begun, whatever of it can be read now
+                drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
             return Started(body.broker, result.sentence, command.at, drain)
 
         return runner.run(request, key, body, DrainRequest, begun)

@@ -29,6 +29,7 @@ from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED, splits
 from lbd.pulsar.override_note import OFF
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult, ordered_by
+from lbd.store.orders import UnreadableOrdersError
 from lbd.store.rollouts import Rollout, Rollouts
 from lbd.text import counted, duration_text
 
@@ -286,8 +287,10 @@ class Rolling:
         """Hold on the plans of turns: each bundle is to move as seldom as possible."""
         try:
             rollout = self._rollouts.under_way()
-        except UsageError:  # step reports it
+        except UnreadableOrdersError:  # step reports it
             return None
+        except UsageError as error:  # in doubt nothing moves, as where a pause cannot be read
+            return Reason.PAUSED, str(error)
         if rollout is None or rollout.phase == "ended":
             return None
         return Reason.MOVES_UNFINISHED, rollout.summary
@@ -377,7 +380,7 @@ class Rolling:
             raise HeldError(hold)
         try:
             rollout = _target(self._rollouts.under_way(), request)
-        except UsageError as error:
+        except UnreadableOrdersError as error:
             self._rollouts.withdraw(self._now())
             words = f"check the override of {AUTO_SPLIT_ENABLED}, which it may have left"
             return RequestResult(0, f"The rollout is over, as it could not be read: {error}; {words}.")

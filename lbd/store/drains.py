@@ -8,6 +8,7 @@ in the store of the lbd that moves, and may be missing.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
@@ -19,7 +20,7 @@ from lbd.load.estimate import Carried
 from lbd.model import brokers_named
 from lbd.store.control import new_id
 from lbd.store.database import STORE_NAME, json_value, put_json
-from lbd.store.orders import DRAIN, FILL, Order, OrderList, Orders, body_of, says, value_of
+from lbd.store.orders import DRAIN, FILL, Order, OrderList, Orders, UnreadableOrdersError, body_of, says, value_of
 from lbd.store.rollouts import goes_on
 
 if TYPE_CHECKING:
@@ -203,10 +204,8 @@ class Drains:
 
     def fill(self, now: float) -> Fill | None:
         """The fill in force; None also where its order cannot be read: nothing is moved by half of one."""
-        try:
-            fill = value_of(self._orders.read().of(FILL), Fill)
-        except UsageError:
-            return None
+        order = self._read().of(FILL)
+        fill = None if order is None else _fill(order)
         return fill if fill is not None and now < fill.until else None
 
     def end_fill(self, request: str) -> None:
@@ -252,11 +251,7 @@ class Drains:
 
         Of orders that cannot be read nothing is known: they are a pause, too, and nothing moves.
         """
-        try:
-            orders = self._orders.read()
-        except UsageError:
-            return []
-        return [drain for order in orders.keyed(DRAIN).values() if (drain := _value(order)) is not None]
+        return [drain for order in self._read().keyed(DRAIN).values() if (drain := _value(order)) is not None]
 
     def in_force(self, now: float) -> dict[str, Drain]:
         """The drains that have not expired, by broker."""
@@ -265,11 +260,14 @@ class Drains:
     @property
     def has_orders(self) -> bool:
         """Whether any order of a drain or a fill can be read, be it one that has expired."""
+        return any(order.key == FILL or order.key.startswith(DRAIN) for order in self._read().orders.values())
+
+    def _read(self) -> OrderList:
+        """The orders, none where they are no list; a disk that fails to read has none either, and shows nothing."""
         try:
-            orders = self._orders.read()
-        except UsageError:
-            return False
-        return any(order.key == FILL or order.key.startswith(DRAIN) for order in orders.orders.values())
+            return self._orders.read()
+        except UnreadableOrdersError:
+            return OrderList({})
 
     def works(self) -> Works:
         """The progress of drains and fill; empty if none is saved. Raises :class:`UsageError` if it cannot be read."""
@@ -298,8 +296,12 @@ def _fill(order: Order) -> Fill:
 
 
 def drains_in_force(state_dir: Path, now: float) -> list[tuple[Drain, Work | None]]:
-    """The drains in force, each with its last progress. Raises :class:`UsageError` as :class:`Drains` does."""
-    drains = Drains(state_dir)
-    in_force = drains.in_force(now)
+    """The drains in force, each with its last progress, for who only looks: none where the orders cannot be read.
+
+    Raises :class:`UsageError` where the progress cannot be.
+    """
+    drains, in_force = Drains(state_dir), dict[str, Drain]()
+    with suppress(UsageError):  # they are a pause then, which is shown with the reason
+        in_force = drains.in_force(now)
     works = drains.works().drains if in_force else {}
     return [(drain, works.get(broker)) for broker, drain in in_force.items()]

@@ -205,7 +205,10 @@ class _OrdersFormat(msgspec.Struct):
 
 
 class UnreadableOrdersError(UsageError):
-    """The store has no list of orders that this lbd reads: in doubt a pause, until a person resumes."""
+    """The store was read, and what it has is no list of orders that this lbd knows, or no rollout.
+
+    In doubt a list is a pause, until a person resumes.
+    """
 
 
 class Orders:

@@ -13,7 +13,18 @@ import msgspec
 from lbd.errors import RefusedError, UsageError
 from lbd.files import At
 from lbd.pulsar.override_note import OverrideNote
-from lbd.store.orders import DRAIN, FILL, ROLLOUT, Order, OrderList, Orders, body_of, says, value_of
+from lbd.store.orders import (
+    DRAIN,
+    FILL,
+    ROLLOUT,
+    Order,
+    OrderList,
+    Orders,
+    UnreadableOrdersError,
+    body_of,
+    says,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,7 +172,8 @@ def _rollout(orders: OrderList) -> Rollout | None:
     try:
         return value_of(orders.of(ROLLOUT), Rollout)
     except UsageError as error:
-        raise UsageError(f"{error}; lbd rollout --stop ends it; release its drain, if there is one") from error
+        ends = "lbd rollout --stop ends it; release its drain, if there is one"
+        raise UnreadableOrdersError(f"{error}; {ends}") from error
 
 
 def _without_drains(orders: OrderList, name: str, now: float) -> OrderList:

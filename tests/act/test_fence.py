@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lbd.act.fence import RENEW_WITHIN_SECONDS, SEND_WITHIN_SECONDS, Fence
-from lbd.errors import AdminError, RefusedError
+from lbd.errors import AdminError, RefusedError, UsageError
 from lbd.reason import Reason
 
 BEGUN = 1000.0
@@ -43,6 +43,17 @@ def test_a_request_begins_within_fifteen_seconds_of_the_checks_or_not_at_all(sec
     for begin in (fence.pass_on, fence.check):
         with pytest.raises(AdminError, match=rf"^{seconds:.0f} s after its checks, wanted 15 at most; not sent$"):
             begin()
+
+
+def test_a_hold_that_cannot_be_read_stops_a_request():
+    """It is known that nothing was sent, as under a hold."""
+
+    def unread() -> None:
+        raise UsageError("lbd.db: disk I/O error")
+
+    with pytest.raises(AdminError, match=r"^lbd\.db: disk I/O error; not sent$") as stopped:
+        Fence(held=unread).pass_on()
+    assert not stopped.value.sent
 
 
 @pytest.mark.parametrize(

@@ -797,6 +797,29 @@ class TestHandedOver:
         assert begin(lbd, asked(stop=True)).startswith("The rollout is over, as it could not be read: ")
         assert Rollouts(tmp_path).under_way() is None
 
+    def test_a_store_that_cannot_be_read_for_a_moment_ends_no_rollout(
+        self, lbd: Run, cluster: FaultyPulsar, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Turns do not go on as if there were none, and a stop does not forget what is owed to the brokers."""
+        begin(lbd, asked())
+        under_way, unread = Rollouts.under_way, UsageError("lbd.db: store cannot be read or written: disk I/O error")
+        failures = [unread] * 3
+
+        def read(rollouts: Rollouts) -> Rollout | None:
+            if failures:
+                raise failures.pop()
+            return under_way(rollouts)
+
+        monkeypatch.setattr(Rollouts, "under_way", read)
+        assert lbd.engine.rolling.hold() == (Reason.PAUSED, str(unread))
+        with pytest.raises(UsageError, match="disk I/O error"):
+            begin(lbd, asked(stop=True))
+        lbd.engine.go_on()
+        assert "disk I/O error" in lbd.engine.rolling.trouble
+        begin(lbd, asked(stop=True))
+        assert Operator(lbd).to_the_end(5).exit_code == 4
+        assert splitting(cluster) == ("true", None)
+
     def test_what_is_on_disk_is_what_another_version_reads(self, tmp_path: Path):
         """Fields of a later version are passed over."""
         rollouts = Rollouts(tmp_path)

@@ -15,7 +15,7 @@ from lbd.errors import RefusedError, UsageError
 from lbd.load.estimate import Carried
 from lbd.store.control import Control
 from lbd.store.database import STORE_NAME, value
-from lbd.store.drains import WORKS, Drain, Drains, Work, Works, drains_in_force
+from lbd.store.drains import WORKS, Drain, Drains, Fill, Work, Works, drains_in_force
 from lbd.store.journal import Journal
 from lbd.store.orders import ORDERS
 from lbd.store.rollouts import Rollout, Rollouts
@@ -81,6 +81,24 @@ def test_orders_that_cannot_be_read_are_a_pause(tmp_path: Path):
     Control(tmp_path).resume()
     drains.begin(DRAIN)
     assert (drains.all(), Control(tmp_path).paused(1e9)) == ([DRAIN], None)
+
+
+def test_a_store_that_cannot_be_read_for_a_moment_has_not_lost_its_orders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A turn would move bundles to a drained broker, and a drain at work would be over; who only looks sees none."""
+    drains = Drains(tmp_path)
+    drains.begin(DRAIN)
+    drains.begin_fill(Fill("f", "c:80", 1e9, "ann", 100.0))
+
+    def unread(*_: object) -> None:
+        raise UsageError("lbd.db: store cannot be read or written: disk I/O error")
+
+    monkeypatch.setattr("lbd.store.orders.value", unread)
+    for look in (drains.all, lambda: drains.in_force(100.0), lambda: drains.fill(100.0), lambda: drains.has_orders):
+        with pytest.raises(UsageError, match="disk I/O error"):
+            look()
+    assert drains_in_force(tmp_path, 100.0) == []
 
 
 @pytest.mark.parametrize("name", ["../../x:1", "b" * 300])
