@@ -30,6 +30,7 @@ from lbd.store.calibration import (
     ReplayedFigures,
     ShownProposal,
     newest,
+    scheduled,
 )
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.text import DAY_SECONDS, duration_text, zoned
@@ -193,7 +194,7 @@ def _spark_settings(conf: tuple[str, ...], packages: str | None) -> dict[str, st
 
 def _shown(settings: Settings, history: Path) -> ShownProposal:
     """The newest scheduled proposal, and once it is in force, what came of it."""
-    calibration = newest(settings.state_dir)
+    calibration = newest(settings.state_dir, time.time())
     if calibration is None:
         folder = settings.state_dir / CALIBRATION_FOLDER
         raise UsageError(
@@ -286,6 +287,7 @@ def new_calibration(out: Path) -> Iterator[None]:
     if not goes_on:
         new_directory(out, "--out", parents=True)
     with _alone(out):
+        _remove_unfinished(out)
         if goes_on:
             click.echo(f"{out} has what an earlier run computed; this one goes on with it", err=True)
         try:
@@ -293,6 +295,22 @@ def new_calibration(out: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 out.rmdir()
+
+
+def _remove_unfinished(out: Path) -> None:
+    """Remove what scheduled runs computed that were killed: each has a folder of its own, so none goes on with it."""
+    runs = scheduled(out.absolute().parent)
+    if out.absolute() not in runs:
+        return
+    for run in runs:
+        if run != out.absolute() and _unfinished(run):
+            try:
+                with _alone(run):
+                    shutil.rmtree(run / UNFINISHED)
+                    with suppress(OSError):
+                        run.rmdir()
+            except (OSError, UsageError) as error:
+                click.echo(f"{run / UNFINISHED} stays: {error}", err=True)
 
 
 WITHOUT_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP})

@@ -106,7 +106,7 @@ def split_line(end: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
 def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
     """Collect the facts that ``lbd status`` shows."""
     observation, rows = record.observation, _brokers(record, engine.settings)
-    calibration, unread = _calibration(engine.settings, record)
+    calibration, unread = _calibration(engine.settings, record, engine.timebase.now())
     waiting = engine.proposal
     scores, gap_after = planned_scores(rows, waiting.expected) if waiting is not None else ([], None)
     return Status(
@@ -146,18 +146,18 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
     )
 
 
-def _calibration(settings: Settings, record: TurnResult) -> tuple[str | None, tuple[str, ...]]:
+def _calibration(settings: Settings, record: TurnResult, now: float) -> tuple[str | None, tuple[str, ...]]:
     """The sentence on a proposal of settings, and why it cannot be read, where it cannot."""
     observation, facts = record.observation, record.facts
 
-    def now() -> PresentLoad | None:
+    def load() -> PresentLoad | None:
         if observation is None:
             return None
         averages = facts.averages if facts is not None else Averages.empty()
         return present_load(len(observation.active), observation.snapshot, averages)
 
     try:
-        return proposal_text(settings.state_dir, settings, now), ()
+        return proposal_text(settings.state_dir, settings, now, load), ()
     except UsageError as error:
         return None, (str(error),)
 

@@ -6,6 +6,7 @@ The unit and the chart's CronJob calibrate into ``calibration/`` of the state di
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 CALIBRATION_FOLDER = "calibration"
 SUMMARY, PROPOSAL, REPORT = "summary.json", "proposal.yaml", "report.html"
 SHOW = "lbd calibrate --show"
-_RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_RUN, _RUN_FORMAT = re.compile(r"[0-9]{8}T[0-9]{6}Z"), "%Y%m%dT%H%M%SZ"
 """Folders of the unit and of the CronJob; any other is a person's."""
 
 
@@ -217,34 +218,40 @@ class ShownProposal(msgspec.Struct, frozen=True, kw_only=True):
     expired: str | None = None
 
 
-def newest(state_dir: Path) -> tuple[Path, CalibrationSummary] | None:
-    """The folder and summary of the last scheduled calibration that ended; None if there is none.
+def scheduled(folder: Path) -> list[Path]:
+    """The folders of the unit and of the CronJob, the newest first. Raises :class:`UsageError`."""
+    try:
+        return sorted((run for run in folder.iterdir() if _RUN.fullmatch(run.name)), reverse=True)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise refused(folder, error, "read") from error
+
+
+def newest(state_dir: Path, now: float) -> tuple[Path, CalibrationSummary] | None:
+    """The folder and summary of the last scheduled calibration that ended until ``now``, epoch seconds; None if there
+    is none. One that began or ended later ran while a clock was ahead.
 
     Raises :class:`UsageError` for a folder or a summary that cannot be read.
     """
-    folder = state_dir / CALIBRATION_FOLDER
-    try:
-        runs = sorted((run for run in folder.iterdir() if _RUN.fullmatch(run.name)), reverse=True)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise refused(folder, error, "read") from error
+    latest = f"{datetime.fromtimestamp(now, UTC):{_RUN_FORMAT}}"
+    runs = (run for run in scheduled(state_dir / CALIBRATION_FOLDER) if run.name <= latest)
     summaries = ((run, decoded(run / SUMMARY, CalibrationSummary)) for run in runs)
-    return next(((run, summary) for run, summary in summaries if summary is not None), None)
+    return next(((run, summary) for run, summary in summaries if summary is not None and summary.at <= now), None)
 
 
 def proposal_text(
-    state_dir: Path, settings: object, now: Callable[[], PresentLoad | None] = lambda: None
+    state_dir: Path, settings: object, now: float, load: Callable[[], PresentLoad | None] = lambda: None
 ) -> str | None:
-    """The sentence of status, API and dashboard on the newest proposal; None if there is none, or it is in force and
-    the load is as it was. ``now`` is only called where there is one.
+    """The sentence of status, API and dashboard on the newest proposal at ``now``; None if there is none, or it is in
+    force and the ``load`` is as it was, which is only looked at where there is one.
 
     Raises :class:`UsageError` as :func:`newest` does.
     """
-    latest = newest(state_dir)
+    latest = newest(state_dir, now)
     if latest is None or latest[1].recommended is None:
         return None
-    expired = latest[1].expired(now())
+    expired = latest[1].expired(load())
     if expired is None and latest[1].in_force(settings):
         return None
     return f"{expired or latest[1].gain()}: {SHOW}"

@@ -182,6 +182,30 @@ def test_two_at_once_in_one_directory(tmp_path: Path, *, unfinished: bool):
     assert out.exists() == unfinished
 
 
+def test_a_scheduled_run_removes_what_one_that_was_killed_computed(tmp_path: Path):
+    """No later run goes on in its folder; another one that works, or that a person began elsewhere, keeps its own."""
+    killed, works, mine, out = (tmp_path / name for name in ("20261115T031700Z", "20261116T031700Z", "mine", NEW))
+    with new_calibration(works):
+        for run in (killed, works, mine):
+            (run / "unfinished" / "part").mkdir(parents=True)
+        (killed / "report.html").touch()
+        with new_calibration(out):
+            assert sorted(path.name for path in killed.iterdir()) == ["report.html"]
+            assert (works / "unfinished" / "part").is_dir()
+            assert (mine / "unfinished" / "part").is_dir()
+
+    (killed / "report.html").unlink()
+    (killed / "unfinished").mkdir()
+    with new_calibration(tmp_path / "other"):
+        assert (killed / "unfinished").is_dir()
+    with new_calibration(out):
+        assert not killed.exists()
+
+
+NEW = "20261122T031700Z"
+"""A folder as the unit names it."""
+
+
 def one_line(done: subprocess.CompletedProcess[str], told: str) -> None:
     """One error, the last line, and no trace."""
     assert done.returncode == 2, done.stderr

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MONDAY = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
-FIRST, SECOND, THIRD = "20261115T031700Z", "20261122T031700Z", "20261123T031700Z"
+FIRST, SECOND, THIRD, AHEAD = "20261115T031700Z", "20261122T031700Z", "20261123T031700Z", "20270123T031700Z"
 
 
 def summary(
@@ -87,7 +87,16 @@ def test_the_newest_that_ended_counts(tmp_path: Path):
     put(tmp_path, THIRD, None)
     put(tmp_path, "mine", summary(low=20.0))
 
-    assert newest(tmp_path) == (tmp_path / "calibration" / SECOND, summary())
+    assert newest(tmp_path, MONDAY) == (tmp_path / "calibration" / SECOND, summary())
+
+
+@pytest.mark.parametrize(("run", "at"), [(AHEAD, MONDAY), (THIRD, MONDAY + 1.0)], ids=["at its start", "at its end"])
+def test_one_of_a_clock_that_was_ahead_hides_no_other(tmp_path: Path, run: str, at: float):
+    """As of a machine that booted with a wrong clock: until that date no later proposal would be shown."""
+    put(tmp_path, SECOND, summary())
+    put(tmp_path, run, msgspec.structs.replace(summary(low=20.0), at=at))
+
+    assert newest(tmp_path, MONDAY) == (tmp_path / "calibration" / SECOND, summary())
 
 
 @pytest.mark.parametrize(
@@ -106,7 +115,7 @@ def test_a_proposal_is_shown_until_it_is_in_force(
     """As the sentence of its gain, with the command that shows more."""
     put(tmp_path, FIRST, summary(low=17.0))
     put(tmp_path, SECOND, content)
-    found = proposal_text(tmp_path, Settings.model_validate(settings))
+    found = proposal_text(tmp_path, Settings.model_validate(settings), MONDAY)
 
     assert found == (f"{content.gain()}: lbd calibrate --show" if shown else None)
 
@@ -156,12 +165,12 @@ def test_a_proposal_expires_with_its_load(tmp_path: Path, now: PresentLoad, why:
     expired = f"the proposal of Monday, 2026-11-23 has expired: {why}; calibrate again: lbd calibrate --show"
     taken = Settings.model_validate({"avg_shedder": {"low_threshold": 18.0}})
 
-    assert proposal_text(tmp_path, taken, lambda: now) == (expired if why else None)
-    assert proposal_text(tmp_path, Settings(), lambda: now) == (
+    assert proposal_text(tmp_path, taken, MONDAY, lambda: now) == (expired if why else None)
+    assert proposal_text(tmp_path, Settings(), MONDAY, lambda: now) == (
         expired if why else f"{summary().gain()}: lbd calibrate --show"
     )
     put(tmp_path, SECOND, summary())
-    assert proposal_text(tmp_path, taken, lambda: now) is None
+    assert proposal_text(tmp_path, taken, MONDAY, lambda: now) is None
 
 
 def test_a_cluster_of_always_as_many_brokers():
@@ -197,9 +206,9 @@ def test_the_present_load_is_that_of_reports():
 
 def test_nothing_is_proposed_where_nothing_was_calibrated(tmp_path: Path):
     """Nor where calibrations are switched on and none has ended."""
-    assert proposal_text(tmp_path, Settings()) is None
+    assert proposal_text(tmp_path, Settings(), MONDAY) is None
     put(tmp_path, FIRST, None)
-    assert proposal_text(tmp_path, Settings()) is None
+    assert proposal_text(tmp_path, Settings(), MONDAY) is None
 
 
 @pytest.mark.parametrize(
@@ -209,7 +218,7 @@ def test_a_summary_that_cannot_be_read_is_named(tmp_path: Path, content: bytes):
     """Empty, junk, half of it, of a later version."""
     folder = put(tmp_path, FIRST, content)
     with pytest.raises(UsageError, match=f"^{folder}/summary.json: cannot be read: "):
-        newest(tmp_path)
+        newest(tmp_path, MONDAY)
 
 
 def test_a_setting_that_is_none_any_more_is_not_in_force():
