@@ -132,10 +132,9 @@ def _until(pause: Pause, now: float, *, in_force: bool) -> str:
 
 def freshness(status: Status, pid: int | None, now: float) -> str:
     """The age of the last turn, and when the next one is due or why none is."""
-    age = now - status.at
-    if age < -1:
-        return f"last turn {duration_text(-age)} ahead of this clock: was the clock set back?"
-    text = f"last turn {duration_text(age)} ago"
+    text = status.age_text(now)
+    if status.at > now and status.late(now):
+        return text
     if pid is None:
         return f"{text}, by process {status.pid}"
     if pid != status.pid:

@@ -20,13 +20,14 @@ from lbd.observe.averages import settled_half_in
 from lbd.operations.parts import broker_loads
 from lbd.permit.served import served_text
 from lbd.reason import Reason
+from lbd.remedy import next_step
 from lbd.split.plan import CutOutcome
 from lbd.store.calibration import MeanBroker, PresentLoad, proposal_text
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
-from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
+from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus, without_holds
 from lbd.store.turns import named
-from lbd.turn.next_steps import next_steps
+from lbd.turn.next_steps import CALM, next_steps
 from lbd.turn.record import brokers, gap_points, mean_points, outcome_record, pair_statuses, planned_scores, proposal
 from lbd.turn.verdict import verdict
 
@@ -210,12 +211,14 @@ def turn_end(engine: Engine, record: TurnResult, status: Status) -> TurnEnd:
 
 def with_leader(status: Status, leading: Role) -> Status:
     """The same, when another one leads than in its turn."""
-    stands_by, hold = leading.hold(), status.hold
-    if stands_by is not None:
-        hold = stands_by[0].label
-    elif hold == Reason.NOT_LEADER.label:
-        hold = None
-    return msgspec.structs.replace(status, leader=leading.words or None, hold=hold)
+    status = msgspec.structs.replace(status, leader=leading.words or None)
+    stands_by = leading.hold()
+    if stands_by is None:
+        return without_holds(status, {Reason.NOT_LEADER.label})
+    reason = stands_by[0]
+    calm = status.verdict is not None and status.verdict.kind in CALM
+    steps = status.steps if calm else [next_step(reason)]
+    return msgspec.structs.replace(status, hold=reason.label, steps=steps)
 
 
 def _brokers(record: TurnResult, settings: Settings) -> list[BrokerStatus]:

@@ -326,10 +326,9 @@ def _lost(directory: Path, active: Collection[str], now: float) -> Iterator[Find
 
 
 def _life(status: Status, pid: int | None, now: float) -> Finding:
-    age = now - status.at
-    last = f"last turn {minutes_text(age)} ago: {status.sentence}"
+    last = f"{status.age_text(now)}: {status.sentence}"
     if pid is None:
-        return RUNNING.warning(f"none runs; {last}", START)
+        return RUNNING.warning(f"none runs; {last}", steps_now(status, pid, None, now)[0].text(now))
     message = f"process {pid or '?'} runs{', observing only' if status.observe_only else ''}; {last}"
     if status.late(now):
         expected = f"wanted every {duration_text(status.interval_seconds)}"

@@ -21,9 +21,10 @@ from lbd.store.drains import Drain, DrainStatus, Work
 from lbd.store.journal import read
 from lbd.store.proposal import PlannedScore, Proposal
 from lbd.store.turn_record import Verdict
+from lbd.text import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
 
@@ -152,6 +153,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     plan_scores: list[PlannedScore] = []
     gap_after_points: float | None = None
 
+    def age_text(self, now: float) -> str:
+        """``last turn 2 min ago``, or how far it is ahead of a clock that was set back; not of a turn that has ended
+        since ``now``.
+        """
+        if self.at > now and self.late(now):
+            return f"last turn {duration_text(self.at - now)} ahead of this clock (was it set back?)"
+        return f"last turn {duration_text(now - self.at)} ago"
+
     def late(self, now: float) -> bool:
         """Whether three turns should have followed by now, whatever one waited for; also when the clock was set back by
         as much.
@@ -216,19 +225,25 @@ def in_force(status: Status, control: Control, now: float) -> tuple[Status, Paus
     if resumed != status.resumed:
         over |= RESUMED
         status = msgspec.structs.replace(status, resumed=resumed, ended_by_resume=[])
+    return without_holds(status, over), pause
+
+
+def without_holds(status: Status, over: Collection[str]) -> Status:
+    """The status without the holds of these reasons, which have ended since its turn."""
     verdict, steps = status.verdict, [step for step in status.steps if step.reason not in over]
     if verdict is not None and verdict.kind in {"blocked", "held"} and verdict.reason in over:
         verdict = ENDED
-    if status.steps and not steps and pause is None:
+    if status.steps and not steps:
         steps = [next_step(Reason.ROUND_STOPPED)]
     hold = None if status.hold in over else status.hold
-    return msgspec.structs.replace(status, hold=hold, verdict=verdict, steps=steps), pause
+    return msgspec.structs.replace(status, hold=hold, verdict=verdict, steps=steps)
 
 
 NOT_RUNNING, LATE, EMPTIED, AWAY = "not-running", "late", "emptied", "away"
 """Reasons of steps that come of the process and its orders, whatever its last turn said."""
 
 
+_AHEAD = "Set this clock right if it is behind; if lbd ends no turn within a minute, restart its service"
 _LATE = "Find what lbd waits for, as it ends no turn; if nothing is found, restart its service"
 
 
@@ -242,7 +257,7 @@ def steps_now(
         text = "Read why lbd ended, then start its service: it moves nothing while it does not run"
         return [NextStep(reason=NOT_RUNNING, do=text, command="journalctl -u lbd -n 50")]
     if status.late(now):
-        return [NextStep(reason=LATE, do=_LATE, command="lbd doctor")]
+        return [NextStep(reason=LATE, do=_AHEAD if status.at > now else _LATE, command="lbd doctor")]
     steps = [step for step in status.steps if step.reason != Reason.PAUSED.label]
     if pause is not None:
         steps = [_end_of(pause), *(step for step in steps if step.do)]

@@ -38,6 +38,9 @@ FOR_OTHERS = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
 """Holds that want nothing of a person while the brokers are balanced."""
 
 
+CALM = frozenset({"balanced", "partial"})
+"""Verdicts under which such a hold wants nothing."""
+
 _ALWAYS_QUIET = NextStep(
     reason=Reason.QUIET_HOURS.label,
     do="Change guardrails.quiet_hours, which leave no time of the week, and reload lbd (SIGHUP); what is set",
@@ -76,7 +79,7 @@ def _first(
     if waiting is not None:
         return next_step(Reason.APPROVAL_REQUIRED, waiting.id, waiting.expires_at, plan=waiting.id)
     judged, hold = verdict(record), record.plan.hold
-    calm = judged.kind in {"balanced", "partial"}
+    calm = judged.kind in CALM
     if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED and not (calm and hold[0] in FOR_OTHERS):
         ends_at = holds_end_at.get(hold[0]) or _hold_ends_at(record, guardrails, hold[0])
         return next_step(hold[0], ends_at=ends_at) if ends_at != inf else _ALWAYS_QUIET

@@ -48,6 +48,16 @@ class TestProbes:
         assert (api.get("/healthz").status_code, api.get("/readyz").status_code) == (200, 503)
 
 
+class Standby(Alone):
+    """Another lbd leads."""
+
+    words = "this lbd stands by, lbd-b-7 leads since T"
+
+    def hold(self) -> Hold:  # type: ignore[override]
+        """Nothing moves here."""
+        return Reason.NOT_LEADER, self.words
+
+
 class TestLastTurn:
     def test_status_is_the_json_of_lbd_status(self, api: Api):
         """With where the API listens, and no pause."""
@@ -57,13 +67,6 @@ class TestLastTurn:
 
     def test_who_leads_is_told_before_the_next_turn(self, api: Api):
         """An lbd that stands by names the leader as soon as it knows; one that has come to lead is held no more."""
-
-        class Standby(Alone):
-            words = "this lbd stands by, lbd-b-7 leads since T"
-
-            def hold(self) -> Hold:  # type: ignore[override]
-                return Reason.NOT_LEADER, self.words
-
         api.engine._real.leading = Standby(api.engine.orders)
         api.serving.led()
         told = api.get("/v1/status").json()
@@ -72,6 +75,22 @@ class TestLastTurn:
         api.serving.led()
         told = api.get("/v1/status").json()
         assert (told["leader"], told["hold"], told["turns"]) == (None, None, 1)
+
+    def test_a_change_of_leader_changes_what_is_to_be_done(self, pulsar: FakePulsar, tmp_path: Path):
+        """Until the next turn: one that stands by is given nothing to mend, one that has come to lead no leader."""
+        with serving(pulsar, tmp_path, avg_shedder={}) as api:
+            alone, standby = Alone(api.engine.orders), Standby(api.engine.orders)
+            api.turn()
+            api.engine._real.leading = standby
+            api.serving.led()
+            status = api.get("/v1/status").json()
+            assert (status["hold"], [step["reason"] for step in status["steps"]]) == ("not-leader", ["not-leader"])
+            api.turn()
+            api.engine._real.leading = alone
+            api.serving.led()
+            status = api.get("/v1/status").json()
+            assert (status["hold"], status["verdict"]["kind"]) == (None, "waiting")
+            assert status["todo"] == ["Nothing: the next turn plans anew"]
 
     def test_the_snapshot_names_the_largest_bundles(self, api: Api, pulsar: FakePulsar):
         """Of all, of one broker, of a namespace; a broker that is not there is 404, as elsewhere."""

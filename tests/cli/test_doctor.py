@@ -901,6 +901,25 @@ class TestDaemon:
         found = notable(pulsar, tmp_path)["lbd"]
         assert found["level"] == "warning"
         assert re.fullmatch(r"none runs; last turn 1 h ago: No move\.", found["seen"]), found
+        assert found["todo"].startswith("Read why lbd ended, then start its service"), found
+
+    @pytest.mark.parametrize(
+        ("age_seconds", "seen"),
+        [
+            (-3600, "last turn 1 h ahead of this clock (was it set back?): No move."),
+            (-5, "last turn 0 s ago: No move."),
+        ],
+        ids=["set back", "a turn ended as doctor looked"],
+    )
+    def test_one_whose_last_turn_is_yet_to_come(
+        self, age_seconds: float, seen: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """By the clock of this machine, and in the words of lbd status."""
+        state = state_begun(tmp_path / "state")
+        with state.locked():
+            write_status(state.path, status(age_seconds))
+            (found,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "lbd")
+        assert seen in found["seen"], found
 
     def test_a_pause(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """By whom, until when, and why."""
