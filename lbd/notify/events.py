@@ -14,6 +14,7 @@ import msgspec
 from lbd.model import Result
 from lbd.reason import Reason
 from lbd.store.proposal import PLAN_SECONDS, Proposal
+from lbd.store.status import steps_now
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
@@ -187,7 +188,9 @@ def _blocked(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Ev
     announced = replace(announced, blocked_since=since)
     if announced.blocked or now_seconds - since < BLOCKED_SECONDS:
         return announced, ()
-    return replace(announced, blocked=True), [Event("blocked", now_seconds, f"for {lasted} {verdict.words}")]
+    steps = steps_now(now.status, now.status.pid, now.pause, now_seconds)
+    text = ". ".join((f"for {lasted} {verdict.words}", *(step.text(now_seconds) for step in steps[:1])))
+    return replace(announced, blocked=True), [Event("blocked", now_seconds, text)]
 
 
 def _drains(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:

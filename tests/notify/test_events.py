@@ -9,6 +9,7 @@ import pytest
 
 from lbd.notify.events import NOT_SENT, Announced, EndedMove, Event, TurnEnd, merged, news
 from lbd.reason import Reason
+from lbd.remedy import next_step
 from lbd.store.control import Pause
 from lbd.store.drains import RemainingBundle, Work
 from lbd.store.proposal import Proposal, ProposedMove
@@ -78,6 +79,7 @@ def texts(*turns: TurnEnd) -> list[list[str]]:
 
 
 PLAN = "plan 1f3a9c2e waits for approval: 1 move, 4 clients would reconnect: lbd apply 1f3a9c2e"
+HOURLY = next_step(Reason.HOUR_UNLOADS)
 BLOCKED_TOLD = "for 15 min blocked by unloads-per-hour: 30 of 30, the next one in 50 min"
 PAUSED = "paused for 4 h, and no end is set: by ann: upgrade; lbd resume ends it"
 DRAINED = "drain incomplete: S."
@@ -107,6 +109,10 @@ NEITHER: list[str] = []
         (
             [left(verdict=BLOCKED), left(900, verdict=BLOCKED), left(915, verdict=BLOCKED), left(960)],
             [NEITHER, [BLOCKED_TOLD], NEITHER, ["not blocked any more, after 16 min: balanced"]],
+        ),
+        (
+            [left(verdict=BLOCKED, steps=[HOURLY]), left(900, verdict=BLOCKED, steps=[HOURLY])],
+            [NEITHER, [f"{BLOCKED_TOLD}. {HOURLY.text(AT + 900)}"]],
         ),
         ([left(verdict=BLOCKED), left(600), left(900, verdict=BLOCKED)], [NEITHER, NEITHER, NEITHER]),
         (
