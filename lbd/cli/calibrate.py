@@ -214,7 +214,7 @@ def _last_load(history: Path, state_dir: Path) -> PresentLoad | None:
     from lbd.observe.averages import settled_half_in  # noqa: PLC0415
     from lbd.store.state import StateDir  # noqa: PLC0415
 
-    now = last_load(history)
+    now = last_load(history, time.time())
     return now and now._replace(half_in=settled_half_in(StateDir(state_dir).load_averages(time.time())))
 
 
@@ -223,7 +223,7 @@ def _measured(summary: CalibrationSummary, history: Path, settings: Settings) ->
     from lbd.learn.choose import moves_per_day  # noqa: PLC0415 - NumPy and pyarrow are loaded only here
     from lbd.learn.drift import measure  # noqa: PLC0415
 
-    drift = measure(history, summary.changes, summary.at, settings.weights)
+    drift = measure(history, summary.changes, summary.at, settings.weights, time.time())
     if drift is None:
         return None
     figures = derived(ReplayedFigures, drift.figures, moves_per_day=moves_per_day(drift.figures))

@@ -63,15 +63,18 @@ class Drift:
     figures: Figures
 
 
-def measure(history: Path, changes: Sequence[ChangedSetting], after: float, weights: Weights) -> Drift | None:
+def measure(
+    history: Path, changes: Sequence[ChangedSetting], after: float, weights: Weights, now: float
+) -> Drift | None:
     """The figures since the proposed settings are in force; None if they are not by the newest round of history.
 
-    ``after`` is when they were proposed, epoch seconds. Raises :class:`UsageError` for history that cannot be read.
+    ``after`` is when they were proposed, epoch seconds; rows after ``now`` are of a clock that was ahead. Raises
+    :class:`UsageError` for history that cannot be read.
     """
     since: float | None = None
     by_day: list[Figures] = []
     for day in Folder(history).days("decisions"):
-        rounds = day_rows(day, "decisions", after)
+        rounds = day_rows(day, "decisions", after, now)
         times = [at.timestamp() for at in rounds["t"].to_pylist()]
         decided = map(DecidedBy, *(rounds[name].to_pylist() for name in DecidedBy._fields))
         before, since = since, taken_since(zip(times, decided, strict=True), changes, since)
@@ -86,14 +89,14 @@ LAST_SECONDS = 300.0
 """Each broker has sampled several times within it."""
 
 
-def last_load(history: Path) -> PresentLoad | None:
-    """The load in the last minutes of a history; None of no history.
+def last_load(history: Path, now: float) -> PresentLoad | None:
+    """The load in the last minutes of a history until ``now``, epoch seconds; None of no history.
 
     Raises :class:`UsageError` for history that cannot be read.
     """
-    days = Folder(history).days("broker_rounds")
-    rows = day_rows(days[-1], "broker_rounds", 0.0) if days else None
-    if not rows:
+    days = reversed(Folder(history).days("broker_rounds"))
+    rows = next((rows for day in days if (rows := day_rows(day, "broker_rounds", 0.0, now))), None)
+    if rows is None:
         return None
     end = rows["t"][-1].as_py()
     rows = rows.filter(pc.field("t") > end - timedelta(seconds=LAST_SECONDS))

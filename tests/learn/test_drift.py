@@ -9,9 +9,10 @@ import pytest
 
 from lbd.config import STRATEGIES, Settings, strategy_section
 from lbd.errors import UsageError
-from lbd.learn.drift import DecidedBy, measure, taken_since
+from lbd.learn.drift import DecidedBy, last_load, measure, taken_since
 from lbd.learn.replay import Scale, as_recorded, gap_figures
 from lbd.load.scoring import Weights
+from lbd.simulate.run import BEGUN_AT
 from lbd.store.calibration import ChangedSetting
 from lbd.turn.strategy_config import DECIDING, deciding, effective
 from tests.disks import flip
@@ -25,6 +26,7 @@ LOW = ChangedSetting("avg_shedder.low_threshold", 15.0, 8.0)
 STRATEGY = ChangedSetting("strategy", "avg-shedder", "least-moves")
 MOVES = ChangedSetting("guardrails.max_unloads_per_turn", None, 2)
 NO_LIMIT = ChangedSetting("guardrails.max_unloads_per_turn", 2, None)
+NOW = 9e9
 SKEWED = {"load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b"]}]}
 
 
@@ -98,7 +100,7 @@ def test_what_really_happened_is_measured(tmp_path: Path):
     settings = settled(low_threshold=8.0, hit_count_low=3)
     settings = Settings.model_validate({**settings.model_dump(), "guardrails": {"max_unloads_per_turn": 2}})
     made = simulated(tmp_path, settings, hours=2, **SKEWED)
-    found = measure(tmp_path, [LOW, MOVES], 0.0, Weights())
+    found = measure(tmp_path, [LOW, MOVES], 0.0, Weights(), NOW)
 
     assert found is not None
     assert found.figures.days == pytest.approx(2 / 24, rel=0.05)
@@ -109,14 +111,25 @@ def test_what_really_happened_is_measured(tmp_path: Path):
     assert gaps["mean_gap"] > 5
 
 
+def test_what_a_clock_that_was_ahead_recorded_is_not_of_now(tmp_path: Path):
+    """Until that date it would be the newest of history: neither measured settings nor the present load."""
+    simulated(tmp_path, settled(low_threshold=8.0), hours=2)
+    before = measure(tmp_path, [LOW], 0.0, Weights(), BEGUN_AT + 3600)
+
+    assert before is not None
+    assert before.figures.days == pytest.approx(1 / 24, rel=0.05)
+    assert last_load(tmp_path, BEGUN_AT - 1) is None
+    assert last_load(tmp_path, BEGUN_AT + 3600) != last_load(tmp_path, NOW)
+
+
 def test_settings_that_were_not_taken_have_no_drift(tmp_path: Path):
     """Also where nothing is in history since they were proposed."""
     simulated(tmp_path, settled(low_threshold=15.0), hours=0.1)
     taken = ChangedSetting("avg_shedder.low_threshold", 8.0, 15.0)
 
-    assert measure(tmp_path, [LOW], 0.0, Weights()) is None
-    assert measure(tmp_path, [taken], 9e9, Weights()) is None
-    assert measure(tmp_path / "none", [taken], 0.0, Weights()) is None
+    assert measure(tmp_path, [LOW], 0.0, Weights(), NOW) is None
+    assert measure(tmp_path, [taken], 8e9, Weights(), NOW) is None
+    assert measure(tmp_path / "none", [taken], 0.0, Weights(), NOW) is None
 
 
 def test_every_setting_is_said_to_decide_or_not():
@@ -134,4 +147,4 @@ def test_history_that_cannot_be_read_is_named(tmp_path: Path):
     flip(file, "cpu")
 
     with pytest.raises(UsageError, match=r"broker_rounds/day=.*: cannot be read"):
-        measure(tmp_path, [LOW], 0.0, Weights())
+        measure(tmp_path, [LOW], 0.0, Weights(), NOW)
