@@ -287,6 +287,7 @@ class NextWave:
         at_limit = snapshot.brokers.ids_where(scores >= AT_LIMIT_POINTS)
         means = self._means(snapshot, permission, score, unready)
         others_wait = any(pair.source not in sources for pair in decision.comparison.pairs)
+        restless = frozenset[str]() if others_wait else self.rest.restless(snapshot)
         for unload in sorted(self.rest.unloads, key=lambda move: -min(score.get(move.source, 0.0), AT_LIMIT_POINTS)):
             waits_for = unready.keys() & {unload.source, unload.destination}
             if (left_out := source_left_out(unload, position, permission)) is not None:
@@ -301,7 +302,7 @@ class NextWave:
                 score[unload.source] - (points := estimate.points(unload, snapshot.brokers, scores, position)) / 2
                 < means[row]
             ):
-                skips.append(self._near_mean(unload, float(means[row]), at_limit, snapshot, others_wait=others_wait))
+                skips.append(self._near_mean(unload, float(means[row]), at_limit, restless))
             else:
                 score[unload.source] -= points
                 unloads.append(unload)
@@ -319,19 +320,18 @@ class NextWave:
         pairs = (pair for pair in decision.comparison.pairs if pair.source not in served)
         return [Skip(pair.ends, Reason.SETTLING, why) for pair in pairs]
 
-    def _near_mean(
-        self, unload: Unload, mean: float, at_limit: Collection[str], snapshot: Snapshot, *, others_wait: bool
-    ) -> Skip:
+    @staticmethod
+    def _near_mean(unload: Unload, mean: float, at_limit: Collection[str], restless: frozenset[str]) -> Skip:
         """Why the bundle of a source so near the mean waits, or stays once that is sure.
 
-        A source at the end of its CPU hides what else it has to do; and what still changes is at the mean for a moment.
-        That is not waited for where a pair of another source waits for this plan: it has more to gain.
+        A source at the end of its CPU hides what else it has to do; and what is ``restless`` is at the mean for a
+        moment. That is not waited for where a pair of another source waits for this plan: it has more to gain.
         """
         source, near = unload.source, f"{unload.source} is near the mean, {mean:.1f} points"
         if source in at_limit:
             detail = f"{source} is at the end of its CPU, which hides what else it has to do"
             return Skip(unload.bundle, Reason.SETTLING, detail)
-        if not others_wait and (changes := self.rest.restless(snapshot) & {source, unload.destination}):
+        if changes := restless & {source, unload.destination}:
             return Skip(unload.bundle, Reason.SETTLING, f"{near}, and {min(changes)} still changes")
         return Skip(unload.bundle, Reason.NOT_NEEDED, near)
 
