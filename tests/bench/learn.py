@@ -1,10 +1,10 @@
 """What lbd calibrate claims of the next week, against what that week was like.
 
-    python -m tests.bench learn [--week SHAPE:SEED]... [--candidates N] [--jobs N] [--plot FILE.svg]
+    python -m tests.bench learn [--week SHAPE:SEED]... [--days N] [--candidates N] [--jobs N] [--plot FILE.svg]
 
-Two weeks of a simulated cluster under the defaults (``weeks.py``), whose bundles' rates scatter; the first is the
-history. From it settings are chosen as ``lbd calibrate`` does, but without Spark. The second week, which nothing has
-seen, is then replayed from the placement with which the defaults began it, by the simulation's own slopes, under the
+A simulated cluster under the defaults (``weeks.py``), whose bundles' rates scatter: a history of some days, and a week.
+From the history settings are chosen as ``lbd calibrate`` does, but without Spark. The week, which nothing has seen, is
+then replayed from the placement with which the defaults began it, by the simulation's own slopes, under the
 defaults and under the settings that were about to be proposed: a replay makes the moves of a simulated lbd
 (``tests/learn/test_closed_loop.py``). Each line is of settings on the shortlist: claimed with its interval, and found.
 """
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 SEEDS = 2
 TRIED = 24
 DAYS = 7
+"""Days of a history, where no others are asked for, and of the week after it."""
 SCATTER = 0.2
 DEFAULTS = AvgShedderSettings()
 SCALE = Scale(DEFAULTS.low_threshold, DEFAULTS.high_threshold)
@@ -121,14 +122,14 @@ def _joined(parts: list[BrokerSamples]) -> BrokerSamples:
     return BrokerSamples(*columns, parts[-1].hardware)
 
 
-def chosen(shape: str, seed: int, tried: int) -> Week:
-    """Settings chosen by the first week, and found in the second."""
-    both = week(shape, seed, 2 * DAYS, scatter=SCATTER)
-    end = DAYS * DAY_MINUTES
+def chosen(shape: str, seed: int, tried: int, days: int) -> Week:
+    """Settings chosen by these days, and found in the week after them."""
+    both = week(shape, seed, days + DAYS, scatter=SCATTER)
+    end = days * DAY_MINUTES
     known = both.kept.change_round < end
     rounds = {name: getattr(both.kept, name)[:end] for name in ("at", *OF_BROKERS)}
     history = replace(both.kept, **rounds, **{name: getattr(both.kept, name)[known] for name in OF_BUNDLES})
-    windows = {number: day(history, number) for number in range(1, DAYS)}
+    windows = {number: day(history, number) for number in range(1, days)}
     model = learned(windows.values())
     present = SettingsCandidate(PRESENT, DEFAULTS, SETTINGS.guardrails.max_unloads_per_turn)
     drawn = candidates(present, float(np.median(model.noise[:, CPU])), tried, 1)
@@ -275,6 +276,7 @@ def main() -> None:
     """Print the table, week by week."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench learn")
     parser.add_argument("--week", action="append", metavar="SHAPE:SEED", help="again for more; none: all shapes")
+    parser.add_argument("--days", type=int, default=DAYS, metavar="N", help="days of the history")
     parser.add_argument("--candidates", type=int, default=TRIED, metavar="N")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="claimed and found, as a picture")
@@ -286,7 +288,7 @@ def main() -> None:
     weeks = []
     with ProcessPoolExecutor(asked.jobs) as processes:
         parts = [(shape, int(seed)) for shape, _, seed in (name.partition(":") for name in wanted)]
-        running = [processes.submit(chosen, shape, seed, asked.candidates) for shape, seed in parts]
+        running = [processes.submit(chosen, shape, seed, asked.candidates, asked.days) for shape, seed in parts]
         for ended in running:
             weeks.append(ended.result())
             print("\n".join(_rows(weeks[-1])), flush=True)
