@@ -3,7 +3,7 @@
 The most and the least loaded broker of a pair are levelled to their mean. If most brokers are cold, that mean is far
 above the rest: the destination is the source of a later pair, and its new bundles move twice. On three brokers of 4.2.4
 one hot broker was levelled by fourteen moves, four and then ten, by way of the middle one. And a gap that traffic does
-not make is not closed by moving it. In ``profile: live`` the planner changes five things of a pair:
+not make is not closed by moving it. In ``profile: live`` the planner changes six things of a pair:
 
 - A gap that would stay above the low threshold even if all traffic were level is reported and left.
 - A broker's only bundle stays: its move only shifts the problem, and its clients, elsewhere.
@@ -11,9 +11,11 @@ not make is not closed by moving it. In ``profile: live`` the planner changes fi
 - A destination that would become so loaded that it had to give bundles to the next colder broker is filled to the
   average only; where no bundle is so small, with the smallest. The rest goes to the next colder brokers in the same
   round.
+- A source gives a broker that has joined only what brings it to the average. Half of the difference would make it one
+  of the coldest; the next source gives the rest.
 - The small bundles that would exchange the last :data:`NEGLIGIBLE_POINTS` stay.
 
-Figures: docs/decisions/results/0007-simulated-cluster.md.
+Figures: docs/decisions/results/0007-simulated-cluster.md, docs/results/strategies.md (a broker that joins).
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ day of waves took 48 moves instead of 103."""
 NEGLIGIBLE_PART = 0.4
 """Largest part of an amount that may stay, however small the amount: else a pair would need another round."""
 
-MORE_TO_COME = "; more would make its destination a source"
+MORE_TO_COME, TO_AVERAGE = "; more would make its destination a source", "; its source is at the average then"
 JOINED, GOES_ON = "; its destination has joined lately", "; follows up on its last moves"
 """Words for why no more of a bundle's pair moves, and why the pair waited for no hits."""
 
@@ -66,6 +68,15 @@ def portion(cold: float, rise: float, scores: Sequence[float], apart: float) -> 
     return min(room / rise, 1.0) if room > 0 else 1.0
 
 
+def to_average(hot: float, rise: float, scores: Sequence[float]) -> float:
+    """Part, above 0 and at most 1, that a source gives of traffic worth ``rise`` points to be at the average of all.
+
+    A source that is not above the average gives all of it: it is a source for a far colder one.
+    """
+    above = hot - fmean(scores)
+    return min(above / rise, 1.0) if above > 0 else 1.0
+
+
 class WholePlan(Levelling):
     """Levels pairs, and counts each move for the next: scores and traffic are as if all moves so far had landed."""
 
@@ -76,6 +87,7 @@ class WholePlan(Levelling):
         self._ascending: list[float] = sorted(self.scores[self._compared].tolist())
         self._partly_served = deque[Pair]()
         self._rise = self._part = 1.0
+        self._leaves_rest = False
 
     def serve(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
         """Serve the pairs, then move what one destination left to the next colder idle ones, each from one source."""
@@ -115,10 +127,16 @@ class WholePlan(Levelling):
         return self.offers.sole(self.ends(pair)[0], self.verdicts)
 
     def amount(self, pair: Pair, measure: Measure) -> float:
-        """Amount that the destination takes: all, unless it would have to give it away again."""
+        """Amount that moves: all, unless the destination would have to give it away again, or the source be cold."""
         self._rise = self._points(pair, measure)
-        rise, cold = self._rise * self.settings.max_unload_percentage, float(self.scores[self.ends(pair)[1]])
-        self._part = portion(cold, rise, self._ascending, self.settings.low_threshold) if rise > 0 else 1.0
+        rise = self._rise * self.settings.max_unload_percentage
+        taken = given = 1.0
+        if rise > 0:
+            hot, cold = self.scores[list(self.ends(pair))].tolist()
+            taken = portion(cold, rise, self._ascending, self.settings.low_threshold)
+            if pair.destination in self.permission.joined:
+                given = to_average(hot, rise, self._ascending)
+        self._part, self._leaves_rest = min(taken, given), taken < 1 and taken <= given
         return super().amount(pair, measure) * self._part
 
     def _points(self, pair: Pair, measure: Measure) -> float:
@@ -142,7 +160,8 @@ class WholePlan(Levelling):
         spare = min(NEGLIGIBLE_POINTS / points, NEGLIGIBLE_PART) if points > 0 else 0.0
         taken, words = fill(candidates, pair.wanted, spare * pair.wanted), ""
         if self._part < 1:
-            taken, words = taken or _smallest(candidates, pair.wanted / self._part), MORE_TO_COME
+            taken = taken or _smallest(candidates, pair.wanted / self._part)
+            words = MORE_TO_COME if self._leaves_rest else TO_AVERAGE
         if not pair.hits.reach(pair.wanted_hits):
             words += JOINED if pair.destination in self.permission.joined else GOES_ON
         return taken, words
@@ -158,7 +177,7 @@ class WholePlan(Levelling):
         for measure, traffic in self.traffic.items():
             traffic[[hot, cold]] += (-carried[measure], carried[measure])
         self._idle[[hot, cold]] = False
-        if self._part < 1:
+        if self._leaves_rest:
             self._partly_served.append(pair)
 
 

@@ -1,4 +1,7 @@
-"""A destination that levelling would make a source is filled to the average of all, and no other one is."""
+"""A destination that levelling would make a source is filled to the average of all, and no other one is.
+
+A source gives a broker that has joined what brings it to the average.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.decide.whole_plan import portion
+from lbd.decide.whole_plan import portion, to_average
 
 APART = 15.0
 
@@ -48,3 +51,17 @@ def test_never_more_than_half_and_never_a_source_above_the_average(scores: list[
         assert cold < after <= (cold + hot) / 2 + 1e-9
         following = next((warmer for colder, warmer in pairwise(scores) if colder == cold), hot)
         assert after <= average + 1e-9 or after - following < APART or cold >= average
+
+
+@pytest.mark.parametrize(
+    ("hot", "scores", "after"),
+    [
+        (60.0, [0.0, 60.0, 60.0, 60.0, 60.0], 48.0),
+        (60.0, [0.0, 60.0], 30.0),
+        (50.0, [0.0, 50.0, 90.0, 90.0], 25.0),
+    ],
+)
+def test_where_a_source_ends_that_gives_a_broker_that_joined(hot: float, scores: list[float], after: float) -> None:
+    """At the average of all, unless half of the difference is less; one below the average levels its pair as ever."""
+    rise = (hot - scores[0]) / 2
+    assert hot - rise * to_average(hot, rise, scores) == pytest.approx(after)
