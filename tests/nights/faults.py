@@ -372,12 +372,12 @@ def _any(*_: object) -> bool:
     return True
 
 
-def _at_source(unload: Unload, broker: str) -> bool:
+def _at_source(_: str, unload: Unload, broker: str) -> bool:
     """A broker that closes the bundle, and sends nothing on."""
     return broker == unload.source
 
 
-def _is_sent_on(unload: Unload, broker: str) -> bool:
+def _is_sent_on(_: str, unload: Unload, broker: str) -> bool:
     return broker != unload.source
 
 
@@ -467,7 +467,7 @@ def released_amid_its_drain(stage: Stage, random: Random) -> Happening:
 
     def happen() -> None:
         drains(stage, random, stage.follower)[1]()
-        stage.at_unload.append((lambda unload, _: unload.order == "drain", amid))
+        stage.at_unload.append((lambda _, unload, __: unload.order == "drain", amid))
 
     return "a person releases a broker amid its drain", happen
 
@@ -527,6 +527,47 @@ def forbidden_amid_a_move(stage: Stage, random: Random) -> Happening:
     return "a policy amid the next unload", lambda: stage.at_unload.append((_is_sent_on, happen))
 
 
+def unwritten_and_killed(stage: Stage, random: Random) -> Happening:
+    """The disk of the lbd that leads is full while a broker gets hot. If it sends an unload, it dies."""
+    seconds, factor = random.uniform(200.0, 400.0), random.uniform(2.0, 3.0)
+    other, steps, back = random.choice(stage.machines), random.randrange(AMID_STEPS), random.uniform(1.0, 60.0)
+
+    def happen() -> None:
+        machine = stage.leader or other
+
+        def over() -> None:
+            stage.disk.full.discard(machine)
+            stage.at_unload[:] = [planned for planned in stage.at_unload if planned is not last]
+
+        def dies(*_: object) -> None:
+            stage.disk.full.discard(machine)
+            stage.at_step.append((stage.running.steps + steps, partial(stage.kill, machine, back)))
+
+        stage.tell(f"the disk of {machine} is full for {seconds:.0f} s, or until it sends an unload and is killed")
+        stage.disk.full.add(machine)
+        stage.heat(stage.follower, factor)
+        last = (lambda sender, *_: sender == machine), dies
+        stage.at_unload.append(last)
+        stage.later(seconds, over, f"the disk of {machine} has room again")
+
+    return "a leader with a full disk is killed if it unloads", happen
+
+
+def last_of_an_hour(stage: Stage, random: Random) -> Happening:
+    """The last unload that the limits of an hour allow has no effect: it would be tried again."""
+    factor = random.uniform(2.0, 3.0)
+
+    def no_effect(*_: object) -> None:
+        stage.tell(f"no more unload is allowed for now; brokers: {Fault.NO_EFFECT.value} (twice)")
+        stage.cluster.faults.on(Switch(Fault.NO_EFFECT, times=2))
+
+    def happen() -> None:
+        stage.heat(stage.follower, factor)
+        stage.at_unload.append((lambda _, unload, __: not unload.order and stage.observer.left(unload) == 0, no_effect))
+
+    return "the last unload of an hour has no effect", happen
+
+
 SCENES = (
     paused_amid_a_move,
     paused_amid_a_check,
@@ -538,4 +579,6 @@ SCENES = (
     disk_stays_full,
     leading_broker_hangs,
     forbidden_amid_a_move,
+    unwritten_and_killed,
+    last_of_an_hour,
 )

@@ -343,6 +343,14 @@ class Observer:
             words = f"{machine} takes {bundle} of {before} over {leads_for:.0f} s after it became the leader"
             self._violates(Check.HEIR, f"{words}, wanted {HEIR_WAITS_SECONDS:.0f} s at least")
 
+    def left(self, unload: Unload) -> int:
+        """How many more unloads of turns, with the ends of this one, the limits of an hour allow."""
+        begin = self._now() - HOUR_SECONDS
+        hour = [one for one in self.sendings if one.seconds > begin and not one.order]
+        of_source = sum(one.source == unload.source for one in hour)
+        of_destination = sum(one.destination == unload.destination for one in hour)
+        return min(self._per_hour - len(hour), self._of_broker_per_hour - max(of_source, of_destination))
+
     def _sends(self, sending: Sending) -> None:
         """An attempt begins: it counts among those of the last hour, and of its bundle's rest.
 

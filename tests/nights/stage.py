@@ -116,8 +116,8 @@ class Stage:
         self.topic = Topic(seed, lambda machine: machine not in self.network.cut)
         self.lbds: dict[str, Lbd] = {}
         self._restarts: dict[str, float] = {}
-        self.at_unload: list[tuple[Callable[[Unload, str], bool], Callable[[str, Unload], None]]] = []
-        """Whether an unload at a broker is the one that is meant, and what gets it with its machine, each for one."""
+        self.at_unload: list[tuple[Callable[[str, Unload, str], bool], Callable[[str, Unload], None]]] = []
+        """Whether a machine's unload at a broker is the one that is meant, and what gets both, each for one."""
         self._last = threading.local()
         self.at_step: list[tuple[int, Callable[[], None]]] = []
         self.story: list[str] = []
@@ -341,7 +341,7 @@ class Stage:
         unload = self.observer.leaves(machine, lbd.engine, request)
         for planned in self.at_unload if unload is not None else ():
             wants, happen = planned
-            if wants(unload, request.broker):
+            if wants(machine, unload, request.broker):
                 self.at_unload.remove(planned)
                 happen(machine, unload)
                 return
