@@ -457,6 +457,19 @@ def quiet_amid_a_move(stage: Stage, random: Random) -> Callable[[], None]:
     return lambda: stage.at_unload.append((_any, happen))
 
 
+def last_of_an_hour(stage: Stage) -> Callable[[], None]:
+    """The next unload that is the last that the limits of an hour allow has no effect: it would be tried again."""
+
+    def is_last(machine: str, unload: Unload, _: str) -> bool:
+        return not unload.order and stage.observer.left(stage.lbds[machine].engine) == 0
+
+    def no_effect(*_: object) -> None:
+        stage.tell(f"the limits of an hour allow no more; brokers: {Fault.NO_EFFECT.value} (twice)")
+        stage.cluster.faults.on(Switch(Fault.NO_EFFECT, times=2))
+
+    return lambda: stage.at_unload.append((is_last, no_effect))
+
+
 def released_amid_its_drain(stage: Stage, random: Random) -> Happening:
     """A person drains a broker, and releases it while its first bundle is on its way."""
     seconds = random.uniform(4.0, 10.0)
@@ -553,21 +566,6 @@ def unwritten_and_killed(stage: Stage, random: Random) -> Happening:
     return "a leader with a full disk is killed if it unloads", happen
 
 
-def last_of_an_hour(stage: Stage, random: Random) -> Happening:
-    """The last unload that the limits of an hour allow has no effect: it would be tried again."""
-    factor = random.uniform(2.0, 3.0)
-
-    def no_effect(*_: object) -> None:
-        stage.tell(f"no more unload is allowed for now; brokers: {Fault.NO_EFFECT.value} (twice)")
-        stage.cluster.faults.on(Switch(Fault.NO_EFFECT, times=2))
-
-    def happen() -> None:
-        stage.heat(stage.follower, factor)
-        stage.at_unload.append((lambda _, unload, __: not unload.order and stage.observer.left(unload) == 0, no_effect))
-
-    return "the last unload of an hour has no effect", happen
-
-
 SCENES = (
     paused_amid_a_move,
     paused_amid_a_check,
@@ -580,5 +578,4 @@ SCENES = (
     leading_broker_hangs,
     forbidden_amid_a_move,
     unwritten_and_killed,
-    last_of_an_hour,
 )

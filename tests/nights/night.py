@@ -122,6 +122,7 @@ class Night:
             random = Random(f"quiet {self._seed}")
             happen = faults.quiet_amid_a_move(self.stage, random)
             planned.append(_Planned(random.uniform(FIRST_SECONDS, self._seconds), happen))
+        planned.append(_Planned(0.0, faults.last_of_an_hour(self.stage)))
         for number in self._numbers:
             random = Random(f"fault {self._seed} {number}")
             seconds = random.uniform(FIRST_SECONDS, self._seconds)

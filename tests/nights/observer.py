@@ -249,6 +249,9 @@ class Observer:
             self._acts[move] = self._now(), machine
         if move not in {sending.move for sending in self.sendings}:
             ends = unload.source, unload.destination or ""
+            if not unload.order and self.left(engine) < 0:
+                words = f"{machine} unloads {bundle}, though the limits of an hour were used up by its own journal"
+                self._violates(Check.LIMITS, words)
             self._sends(Sending(self._now(), machine, move, bundle, unload.order, *ends))
         return unload
 
@@ -343,13 +346,16 @@ class Observer:
             words = f"{machine} takes {bundle} of {before} over {leads_for:.0f} s after it became the leader"
             self._violates(Check.HEIR, f"{words}, wanted {HEIR_WAITS_SECONDS:.0f} s at least")
 
-    def left(self, unload: Unload) -> int:
-        """How many more unloads of turns, with the ends of this one, the limits of an hour allow."""
-        begin = self._now() - HOUR_SECONDS
-        hour = [one for one in self.sendings if one.seconds > begin and not one.order]
-        of_source = sum(one.source == unload.source for one in hour)
-        of_destination = sum(one.destination == unload.destination for one in hour)
-        return min(self._per_hour - len(hour), self._of_broker_per_hour - max(of_source, of_destination))
+    def left(self, engine: Engine) -> int:
+        """How many more unloads of turns an hour allows by an lbd's own journal, of all and of each broker.
+
+        Attempts that came to no request count there, too.
+        """
+        own = [request for request in engine.journal.sent if not request.order]
+        begin = max((request.at for request in own), default=0.0) - HOUR_SECONDS + SLACK_SECONDS
+        hour = [request for request in own if request.at > begin]
+        of_each = Counter(end for one in hour for end in (f"from {one.source}", f"to {one.destination}"))
+        return min(self._per_hour - len(hour), self._of_broker_per_hour - max(of_each.values(), default=0))
 
     def _sends(self, sending: Sending) -> None:
         """An attempt begins: it counts among those of the last hour, and of its bundle's rest.

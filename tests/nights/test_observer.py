@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.model import Outcome, Result, Skip, Unload
+from lbd.permit.budget import Sent
 from lbd.reason import Reason
 from lbd.simulate.answers import Request
 from lbd.simulate.fake_cluster import OwnershipChange
@@ -16,7 +17,7 @@ from lbd.store.orders import PAUSE
 from tests.nights.observer import Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 BUNDLE, OTHER = "t/n/0x00000000_0xffffffff", "t/o/0x00000000_0xffffffff"
 HALF = "t/n/0x00000000_0x80000000"
@@ -45,10 +46,11 @@ class Night:
         """One of the looks of each second."""
         self.observer.look(["lbd-1"], writer, (), (), full)
 
-    def sends(self, verb: str = "unload", move: Unload = MOVE) -> None:
-        """lbd-1 sends the request of its open move or split."""
+    def sends(self, verb: str = "unload", move: Unload = MOVE, attempts: Sequence[float] = ()) -> None:
+        """lbd-1 sends the request of its open move or split; by its journal it made ``attempts`` then, at others."""
         split = SimpleNamespace(cut=SimpleNamespace(bundle=move.bundle))
-        journal = SimpleNamespace(open=((move.bundle, move),), open_splits=(("s", split),))
+        others = tuple(Sent(at, OTHER, f"c{at}", f"d{at}") for at in attempts)
+        journal = SimpleNamespace(open=((move.bundle, move),), open_splits=(("s", split),), sent=others)
         request: Any = Request("a:1", "PUT", f"/admin/v2/namespaces/{move.bundle}/{verb}", {}, b"", None)
         self.observer.leaves("lbd-1", SimpleNamespace(journal=journal), request)  # type: ignore[arg-type]
 
@@ -230,6 +232,11 @@ def twice_from_a_broker(order: str) -> Callable[[Night], None]:
     return run
 
 
+def after(number: int, *, apart: float) -> Callable[[Night], None]:
+    """The journal of lbd-1 has that number of attempts, each so many seconds after the one before."""
+    return lambda night: night.sends(attempts=[apart * at for at in range(number)], move=replace(MOVE, order=""))
+
+
 def in_doubt(result: Result, *able: str, again: Result | None = None) -> Callable[[Night], None]:
     """The first word on a move; ``able`` could ask the brokers afterwards, and perhaps lbd-1 says something else."""
 
@@ -329,6 +336,9 @@ def says(result: Result, owner: str | None, *, is_bundle: bool = True) -> Callab
         (back_again, "HOLD"),
         (twice_from_a_broker(""), "LIMITS"),
         (twice_from_a_broker("drain"), ""),
+        (after(11, apart=300.0), "LIMITS"),
+        (after(10, apart=300.0), ""),
+        (after(11, apart=400.0), ""),
         (stands_by(True, ended=True), "ORDERS"),
         (stands_by(True, ended=True, asked_after=30.0), ""),
         (stands_by(True, ended=True, hears=30.0), ""),
