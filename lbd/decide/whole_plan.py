@@ -130,13 +130,14 @@ class WholePlan(Levelling):
         """Amount that moves: all, unless the destination would have to give it away again, or the source be cold."""
         self._rise = self._points(pair, measure)
         rise = self._rise * self.settings.max_unload_percentage
-        taken = given = 1.0
+        destination_part = source_part = 1.0
         if rise > 0:
             hot, cold = self.scores[list(self.ends(pair))].tolist()
-            taken = portion(cold, rise, self._ascending, self.settings.low_threshold)
+            destination_part = portion(cold, rise, self._ascending, self.settings.low_threshold)
             if pair.destination in self.permission.joined:
-                given = to_average(hot, rise, self._ascending)
-        self._part, self._leaves_rest = min(taken, given), taken < 1 and taken <= given
+                source_part = to_average(hot, rise, self._ascending)
+        self._part = min(destination_part, source_part)
+        self._leaves_rest = self._part == destination_part < 1
         return super().amount(pair, measure) * self._part
 
     def _points(self, pair: Pair, measure: Measure) -> float:
