@@ -202,7 +202,7 @@ def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator
         yield "Where bandwidth makes the score, bytes are levelled; brokers count messages first."
     yield (
         "A destination that would have to give away again what levelling gives it is filled to the average only; "
-        "the brokers level each pair."
+        "the brokers level each pair. A source gives a broker that has just joined only what brings it to the average."
     )
     yield (
         f"The bundles that would close the last {NEGLIGIBLE_POINTS:g} points of a pair stay; the brokers go on while "
