@@ -30,7 +30,7 @@ from lbd.learn.rounds import (
     days_of_wrong_clock,
     last_settings,
     reports,
-    turn_runs,
+    turn_gaps,
     without,
 )
 from lbd.learn.spark import HOW
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 DAYS = {
     "day": pa.int64(),
     "overtaken": pa.list_(pa.int64()),
-    "turn_runs": pa.list_(pa.int64()),
+    "turn_gaps": pa.list_(pa.int64()),
     "last": pa.int64(),
     "strategy": pa.string(),
     "settings": pa.string(),
@@ -87,7 +87,7 @@ def day_row(decisions: pa.Table, broker_rounds: pa.Table) -> Iterator[dict[str, 
     """The counts of a day that was read, and the settings of its last round."""
     read, overtaken = counts(decisions, broker_rounds)
     last, strategy, settings = last_settings(decisions)
-    in_force = {"last": last, "strategy": strategy, "settings": settings, "turn_runs": turn_runs(decisions)}
+    in_force = {"last": last, "strategy": strategy, "settings": settings, "turn_gaps": turn_gaps(decisions)}
     yield {"day": last // (DAY_SECONDS * 1000), "overtaken": list(overtaken), **in_force, **asdict(read)}
 
 
@@ -222,7 +222,7 @@ def read_history(workers: Workers, history: str, weights: Weights, tell: Callabl
     files = workers.files()
     torn = damage(files)
     days = workers.days(torn, day_row, DAYS)
-    wrong = days_of_wrong_clock({day["day"]: day["turn_runs"] for day in days})
+    wrong = days_of_wrong_clock({day["day"]: day["turn_gaps"] for day in days})
     read = ReadCounts.total([_read(day, wrong=day["day"] in wrong) for day in days])
     days = [day for day in days if day["day"] not in wrong]
     if not read.rounds_kept:

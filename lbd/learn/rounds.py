@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -62,27 +61,35 @@ def _overtaken(times: NDArray[np.int64], turn: NDArray[np.int64]) -> BoolArray:
     return passed
 
 
-def turn_runs(decisions: pa.Table) -> list[int]:
-    """First and last number of each run of turns that follow one another, by number, one after the other."""
-    turn = np.unique(pc.fill_null(decisions["turn"], 0).to_numpy().astype(np.int64))
-    turn = turn[turn > 0]
-    ends = np.flatnonzero(np.diff(turn) > 1)
-    runs: list[int] = np.sort(np.concatenate([turn[:1], turn[ends], turn[ends + 1], turn[-1:]])).tolist()
-    return runs
+def turn_gaps(decisions: pa.Table) -> list[int]:
+    """The lowest and the highest turn of a day; then of each gap the turns before and after it, one after the other.
 
-
-def days_of_wrong_clock(runs: Mapping[int, Sequence[int]]) -> set[int]:
-    """The days that a clock showed in the middle of another day, by the :func:`turn_runs` of each.
-
-    Between two turns of that day all turns of this one were made: the clock was set to this day, and back.
+    In a gap later turns are missing, and at least half of the time that they take has passed: where turns were counted
+    anew, or another lbd went on, no time has.
     """
-    wrong = set[int]()
-    for day, own in runs.items():
-        for other, between in runs.items():
-            inside = bisect(between, own[0]) if own else 0
-            if other != day and 0 < inside < len(between) and inside % 2 == 0 and own[-1] < between[inside]:
-                wrong.add(day)
-    return wrong
+    own = rounds(decisions)
+    turn = pc.fill_null(decisions["turn"], 0).to_numpy().astype(np.int64)[own.row]
+    times, turn = own.times[turn > 0], turn[turn > 0]
+    if not turn.size:
+        return []
+    missing, passed = np.diff(turn), np.diff(times)
+    of_turn = passed[missing > 0] / missing[missing > 0]
+    gap = (missing > 1) & (passed >= missing * np.median(of_turn) / 2) if of_turn.size else np.zeros(0, dtype=np.bool_)
+    gaps: list[int] = np.stack([turn[:-1][gap], turn[1:][gap]], axis=1).ravel().tolist()
+    return [int(turn.min()), int(turn.max()), *gaps]
+
+
+def days_of_wrong_clock(gaps: Mapping[int, Sequence[int]]) -> set[int]:
+    """The days that a clock showed in the middle of another day, by the :func:`turn_gaps` of each.
+
+    In a gap of that day all turns of this one were made: the clock was set to this day, and back.
+    """
+    days = {day: np.array(own, np.int64).reshape(-1, 2) for day, own in gaps.items() if own}
+    return {
+        day
+        for day, ((lowest, highest), *_) in days.items()
+        if any(((own[1:, 0] < lowest) & (highest < own[1:, 1])).any() for own in days.values())
+    }
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from lbd.learn.rounds import (
     reports,
     rounds,
     samples,
-    turn_runs,
+    turn_gaps,
     without,
 )
 from lbd.store.history_tables import schema
@@ -150,22 +150,40 @@ def test_the_last_round_has_the_settings_in_force():
     assert last_settings(table("decisions")) == (0, None, None)
 
 
+SILENT = (0, 0, 0)
+"""Minutes without a round."""
+
+
 @pytest.mark.parametrize(
     ("days", "wrong"),
     [
-        ({1: [1, 2, 6, 7], 2: [8, 9], 61: [3, 4, 5]}, {61}),
+        ({1: [1, 2, *SILENT, 6, 7], 2: [8, 9], 61: [3, 4, 5]}, {61}),
         ({1: [1, 2, 3], 2: [4, 5]}, set()),
-        ({1: [1, 2, 7, 8], 2: [3, 4, 9]}, set()),
+        ({1: [1, 2, *SILENT, 7, 8], 2: [3, 4, 9]}, set()),
         ({1: [10, 11, 20], 2: [1, 2, 3]}, set()),
-        ({1: [1, 5], 2: [2, 4], 3: []}, {2}),
+        ({1: [500, 501, 502, 1, 2], 2: [3, 4], 3: [5, 6]}, set()),
+        ({1: [1, 2, 3, 501, 502, 4, 5], 2: [6, 7], 3: [503, 504]}, set()),
+        ({1: [1, *SILENT, 5], 2: [2, 4], 3: []}, {2}),
         ({}, set()),
     ],
-    ids=["clock ahead for three turns", "in order", "also turns of its own", "counted anew", "turns lost", "no day"],
+    ids=[
+        "clock ahead for three turns",
+        "in order",
+        "also turns of its own",
+        "counted anew before",
+        "counted anew that day",
+        "two lbds by turns",
+        "turns lost",
+        "no day",
+    ],
 )
 def test_a_day_in_the_middle_of_another_one_was_a_wrong_clock(days: dict[int, list[int]], wrong: set[int]):
-    """All of its turns were made between two turns that follow one another on the other day."""
+    """All of its turns were made between two rounds that follow one another on the other day, as late as they took."""
     tables = {
-        day: table("decisions", *({"t": minute(at), "brokers": ["a"], "turn": turn} for at, turn in enumerate(turns)))
+        day: table(
+            "decisions",
+            *({"t": minute(at), "brokers": ["a"], "turn": turn} for at, turn in enumerate(turns) if turn),
+        )
         for day, turns in days.items()
     }
-    assert days_of_wrong_clock({day: turn_runs(rows) for day, rows in tables.items()}) == wrong
+    assert days_of_wrong_clock({day: turn_gaps(rows) for day, rows in tables.items()}) == wrong
