@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lbd.learn.history import window_row
 from lbd.learn.rounds import (
     counts,
     days_of_wrong_clock,
@@ -18,6 +19,7 @@ from lbd.learn.rounds import (
     turn_gaps,
     without,
 )
+from lbd.load.scoring import Weights
 from lbd.store.history_tables import schema
 from tests.learn.windows import BEGUN, minute
 
@@ -152,6 +154,15 @@ def test_the_last_round_has_the_settings_in_force():
 
 SILENT = (0, 0, 0)
 """Minutes without a round."""
+
+
+def test_brokers_with_new_addresses_are_no_more_brokers():
+    """As pods that are replaced: a proposal would expire by twice as many as there ever were."""
+    rounds_of = [(0, ["a", "b"]), (1, ["a", "d"]), (2, ["c", "d"])]
+    measured = broker_rounds(*((at, name, 20.0) for at, names in rounds_of for name in names))
+    row = window_row(decisions(*rounds_of), measured, overtaken=frozenset(), weights=Weights())
+
+    assert (row["brokers"], row["most_brokers"]) == (["a", "b", "c", "d"], 2)
 
 
 @pytest.mark.parametrize(
