@@ -19,6 +19,7 @@ from lbd.documents import flat
 from lbd.learn.replay import Figures, Scale, as_recorded, gap_figures, pooled
 from lbd.learn.window import pack
 from lbd.model import BYTES_IN
+from lbd.reason import Reason
 from lbd.store.calibration import MeanBroker, PresentLoad
 from lbd.store.history import Folder, day_rows
 from lbd.store.history_tables import RATES, schema
@@ -66,7 +67,8 @@ class Drift:
 def measure(
     history: Path, changes: Sequence[ChangedSetting], after: float, weights: Weights, now: float
 ) -> Drift | None:
-    """The figures since the proposed settings are in force; None if they are not by the newest round of history.
+    """The figures since the proposed settings are in force; None if they are not by the newest round of history, or no
+    round since was :func:`_acting`.
 
     ``after`` is when they were proposed, epoch seconds; rows after ``now`` are of a clock that was ahead. Raises
     :class:`UsageError` for history that cannot be read.
@@ -80,9 +82,17 @@ def measure(
         before, since = since, taken_since(zip(times, decided, strict=True), changes, since)
         if since != before:
             by_day = []
-        if since is not None and rounds.num_rows:
-            by_day.append(_figures(rounds.slice(bisect_left(times, since)), Folder(history), day.name, weights))
-    return Drift(since, pooled(by_day)) if since is not None else None
+        if since is not None and (own := _acting(rounds.slice(bisect_left(times, since)))).num_rows:
+            by_day.append(_figures(own, Folder(history), day.name, weights))
+    return Drift(since, pooled(by_day)) if since is not None and by_day else None
+
+
+def _acting(rounds: pa.Table) -> pa.Table:
+    """The rounds in which this lbd itself might move: not those of ``mode: observe`` or ``approve``, of an lbd that
+    stood by, or of a pause, which no replay has.
+    """
+    others = pc.is_in(rounds["hold"], pa.array([Reason.NOT_LEADER.label, Reason.PAUSED.label]))
+    return rounds.filter(pc.and_(rounds["acts"], pc.invert(others)))
 
 
 LAST_SECONDS = 300.0
@@ -135,6 +145,6 @@ def _figures(rounds: pa.Table, history: Folder, day: str, weights: Weights) -> F
     brokers = rounds["brokers"].combine_chunks()
     reported = pa.table({"t": rounds["t"].take(pc.list_parent_indices(brokers)), "broker": pc.list_flatten(brokers)})
     window = pack(reported.join(samples, ["t", "broker"]), schema("bundle_rounds").empty_table())
-    moves = pc.sum(rounds.filter(rounds["acts"])["planned"]).as_py() or 0
+    moves = pc.sum(rounds["planned"]).as_py()
     gaps = gap_figures(window.at, as_recorded(window, weights), Scale(0.0, 0.0))
     return Figures(moves=moves, bundles=0, moved_twice=0, replays=1, **gaps)

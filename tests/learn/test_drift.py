@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lbd.config import STRATEGIES, Settings, strategy_section
@@ -109,6 +111,26 @@ def test_what_really_happened_is_measured(tmp_path: Path):
     gaps = gap_figures(window.at, as_recorded(window, Weights()), Scale(0.0, 0.0))
     assert (found.figures.mean_gap, found.figures.p95_gap) == (gaps["mean_gap"], gaps["p95_gap"])
     assert gaps["mean_gap"] > 5
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"acts": False}, {"hold": "not-leader"}, {"hold": "paused"}, {"acts": False, "hold": "observe-only"}],
+    ids=["observe or approve", "a standby", "a pause", "what would move was said before"],
+)
+def test_only_time_in_which_lbd_itself_moves_is_measured(tmp_path: Path, changes: dict[str, Any]):
+    """What it did not make were no moves a day, which the proposal would seem to save: of two hours one counts."""
+    simulated(tmp_path, settled(low_threshold=8.0, hit_count_low=3), hours=2, **SKEWED)
+    first_hour = measure(tmp_path, [LOW], 0.0, Weights(), BEGUN_AT + 3599)
+    for path in (tmp_path / "v1" / "decisions").glob("*/*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        rows = [row | (changes if row["t"].timestamp() >= BEGUN_AT + 3600 else {}) for row in table.to_pylist()]
+        pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+
+    assert first_hour is not None
+    assert first_hour.figures.moves > 0
+    assert measure(tmp_path, [LOW], 0.0, Weights(), NOW) == first_hour
+    assert measure(tmp_path, [LOW], BEGUN_AT + 3600, Weights(), NOW) is None
 
 
 def test_what_a_clock_that_was_ahead_recorded_is_not_of_now(tmp_path: Path):
