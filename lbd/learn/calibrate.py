@@ -284,12 +284,14 @@ class WindowScores:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Result of a calibration. ``load`` is that of its history, with which a proposal expires; ``borrowed`` are brokers
-    that took their slopes from others; ``remarks`` are sentences about brokers.
+    """Result of a calibration. ``settings`` are those of the request; ``load`` is that of its history, with which a
+    proposal expires; ``borrowed`` are brokers that took their slopes from others; ``remarks`` are sentences about
+    brokers.
     """
 
     choice: Choice
     tried: Mapping[str, SettingsCandidate]
+    settings: Settings
     model: LoadModel
     scale: Scale
     error: ModelError
@@ -338,6 +340,7 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     return Calibration(
         choice=choice,
         tried=by_name,
+        settings=request.settings,
         model=model,
         scale=scale,
         error=error,
@@ -346,7 +349,7 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
             history.load, cpu=cpu_by_traffic(samples, model.measure), mix=mix_of_days(history, sample_rows)
         ),
         borrowed=borrowed,
-        remarks=tuple(remarks(model)),
+        remarks=tuple(remarks(model.of([broker for broker in model.brokers if broker in history.last_brokers]))),
         shown=_last_window(history, request.settings, model, by_name, choice.recommended),
         features=features(joined_scores(history.scores)),
     )

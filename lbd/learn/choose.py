@@ -79,10 +79,6 @@ class SettingsCandidate:
         """As in lbd.yaml."""
         return {"max_unloads_per_turn": self.moves_a_turn}
 
-    def changed_guardrails(self, present: SettingsCandidate) -> dict[str, Any]:
-        """Those that differ from the present settings'."""
-        return {key: value for key, value in self.guardrails.items() if value != present.guardrails[key]}
-
     def under(self, settings: Settings) -> Settings:
         """The settings of a replay: everything else as given."""
         strategy = type(self.settings).name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from lbd.errors import UsageError
 from lbd.learn.choose import FEWEST_WINDOWS
-from lbd.learn.features import MinuteScores, minute_scores
+from lbd.learn.features import MINUTE_SECONDS, MinuteScores, minute_scores
 from lbd.learn.loss import HOUR_COLUMNS, HOURS_A_DAY, LostDay, as_columns, from_columns, hour_counts, lost_days
 from lbd.learn.quality import (
     NOTICED_SHARE,
@@ -173,6 +174,13 @@ class CheckedHistory:
     load: CalibratedLoad
     strategy: str | None
     settings: str | None
+
+    @property
+    def last_brokers(self) -> frozenset[str]:
+        """The brokers with a sample in its last hour: others are gone, or have another name now."""
+        last = self.scores[-1]
+        late = last.points[last.minutes > last.minutes[-1] - HOUR_SECONDS // MINUTE_SECONDS]
+        return frozenset(compress(last.brokers, np.isfinite(late).any(axis=0).tolist()))
 
     @property
     def hours(self) -> tuple[int, int]:

@@ -16,11 +16,11 @@ import yaml
 from lbd.charts.chart import Chart, Line, Mark, Marks, Threshold
 from lbd.charts.page import page as html_page
 from lbd.charts.page import table
-from lbd.config import strategy_section
 from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.documents import flat
 from lbd.fields import derived
 from lbd.files import as_usage_error, replace
-from lbd.learn.choose import COST, PRESENT, claim_text, cost, cost_text, moves_per_day, split
+from lbd.learn.choose import COST, PRESENT, TUNABLE, claim_text, cost, cost_text, moves_per_day, split
 from lbd.learn.incidents import RESOLUTION, TIMES, excess, mean
 from lbd.learn.replay import Figures
 from lbd.load.estimate import CPU, Source
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.charts.chart import Colour
+    from lbd.config import Settings
     from lbd.learn.calibrate import Calibration, WindowScores
     from lbd.learn.choose import Choice, Judged, SettingsCandidate
     from lbd.learn.replay import Scale
-    from lbd.load.estimate import LoadModel
     from lbd.model import FloatArray
 
 
@@ -47,35 +47,29 @@ def settings_file(calibration: Calibration) -> str:
     in it.
     """
     lines = [f"# {line}" for line in evidence(calibration)]
-    best = calibration.recommended
-    if best is not None:
-        lines += ["", yaml.safe_dump(_changed(best, calibration.tried[PRESENT]), sort_keys=False).rstrip()]
-    load = _load(calibration.model)
+    changed: dict[str, Any] = {}
+    for key, _, value in _changes(calibration):
+        section, _, name = key.rpartition(".")
+        (changed.setdefault(section, {}) if section else changed)[name] = value
+    if changed:
+        lines += ["", yaml.safe_dump(changed, sort_keys=False).rstrip()]
+    load = _load(calibration)
     if load:
         lines += ["", yaml.safe_dump({"load": load}, sort_keys=False).rstrip()]
     return "\n".join(lines) + "\n"
 
 
-def _changed(best: SettingsCandidate, present: SettingsCandidate) -> dict[str, Any]:
-    """Settings that differ from the present ones; of another strategy all, as its section may have other values now."""
-    strategy = type(best.settings).name
-    same = strategy == type(present.settings).name
-    before = present.settings.model_dump(mode="json") if same else {}
-    values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != before.get(key)}
-    section = {strategy_section(strategy): values} if values else {}
-    section |= {"guardrails": changed} if (changed := best.changed_guardrails(present)) else {}
-    return section if same else {"strategy": strategy, **section}
-
-
-def _load(model: LoadModel) -> dict[str, object]:
-    """The ``load:`` section with the slopes that fit brokers' own samples, in its units; empty without any.
+def _load(calibration: Calibration) -> dict[str, object]:
+    """The ``load:`` section with the slopes that fit the own samples of brokers that are there still, in its units;
+    empty without any.
 
     A slope that is not above zero comes from noise, and is left out.
     """
+    model, there = calibration.model, calibration.history.last_brokers
     brokers = [
         {"broker": broker, "slope": float(f"{model.slope[index, CPU] * UNIT[model.measure]:.4g}")}
         for index, broker in enumerate(model.brokers)
-        if model.sources[index][CPU] is Source.FITTED and model.slope[index, CPU] > 0
+        if broker in there and model.sources[index][CPU] is Source.FITTED and model.slope[index, CPU] > 0
     ]
     return {"measure": model.measure, "brokers": brokers} if brokers else {}
 
@@ -97,8 +91,8 @@ def broker_conf(calibration: Calibration) -> str:
                     if isinstance(value, float)
                     else f"{extra['broker_conf']}={value}"
                 )
-        own = best.changed_guardrails(calibration.tried[PRESENT])
-        lines += [f"# guardrails.{key} is lbd's own: brokers do not have it." for key in own]
+        own = [key for key, *_ in _changes(calibration) if key.startswith("guardrails.")]
+        lines += [f"# {key} is lbd's own: brokers do not have it." for key in own]
     return "\n".join(lines) + "\n"
 
 
@@ -126,9 +120,19 @@ def evidence(calibration: Calibration) -> Iterator[str]:
 
 
 def caveats(calibration: Calibration) -> Iterator[str]:
-    """Caveats to the answer: days that are left out, and brokers with hardly a sample."""
+    """Caveats to the answer: days that are left out, brokers with hardly a sample, and present settings that are not
+    those of lbd.yaml.
+    """
     yield from (f"{day.text}." for day in calibration.history.lost)
     yield from (f"{broker.text}." for broker in calibration.borrowed)
+    read = dict(flat(calibration.settings.model_dump(mode="json")))
+    others = [
+        f"{key} {value} (lbd.yaml: {read[key]})"
+        for key, value in flat(calibration.tried[PRESENT].values)
+        if value != read[key] and calibration.history.strategy in TUNABLE
+    ]
+    if others:
+        yield f"The present settings are those of the last round of history: {', '.join(others)}."
 
 
 def _quality(calibration: Calibration) -> Iterator[str]:
@@ -167,18 +171,26 @@ def _scale(scale: Scale) -> str:
     )
 
 
-def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> list[tuple[str, object, object]]:
-    """Each setting that differs, by its name in lbd.yaml: what it is, and what is proposed."""
-    strategy, before = type(best.settings).name, present.settings.model_dump(mode="json")
+def _changes(calibration: Calibration) -> list[tuple[str, object, object]]:
+    """The settings that the recommended ones change; none where nothing is recommended."""
+    best = calibration.recommended
+    return changed_settings(best, calibration.tried[PRESENT], calibration.settings) if best is not None else []
+
+
+def changed_settings(
+    best: SettingsCandidate, present: SettingsCandidate, settings: Settings
+) -> list[tuple[str, object, object]]:
+    """Each setting that differs from the present ones, by its name in lbd.yaml: what it is, and what is proposed.
+
+    So does one that only lbd.yaml (``settings``) has otherwise: the best ones were replayed with all of their values.
+    """
+    now, read = dict(flat(present.values)), dict(flat(settings.model_dump(mode="json")))
     changes: list[tuple[str, object, object]] = []
-    if strategy != type(present.settings).name:
-        changes.append(("strategy", type(present.settings).name, strategy))
-        before = {}
-    for key, value in best.settings.model_dump(mode="json").items():
-        if value != before.get(key):
-            changes.append((f"{strategy_section(strategy)}.{key}", before.get(key, "-"), value))
-    for key, value in best.changed_guardrails(present).items():
-        changes.append((f"guardrails.{key}", present.guardrails[key], value))
+    for key, value in flat(best.values):
+        before = now.get(key, "-")
+        before = read[key] if before == value else before
+        if before != value:
+            changes.append((key, before, value))
     return changes
 
 
@@ -335,8 +347,8 @@ def _answer(calibration: Calibration) -> Iterator[str]:
     yield from (f"<p>{escape(line)}</p>" for line in caveats(calibration))
     yield f"<p><b>{escape(answer(calibration))}</b></p>"
     if calibration.recommended is not None:
-        changes = changed_settings(calibration.recommended, calibration.tried[PRESENT])
-        yield table(("setting", "present", "proposed"), [(key, str(was), str(now)) for key, was, now in changes])
+        changes = [(key, str(now), str(proposed)) for key, now, proposed in _changes(calibration)]
+        yield table(("setting", "present", "proposed"), changes)
     named = {calibration.choice.best: f"best: {calibration.choice.best}", PRESENT: "present settings"}
     if calibration.recommended is not None:
         named[calibration.choice.recommended] = "proposed settings"
@@ -491,13 +503,12 @@ _FIGURES = tuple(field.name for field in fields(Figures))
 def summary(calibration: Calibration, at: float) -> CalibrationSummary:
     """``summary.json``, of a calibration that ended ``at`` epoch seconds."""
     held_out = {judged.name: judged.held_out for judged in calibration.choice.judged}
-    best, present = calibration.recommended, calibration.tried[PRESENT]
-    changes = changed_settings(best, present) if best is not None else []
+    best = calibration.recommended
     return CalibrationSummary(
         at=at,
         recommended=calibration.choice.recommended,
         reason=calibration.choice.why,
-        changes=[ChangedSetting(*change) for change in changes],
+        changes=[ChangedSetting(*change) for change in _changes(calibration)],
         present=_replayed(held_out.get(PRESENT)),
         proposed=_replayed(held_out.get(best.name)) if best is not None else None,
         load=calibration.load,

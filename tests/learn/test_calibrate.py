@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from lbd.learn.calibrate import Calibration
 
 
+CALM_HERE = "avg_shedder.low_threshold 99.0 (lbd.yaml: 15.0), avg_shedder.high_threshold 100.0 (lbd.yaml: 40.0)"
+
 FEWER = {measure: PredictedEffect(-2.0, -3.0, -1.0, 5.0, 0.5) for measure in MEASURES}
 """What is claimed of settings that are proposed for a test."""
 
@@ -205,8 +207,10 @@ class TestKnownTruth:
 
         calibrate_schema.validator(CalibrationDocument).validate(values)
         assert result.lines(explained=False) == [
-            "2026-01-05 is left out: 25 % of its record of brokers is missing.", values["answer"]
-        ]  # fmt: skip
+            "2026-01-05 is left out: 25 % of its record of brokers is missing.",
+            f"The present settings are those of the last round of history: {CALM_HERE}.",
+            values["answer"],
+        ]
         assert result.lines(explained=True) == values["evidence"]
         assert (values["evidence"][0], values["evidence"][-1]) == (values["caveats"][0], values["answer"])
         assert values["left_out_days"] == [{"day": "2026-01-05", "share": 0.25, "record": "record of brokers"}]
@@ -300,10 +304,12 @@ class TestPoorHistories:
             {"id": "short", "joins_at_minutes": 60, "leaves_at_minutes": 61}, {"id": "b"},
         ]  # fmt: skip
         simulated(tmp_path, settled(**CALM), hours=5, brokers=brokers)
-        model = calibrated(tmp_path, 2).model
+        found = calibrated(tmp_path, 2)
+        model, proposed = found.model, yaml.safe_load(written.settings_file(found))
 
         assert model.brokers == ("a:8080", "b:8080", "renamed:8080", "short:8080")
         assert model.slope[:, CPU] == pytest.approx(np.full(4, TRUE_SLOPE), rel=0.15)
+        assert [entry["broker"] for entry in proposed["load"]["brokers"]] == ["b:8080", "renamed:8080"]
 
 
 def test_beside_a_strategy_that_is_not_replayed_nothing_is_recommended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -318,5 +324,5 @@ def test_beside_a_strategy_that_is_not_replayed_nothing_is_recommended(tmp_path:
     found = calibrated(tmp_path, 2, settings)
 
     assert found.history.strategy == "overload-shedder"
-    assert found.choice.recommended is None, changed_settings(found.tried["default"], found.tried[PRESENT])
+    assert found.choice.recommended is None, changed_settings(found.tried["default"], found.tried[PRESENT], settings)
     assert found.choice.why.startswith("overload-shedder is in force")

@@ -465,7 +465,7 @@ def test_one_bad_hour_in_history_allows_no_worse_hour_each_day():
 def test_a_proposal_of_another_strategy_is_all_of_its_section():
     """Its section may have other values now than its defaults: it is in force where all are as replayed."""
     best, present = SettingsCandidate("least-moves, default", LeastMovesSettings()), inforce()
-    changes = [ChangedSetting(*change) for change in changed_settings(best, present)]
+    changes = [ChangedSetting(*change) for change in changed_settings(best, present, Settings())]
     summary = CalibrationSummary(at=0.0, recommended="x", reason="", changes=changes, present=None, proposed=None)
     now = Settings.model_validate(
         {"strategy": "least-moves", "least_moves": {"hit_count_high": 5, "hit_count_low": 30}}
@@ -475,6 +475,31 @@ def test_a_proposal_of_another_strategy_is_all_of_its_section():
     assert {change.key: change.now for change in changes if change.key != "strategy"} == {
         f"least_moves.{key}": "-" for key in LeastMovesSettings.model_fields
     }
+
+
+@pytest.mark.parametrize(
+    ("read", "changed"),
+    [
+        ({}, {"guardrails.max_unloads_per_turn": (None, 2)}),
+        (
+            {"avg_shedder": {"low_threshold": 30.0}},
+            {"avg_shedder.low_threshold": (30.0, 15.0), "guardrails.max_unloads_per_turn": (None, 2)},
+        ),
+        (
+            {"strategy": "least-moves"},
+            {"strategy": ("least-moves", "avg-shedder"), "guardrails.max_unloads_per_turn": (None, 2)},
+        ),
+    ],
+    ids=["alike", "another threshold", "another strategy"],
+)
+def test_a_proposal_has_what_only_the_settings_file_has_otherwise(
+    read: dict[str, Any], changed: dict[str, tuple[object, object]]
+):
+    """Edited, and not in force in the last round of history: with its values the proposal was never replayed."""
+    present = inforce(AvgShedderSettings())
+    best, settings = present.slower(2), Settings.model_validate(read)
+
+    assert {key: (now, value) for key, now, value in changed_settings(best, present, settings)} == changed
 
 
 def without_difference(world: int, days: int) -> list[dict[str, dict[int, Figures]]]:

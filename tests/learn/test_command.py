@@ -51,7 +51,8 @@ def test_the_command(history: Path, tmp_path: Path, capfd: pytest.CaptureFixture
     assert capfd.readouterr() == ("", "")
     result = json.loads(stdout)
     calibrate_schema.validator(CalibrationDocument).validate(result)
-    assert result["evidence"][0].startswith("0.2 days of history in windows of ")
+    assert result["evidence"][0] == result["caveats"][0]
+    assert result["evidence"][1].startswith("0.2 days of history in windows of ")
     assert result["answer"].startswith(("Recommended: ", "Nothing is recommended: "))
     assert result["summary"] == json.loads((out / "summary.json").read_bytes())
     names = ["proposal.yaml", "broker.conf", "report.html", "candidates.parquet", "quality.parquet", "summary.json"]
