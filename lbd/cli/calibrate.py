@@ -247,10 +247,16 @@ def _show(proposal: ShownProposal) -> None:
             cost = "-" if row.client_minutes_per_day is None else f"{row.client_minutes_per_day:,.1f}"
             figures.add_row(name, cost, f"{row.moves_per_day:.1f}", f"{row.mean_gap:.1f}", f"{row.p95_gap:.1f}")
         out.print(figures)
-        out.print(change_table((change.key, change.now, change.proposed) for change in summary.changes))
+        changes = ((change.key, change.now, change.proposed) for change in summary.changes)
+        out.print(change_table(changes, before="then"))
     out.print(f"report:      {plain(str(run / REPORT))}")
-    if summary.recommended is not None and not proposal.in_force:
+    if proposal.in_force:
+        out.print(f"in force:    all of its values{'' if measured is not None else NOT_MEASURED}")
+    elif summary.recommended is not None and proposal.expired is None:
         out.print(f"to take it:  lbd config diff {plain(str(run / PROPOSAL))}")
+
+
+NOT_MEASURED = "; history has no round since in which this lbd might move by itself"
 
 
 @contextmanager

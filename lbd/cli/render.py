@@ -146,9 +146,9 @@ def yaml_text(value: object) -> str:
     return str(yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip())
 
 
-def change_table(changes: Iterable[tuple[str, object, object]]) -> Table:
-    """A row for each setting that would change: its key, its value now, and the proposed one; ``-`` for none."""
-    rows = table(("setting", "left"), ("now", "left"), ("proposed", "left"))
+def change_table(changes: Iterable[tuple[str, object, object]], before: str = "now") -> Table:
+    """A row for each setting that would change: its key, its value ``before``, and the proposed one; ``-`` for none."""
+    rows = table(("setting", "left"), (before, "left"), ("proposed", "left"))
     for key, *values in changes:
         rows.add_row(Text(plain(key)), *(Text("-" if value is None else plain(yaml_text(value))) for value in values))
     return rows

@@ -182,8 +182,8 @@ class CalibrationSummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"the proposal of {weekday(self.at, zone)} has expired: {why}; calibrate again"
 
     def in_force(self, settings: object) -> bool:
-        """Whether these settings have all proposed values."""
-        return all(_value(settings, change.key) == change.proposed for change in self.changes)
+        """Whether these settings have all proposed values; not where nothing is proposed."""
+        return bool(self.changes) and all(_value(settings, change.key) == change.proposed for change in self.changes)
 
     def gain(self, zone: tzinfo | None = None) -> str:
         """``a proposal of Monday, 2026-11-23 would have cost 3.0 client-minutes a day instead of 5.1, and ...``."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from lbd.cli.calibrate import NOT_MEASURED
 from lbd.model import Averages
 from lbd.store.calibration import CalibratedLoad, CalibratedMix, ShownProposal
 from lbd.store.state import StateDir
@@ -118,7 +119,7 @@ class TestShow:
             ["client-minutes a day", "moves a day", "mean gap", "p95 gap"],
             ["settings of then, replayed", "5.1", "8.6", "13.0", "20.0"],
             ["proposed, replayed", "3.0", "5.9", "13.0", "20.0"],
-            ["setting", "now", "proposed"],
+            ["setting", "then", "proposed"],
             ["avg_shedder.low_threshold", "15.0", "18.0"],
             ["report:", f"{run}/report.html"],
             ["to take it:", f"lbd config diff {run}/proposal.yaml"],
@@ -152,7 +153,7 @@ class TestShow:
         assert name.endswith(" (1 h seen)")
         assert float(moves_a_day) == pytest.approx(24 * len(made.trace().moves), rel=0.05)
         assert [5 < float(one) < 60 for one in gaps] == [True, True]
-        assert "to take it" not in found.stdout
+        assert found.stdout.splitlines()[-1] == "in force:    all of its values"
         as_json = lbd("calibrate", "--show", "--format", "json", "--config", own)
         values = json.loads(as_json.stdout)
         calibrate_schema.validator(ShownProposal).validate(values)
@@ -170,6 +171,7 @@ class TestShow:
         assert (found.exit_code, found.stderr) == (0, "")
         why = "the cluster has 4 brokers, and had 12 to 14; calibrate again."
         assert found.stdout.splitlines()[1].endswith(f" has expired: {why}")
+        assert "to take it" not in found.stdout
 
     def test_it_has_expired_by_the_mix_that_a_running_lbd_knows(self, tmp_path: Path):
         """Its long-term means of bundles are in the state directory, and history has no day of them."""
@@ -193,6 +195,7 @@ class TestShow:
 
         assert found.exit_code == 0
         assert "measured" not in found.stdout
+        assert found.stdout.splitlines()[-1] == f"in force:    all of its values{NOT_MEASURED}"
 
     def test_nothing_was_recommended(self, tmp_path: Path):
         """The reason, and the report all the same."""
@@ -202,6 +205,8 @@ class TestShow:
         first, *rest = found.stdout.splitlines()
         assert first == "Nothing is recommended since Monday, 2026-11-23: of a test."
         assert rest == [f"report:      {run}/report.html"]
+        as_json = lbd("calibrate", "--show", "--format", "json", "--config", config(tmp_path))
+        assert not json.loads(as_json.stdout)["in_force"]
 
     def test_no_calibration_has_ended(self, tmp_path: Path):
         """One line that names the folder."""
