@@ -42,7 +42,8 @@ class HourCounts:
 
     ``rounds`` have a sample or a change of a bundle, ``decided`` of them a decision. ``reports`` are minutes in which a
     broker had a report, added up over brokers, ``sampled`` those with a sample. ``carried`` is the traffic of the
-    brokers by their first sample of the hour, ``reported`` that of the bundles by their first row, bytes/s in + out.
+    brokers of its first round by their first sample, ``reported`` that of the bundles by their first row, bytes/s in +
+    out. Brokers that come later carry what others did before.
     """
 
     hour: int
@@ -87,10 +88,11 @@ def hour_counts(
     measured = samples(broker_rounds)
     measured_at, changed_at = milliseconds(measured), milliseconds(bundles)
     names = pc.unique(pa.chunked_array([pc.list_flatten(brokers), *measured["broker"].chunks], pa.string()))
-    listed = _pairs(listed_at // _MINUTE, _codes(pc.list_flatten(brokers), names))
-    sampled = np.intersect1d(listed, _pairs(measured_at // _MINUTE, _codes(measured["broker"], names)))
+    listed_code, measured_code = _codes(pc.list_flatten(brokers), names), _codes(measured["broker"], names)
+    listed = _pairs(listed_at // _MINUTE, listed_code)
+    sampled = np.intersect1d(listed, _pairs(measured_at // _MINUTE, measured_code))
     news = np.setdiff1d(np.union1d(measured_at, changed_at), np.fromiter(overtaken, np.int64))
-    totals = _first_of_hours(measured, _codes(measured["broker"], names))
+    totals = _first_of_hours(*_of_first_rounds(listed_at, listed_code, measured, measured_code))
     owned = bundles.filter(bundles["broker"].is_valid())
     traffic = _first_of_hours(owned, _codes(owned["bundle"], pc.unique(owned["bundle"])))
     columns = {
@@ -117,6 +119,20 @@ def _codes(names: pa.Array | pa.ChunkedArray, among: pa.Array) -> NDArray[np.int
 def _pairs(time: NDArray[np.int64], code: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each time and code once, in one number."""
     return np.unique((time << _BITS) + code)
+
+
+def _of_first_rounds(
+    listed_at: NDArray[np.int64], listed_code: NDArray[np.int64], rows: pa.Table, code: NDArray[np.int64]
+) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The rows, with their codes, of the brokers in the first round of each hour; all of an hour without a round."""
+    order = np.argsort(listed_at, kind="stable")
+    listed_at, listed_code = listed_at[order], listed_code[order]
+    hours, begins, hour = np.unique(listed_at // _HOUR, return_index=True, return_inverse=True)
+    first = listed_at == listed_at[begins][hour]
+    own = milliseconds(rows) // _HOUR
+    there = np.isin((own << _BITS) + code, _pairs(listed_at[first] // _HOUR, listed_code[first]))
+    there |= ~np.isin(own, hours)
+    return rows.filter(pa.array(there)), code[there]
 
 
 def _by_hour(hours: NDArray[np.int64]) -> dict[int, Any]:

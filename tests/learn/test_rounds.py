@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lbd.learn.history import window_row
+from lbd.learn.loss import hour_counts
 from lbd.learn.rounds import (
     counts,
     days_of_wrong_clock,
@@ -163,6 +164,20 @@ def test_brokers_with_new_addresses_are_no_more_brokers():
     row = window_row(decisions(*rounds_of), measured, overtaken=frozenset(), weights=Weights())
 
     assert (row["brokers"], row["most_brokers"]) == (["a", "b", "c", "d"], 2)
+
+
+def test_traffic_that_went_to_a_new_address_within_the_hour_is_carried_once():
+    """As after a rollout of pods: by twice as much a day would lack bundles, and a proposal would hold for too long."""
+    rounds_of = [(0, ["a", "b"]), (20, ["b", "c"]), (40, ["c", "d"]), (60, ["c", "d"])]
+    rate = {"cpu": 20.0, "topics": 1, "throughput_in": 50.0, "throughput_out": 50.0}
+    samples_of = ({"t": minute(at), "broker": name, **rate} for at, names in rounds_of for name in names)
+    bundles = ({"t": minute(at), "bundle": f"t/n/{at}", "broker": "a", **rate, "cpu": None} for at in (0, 0, 60, 60))
+    measured, changed = table("broker_rounds", *samples_of), table("bundle_rounds", *bundles)
+    first, second = hour_counts(decisions(*rounds_of), measured, changed)
+
+    assert (first.carried, second.carried) == (200.0, 200.0)
+    (alone,) = hour_counts(decisions(), measured.slice(0, 4), changed.slice(0, 2))
+    assert (alone.carried, alone.decided) == (300.0, 0)
 
 
 @pytest.mark.parametrize(
