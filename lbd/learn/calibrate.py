@@ -30,7 +30,7 @@ from lbd.learn.choose import (
     shortlist,
     with_fewer_moves,
 )
-from lbd.learn.features import features, joined_scores
+from lbd.learn.features import MINUTE_SECONDS, features, joined_scores
 from lbd.learn.history import read_history
 from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, Harm, harms, times
 from lbd.learn.replay import RECONNECT_SECONDS, Figures, Scale, as_recorded, figures, recorded, replays
@@ -230,9 +230,9 @@ def in_incidents(
     Incidents are spread over the windows but for the first.
     """
     under, tasks = _under(tried, settings), []
-    spans = history.spans[1:]
-    for index, span in enumerate(spans):
-        for number, begins in times(span, index, len(spans)):
+    windows = history.scores[1:]
+    for index, scored in enumerate(windows):
+        for number, begins in times(scored.minutes.astype(np.float64) * MINUTE_SECONDS, index, len(windows)):
             first, end = (begins - BEFORE_SECONDS) // HOUR_SECONDS, (begins + INCIDENT_SECONDS) // HOUR_SECONDS + 1
             argument = {"tried": under, "number": number, "begins": begins}
             tasks.append(Task(int(first), int(end), json.dumps(argument)))

@@ -312,16 +312,17 @@ TIMES = 8
 """Times that each incident happens, spread evenly over the windows, each time with other noise, brokers and bundles."""
 
 
-def times(span: tuple[float, float], index: int, windows: int) -> Iterator[tuple[int, float]]:
+def times(rounds: FloatArray, index: int, windows: int) -> Iterator[tuple[int, float]]:
     """Times of incidents in the window at this index among ``windows``: number and begin, epoch seconds.
 
-    ``span`` is when its first and its last round were. An incident begins so early that the window has all of it.
+    ``rounds`` are when it had one: an incident begins with one of them, for nothing is known of the time between two
+    that are far apart, and so early that the window has all of it.
     """
+    early = rounds[rounds <= max(rounds[-1] - INCIDENT_SECONDS, rounds[0])]
     for number in range(TIMES):
         where = (number + 0.5) * windows / TIMES
         if int(where) == index:
-            first, latest = span[0], max(span[1] - INCIDENT_SECONDS, span[0])
-            yield number, first + (where - index) * (latest - first)
+            yield number, float(early[int((where - index) * early.size)])
 
 
 def harms(

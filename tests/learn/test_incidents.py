@@ -162,7 +162,7 @@ class TestWhatHappens:
 def test_times_are_spread_over_all_windows(windows: int):
     """As many as wanted, each in its window with all of the incident."""
     day = np.arange(1440) * 60.0
-    found = [(index, *one) for index in range(windows) for one in times((day[0], day[-1]), index, windows)]
+    found = [(index, *one) for index in range(windows) for one in times(day, index, windows)]
 
     assert [number for _, number, _ in found] == list(range(TIMES))
     assert len({index for index, _, _ in found}) == min(windows, TIMES)
@@ -171,7 +171,15 @@ def test_times_are_spread_over_all_windows(windows: int):
 
 def test_a_short_window_has_what_it_can():
     """Of an hour."""
-    assert {begins for _, begins in times((0.0, 59 * 60.0), 0, 1)} == {0.0}
+    assert {begins for _, begins in times(np.arange(60) * 60.0, 0, 1)} == {0.0}
+
+
+def test_none_begins_where_history_has_no_round():
+    """As while lbd was down for half a day, or another one led: there is nothing to replay."""
+    day = np.concatenate([np.arange(300), np.arange(1100, 1440)]) * 60.0
+
+    assert {begins for _, begins in times(day, 0, 1)} <= set(day.tolist())
+    assert len({begins for _, begins in times(day, 0, 1)}) == TIMES
 
 
 def test_harm_is_counted_from_the_begin():
