@@ -145,7 +145,7 @@ def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
         _check("other-cluster", read.rounds_apart, read.rounds_read, "rounds", WRONG_SHARE,
                "no broker of the round before is there any more, as where two clusters share a folder"),
         _check("clock-set-back", read.rounds_overtaken, read.rounds_read, "rounds", WRONG_SHARE,
-               "later turns have earlier times; the earlier turns are left out"),
+               "later turns have earlier times, also where two lbds share a folder; the lower turns are left out"),
         _check("missing-number", read.samples_missing, read.samples_read, "samples", WRONG_SHARE,
                "the broker reported no usage; left out"),
         _check("negative-number", read.samples_negative, read.samples_read, "samples", WRONG_SHARE,

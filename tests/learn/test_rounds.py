@@ -64,6 +64,7 @@ def test_a_round_that_is_there_twice_is_taken_once():
 
 
 ANEW = {0: 5, 1: 6, 60: 1, 61: 2, 62: 3, 66: 4, 70: 7, 71: 8}
+TWO = {0: 900, 0.5: 7, 1: 901, 1.5: 8, 2: 902, 2.5: 9}
 BACK = {0: 1, 1: 2, 2: 3, 3: 4, 1.5: 5, 2.5: 6, 3.5: 7, 4.5: 8}
 
 
@@ -73,9 +74,10 @@ BACK = {0: 1, 1: 2, 2: 3, 3: 4, 1.5: 5, 2.5: 6, 3.5: 7, 4.5: 8}
         (BACK, [0, 1, 1.5, 2.5, 3.5, 4.5]),
         (dict.fromkeys(BACK, 0), sorted(BACK)),
         (ANEW, sorted(ANEW)),
+        (TWO, [0, 1, 2, 2.5]),
         ({}, []),
     ],
-    ids=["a clock set back", "imported rounds", "turns counted anew", "none"],
+    ids=["a clock set back", "imported rounds", "turns counted anew", "two lbds in one folder", "none"],
 )
 def test_rounds_that_a_clock_came_by_again_are_left_out(turns: dict[float, int], kept: list[float]):
     """In every table. Two minutes were recorded twice, at other seconds: the later turns stay. After ``turns/`` was
