@@ -29,18 +29,13 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.daemon.election import Role
-    from lbd.daemon.service_proof import ServiceProof
     from lbd.model import Outcome, Unload
     from lbd.observe.observer import Observer
-    from lbd.operations.drain import Draining
-    from lbd.operations.rollout import Rolling
-    from lbd.operations.split import Splitting
     from lbd.permit.budget import LastHour
     from lbd.permit.facts import Hold
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.store.control import Request
     from lbd.store.journal import Journal
-    from lbd.store.orders import Orders
     from lbd.store.proposal import Proposal
     from lbd.turn.parts import Parts
     from lbd.turn.watchdog import Alarm
@@ -66,7 +61,9 @@ class Engine:
     """A live lbd on a state directory that it holds: one turn after the other, and moves beside them.
 
     ``on_end`` hears of each move as it ends, from the thread that made it. The service tells
-    ``notifier`` of turns.
+    ``notifier`` of turns. ``journal`` is the only truth about moves, ``leading`` says whether this lbd may move, where
+    several share a cluster. ``proof`` proves that clients of moved bundles are back. ``splitting``, ``draining`` and
+    ``rolling`` work beside the turns.
     """
 
     def __init__(
@@ -77,7 +74,10 @@ class Engine:
         timebase: Timebase,
     ) -> None:
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
-        self._real = Assembled(settings, state, joined, timebase, self._ended)
+        self._real = real = Assembled(settings, state, joined, timebase, self._ended)
+        self.timebase, self.journal, self.leading, self.orders = timebase, real.journal, real.leading, real.orders
+        self.proof, self.splitting = real.proof, real.splitting
+        self.draining, self.rolling = real.draining, real.rolling
         self.requests = Requests()
         self._dispatcher = Dispatcher(self._real, self.requests)
         self._keeper = Keeper(settings)
@@ -91,26 +91,6 @@ class Engine:
         return self._real.settings
 
     @property
-    def timebase(self) -> Timebase:
-        """The clock that the turns go by."""
-        return self._real.timebase
-
-    @property
-    def journal(self) -> Journal:
-        """The only truth about moves."""
-        return self._real.journal
-
-    @property
-    def leading(self) -> Role:
-        """Whether this lbd may move, where several share a cluster."""
-        return self._real.leading
-
-    @property
-    def orders(self) -> Orders:
-        """Orders of people that are in force."""
-        return self._real.orders
-
-    @property
     def looking(self) -> Observer:
         """Observer of the cluster that takes nothing over."""
         return self._real.looking
@@ -118,32 +98,12 @@ class Engine:
     @property
     def cluster(self) -> str:
         """The cluster's name; empty until it is known."""
-        return self._real.observer.admin.known_cluster
+        return self._real.looking.admin.known_cluster
 
     @property
     def silences(self) -> BrokerHealth:
         """Unresponsive brokers, and since when."""
         return self._real.silences
-
-    @property
-    def splitting(self) -> Splitting:
-        """Splits of bundles beside the turns."""
-        return self._real.splitting
-
-    @property
-    def proof(self) -> ServiceProof:
-        """Proof that clients of moved bundles are back."""
-        return self._real.proof
-
-    @property
-    def draining(self) -> Draining:
-        """Drains and fills of brokers beside the turns."""
-        return self._real.draining
-
-    @property
-    def rolling(self) -> Rolling:
-        """Rollout that has brokers restarted one after the other."""
-        return self._real.rolling
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
@@ -177,7 +137,7 @@ class Engine:
             record = self._proven(record)
         try:
             if self.leading.leading:
-                forget_notes(self._real.journal, record)
+                forget_notes(self.journal, record)
         except LbdError as error:
             record = replace(record, error=record.error or error)
         return record
@@ -190,7 +150,7 @@ class Engine:
 
     def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn, and the end of everything that it began."""
-        self._real.observer.wait_to_hear(print_wait)
+        self._real.looking.wait_to_hear(print_wait)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(replace(self._real.turn_parts(), on_plan=on_plan))
@@ -219,7 +179,7 @@ class Engine:
 
     def by_hand(self, request: Request) -> None:
         """Carry out a request by hand to its end, where no turn runs beside it."""
-        self._real.observer.wait_to_hear(print_wait)
+        self._real.looking.wait_to_hear(print_wait)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         self._dispatcher.begin(request, self._real.alone)
@@ -244,7 +204,7 @@ class Engine:
     @property
     def in_flight(self) -> int:
         """Moves whose request was, or may have been, sent, and which have no outcome yet."""
-        return len(self._real.journal.open)
+        return len(self.journal.open)
 
     @property
     def proposal(self) -> Proposal | None:
@@ -267,12 +227,12 @@ class Engine:
     @property
     def last_hour(self) -> LastHour:
         """Unloads of the last hour."""
-        return last_hour(self._real.journal.sent, self.timebase.now())
+        return last_hour(self.journal.sent, self.timebase.now())
 
     def since(self, unload: Unload) -> float:
         """When a move was begun, epoch seconds; 0 while it waits for its turn."""
-        is_open = any(unload.bundle == flying.bundle for _, flying in self._real.journal.open)
-        return self._real.journal.attempted_at.get(unload.bundle, 0.0) if is_open else 0.0
+        is_open = any(unload.bundle == flying.bundle for _, flying in self.journal.open)
+        return self.journal.attempted_at.get(unload.bundle, 0.0) if is_open else 0.0
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
@@ -296,8 +256,8 @@ class Engine:
         messages += [self._real.learned.trouble, self._real.peaks.trouble]
         messages += self._real.policies.warnings
         messages += [
-            self._real.observer.admin.http.trouble,
-            self._real.observer.admin.trouble,
+            self._real.looking.admin.http.trouble,
+            self._real.looking.admin.trouble,
             self._real.live_cpu.trouble,
         ]
         messages += [self._real.health_checks.trouble] if self.settings.guardrails.avoid_slow_brokers else []
@@ -342,7 +302,7 @@ class Engine:
         """
         if self.observe_only or not self.leading.leading:
             return ""
-        return release_at_stop(self.settings, self._real.observer.admin, self.timebase.now)
+        return release_at_stop(self.settings, self._real.looking.admin, self.timebase.now)
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lbd.act.broker_shedding import SheddingSwitch, nothing_taken
 from lbd.act.ownership import ActClock
@@ -18,19 +18,10 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.observe.observer import Observation
+    from lbd.turn.parts import RoundSource
 
 
 ELSEWHERE = " Of several lbds the one that led then has the note: run lbd release on its machine."
-
-
-class ClusterObserver(Protocol):
-    """An observer of one cluster."""
-
-    admin: Admin
-
-    def observe(self) -> Observation: ...
-    def wait_to_hear(self, say: Callable[[str], None]) -> None: ...
-    def close(self) -> None: ...
 
 
 def shedding_switch(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> SheddingSwitch:
@@ -40,25 +31,21 @@ def shedding_switch(settings: Settings, admin: Admin, now: Callable[[], float] =
 
 def watching(
     settings: Settings,
-    observer: ClusterObserver,
+    observer: RoundSource,
+    admin: Admin,
     now: Callable[[], float] = time.time,
     may: Callable[[], bool] = lambda: True,
-) -> ClusterObserver:
+) -> RoundSource:
     """The observer that ``in_broker_shedding`` asks for; ``may``: whether it may change anything now."""
     taking = settings.in_broker_shedding == "take-over"
-    return TakingOver(observer, shedding_switch(settings, observer.admin, now), may) if taking else observer
+    return TakingOver(observer, shedding_switch(settings, admin, now), may) if taking else observer
 
 
 class TakingOver:
     """An observer that turns the brokers' own shedding off wherever it sees it on."""
 
-    def __init__(
-        self, observer: ClusterObserver, switch: SheddingSwitch, may: Callable[[], bool] = lambda: True
-    ) -> None:
-        self.admin = observer.admin
-        self._observer = observer
-        self._switch = switch
-        self._may = may
+    def __init__(self, observer: RoundSource, switch: SheddingSwitch, may: Callable[[], bool] = lambda: True) -> None:
+        self._observer, self._switch, self._may = observer, switch, may
 
     def observe(self) -> Observation:
         """One round. Where shedding is on, or a take-over is unfinished, it is taken over and a second round is had.
@@ -82,14 +69,6 @@ class TakingOver:
         if not observation.missing:
             self._switch.confirm_off()
         return False
-
-    def wait_to_hear(self, say: Callable[[str], None]) -> None:
-        """Have the first round wait."""
-        self._observer.wait_to_hear(say)
-
-    def close(self) -> None:
-        """End the observer."""
-        self._observer.close()
 
 
 def release(settings: Settings) -> str:

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.clock import Moment
-    from lbd.daemon.take_over import ClusterObserver
     from lbd.model import Snapshot
     from lbd.observe.observer import Observation
     from lbd.permit.facts import Hold
+    from lbd.turn.parts import RoundSource
 
 # --- the owners of all bundles as they were last seen: they are restored with the journal, which must explain them
 
@@ -210,8 +210,7 @@ class UnknownMovesWatch:
 class WatchedObserver:
     """An observer whose rounds the watch sees before anybody plans by them."""
 
-    def __init__(self, observer: ClusterObserver, watch: UnknownMovesWatch) -> None:
-        self.admin = observer.admin
+    def __init__(self, observer: RoundSource, watch: UnknownMovesWatch) -> None:
         self._observer, self._watch = observer, watch
 
     def observe(self) -> Observation:
@@ -219,11 +218,3 @@ class WatchedObserver:
         observation = self._observer.observe()
         self._watch.saw(observation.snapshot)
         return observation
-
-    def wait_to_hear(self, say: Callable[[str], None]) -> None:
-        """Have the first round wait."""
-        self._observer.wait_to_hear(say)
-
-    def close(self) -> None:
-        """End the observer."""
-        self._observer.close()

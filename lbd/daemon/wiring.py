@@ -49,12 +49,11 @@ if TYPE_CHECKING:
     from lbd.clock import Timebase
     from lbd.config import Settings
     from lbd.daemon.election import Role
-    from lbd.daemon.take_over import ClusterObserver
     from lbd.model import Outcome, Skip, Snapshot, Unload
     from lbd.permit.facts import Hold
     from lbd.store.control import UnloadRequest
     from lbd.store.journal import Journal
-    from lbd.turn.parts import Parts, TurnResult
+    from lbd.turn.parts import Parts, RoundSource, TurnResult
 
 
 @dataclass(frozen=True)
@@ -163,9 +162,9 @@ class Assembled:
         self.observer = self._observed(settings)
         self.live_cpu = self._live_cpu(settings)
         self.health_checks = HealthChecks(self.looking.admin)
-        self.policies = PolicyReader(self.observer.admin)
+        self.policies = PolicyReader(self.looking.admin)
         self.topics = TopicNames(self._topics, timebase.now)
-        self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
+        self.splitting = Splitting(journal, lambda: self.looking.admin, timebase.now, self._ordered)
         self.placing = LivePicker(journal, on_end)
         self.learned = Learned(settings, timebase.now())
         self.peaks = PeakKeeper(settings, timebase.now())
@@ -173,7 +172,7 @@ class Assembled:
         self.rolling = Rolling(self.orders, self.draining, timebase.now, self.ordered, lambda: self.journal.sent)
         self.proof = ServiceProof(
             journal,
-            lambda: self.observer.admin,
+            lambda: self.looking.admin,
             timebase.now,
             lambda: self.settings.guardrails.stand_still_minutes * 60,
             lambda: self.control.resumed_at,
@@ -189,12 +188,12 @@ class Assembled:
         return LiveCpuReader(self.looking.admin, run_each)
 
     def _topics(self, namespace: str) -> list[str]:
-        return self.observer.admin.topics(namespace)
+        return self.looking.admin.topics(namespace)
 
-    def _observed(self, settings: Settings) -> ClusterObserver:
+    def _observed(self, settings: Settings) -> RoundSource:
         """A lbd that only observes takes nothing over either."""
         looking, now = WatchedObserver(self.looking, self.unknown_moves), self.timebase.now
-        return looking if self.observing else watching(settings, looking, now, self._leads)
+        return looking if self.observing else watching(settings, looking, self.looking.admin, now, self._leads)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings; counters, averages, journal and moves stay.
@@ -233,7 +232,7 @@ class Assembled:
         self.executor.close()
         self.proof.close()
         self.health_checks.close()
-        self.observer.close()
+        self.looking.close()
         self.silences.close()
         self.unknown_moves.close()
         self.journal.close()
@@ -282,10 +281,10 @@ class Assembled:
     @property
     def placer(self) -> Placer:
         """Placer of bundles that nobody owns."""
-        return Placer(self.observer.admin, CLOCK, self.policies.forbids, self._ordered)
+        return Placer(self.looking.admin, CLOCK, self.policies.forbids, self._ordered)
 
     def _unloader(self) -> Unloader:
-        return Unloader(self.observer.admin, CLOCK, forbids=self.policies.forbids)
+        return Unloader(self.looking.admin, CLOCK, forbids=self.policies.forbids)
 
     def _orders(self, request: UnloadRequest | None = None) -> Execution:
         """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
@@ -333,7 +332,7 @@ class Assembled:
     def tools(self, parts: Parts) -> Tools:
         """Those of a drain or a fill, which its own hold does not hold."""
         parts = replace(parts, ordered_hold=lambda: self.splitting.hold() or self._ordered(), live=reports_alone)
-        return Tools(self.settings, parts, self.observer.admin, self._unloader())
+        return Tools(self.settings, parts, self.looking.admin, self._unloader())
 
     def alone(self, request: UnloadRequest | None) -> Parts:
         """Those of a request by hand where no turn runs beside it."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lbd.daemon.take_over import ClusterObserver
+    from lbd.turn.parts import RoundSource
     from tests.fake_pulsar import FakePulsar
 
 KEY = "loadBalancerSheddingEnabled"
@@ -46,26 +46,26 @@ def settings_of(pulsar: FakePulsar, folder: Path, **changes: object) -> Settings
 
 
 @pytest.fixture
-def watcher(pulsar: FakePulsar, tmp_path: Path) -> Iterator[ClusterObserver]:
+def watcher(pulsar: FakePulsar, tmp_path: Path) -> Iterator[RoundSource]:
     """What a daemon with take-over observes through."""
     settings = settings_of(pulsar, tmp_path)
-    found = take_over.watching(settings, Observer(Admin(settings.pulsar), time.time))
-    yield found
-    found.close()
+    observer = Observer(Admin(settings.pulsar), time.time)
+    yield take_over.watching(settings, observer, observer.admin)
+    observer.close()
 
 
 def test_refuse_changes_nothing(pulsar: FakePulsar, tmp_path: Path) -> None:
     """The plain observer, which says who sheds."""
     settings = settings_of(pulsar, tmp_path, in_broker_shedding="refuse")
     observer = Observer(Admin(settings.pulsar), time.time)
-    found = take_over.watching(settings, observer)
+    found = take_over.watching(settings, observer, observer.admin)
     assert found is observer
     assert len(found.observe().shedding_on) == 3
     assert (pulsar.dynamic, list(tmp_path.iterdir())) == ({}, [])
-    found.close()
+    observer.close()
 
 
-def test_shedding_is_off_in_the_round_that_counts(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
+def test_shedding_is_off_in_the_round_that_counts(watcher: RoundSource, pulsar: FakePulsar) -> None:
     """The round is had again after the take-over, so that the turn may move at once; the next ones change nothing."""
     seen = watcher.observe()
     assert (seen.shedding_on, seen.shedding_note) == ((), "")
@@ -74,7 +74,7 @@ def test_shedding_is_off_in_the_round_that_counts(watcher: ClusterObserver, puls
     assert len(pulsar.asked(KEY)) == 1
 
 
-def test_on_again_by_hand(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
+def test_on_again_by_hand(watcher: RoundSource, pulsar: FakePulsar) -> None:
     """Off again in the same turn."""
     watcher.observe()
     pulsar.dynamic = {KEY: "true"}
@@ -82,7 +82,7 @@ def test_on_again_by_hand(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
     assert pulsar.dynamic == {KEY: "false"}
 
 
-def test_a_take_over_that_fails_holds_the_turn(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
+def test_a_take_over_that_fails_holds_the_turn(watcher: RoundSource, pulsar: FakePulsar) -> None:
     """The first round stays, with who sheds and why that could not be ended."""
     pulsar.fault(KEY, refused(401, "Unauthorized"), method="POST")
     seen = watcher.observe()
@@ -91,7 +91,7 @@ def test_a_take_over_that_fails_holds_the_turn(watcher: ClusterObserver, pulsar:
     assert "HTTP 401" in seen.shedding_note
 
 
-def test_one_that_is_not_proven_holds_the_turn(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
+def test_one_that_is_not_proven_holds_the_turn(watcher: RoundSource, pulsar: FakePulsar) -> None:
     """Also when those that answer are off: a broker that could not be asked may be the one that sheds."""
     third = pulsar.ids[2]
     pulsar.fault("/runtime", refused(500, "boom"), broker=third)
@@ -103,9 +103,7 @@ def test_one_that_is_not_proven_holds_the_turn(watcher: ClusterObserver, pulsar:
     assert watcher.observe().shedding_on == ()
 
 
-def test_last_seen(
-    watcher: ClusterObserver, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_seen(watcher: RoundSource, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that shows all brokers is noted, for who asks since when shedding is off; one with a gap is not."""
 
     def seen_at() -> float:
@@ -131,10 +129,11 @@ def test_last_seen(
     ],
 )
 def test_at_a_plain_stop(
-    changes: dict[str, object], left: str | None, watcher: ClusterObserver, pulsar: FakePulsar, tmp_path: Path
+    changes: dict[str, object], left: str | None, watcher: RoundSource, pulsar: FakePulsar, tmp_path: Path
 ) -> None:
     """It stays off, unless restore_on_stop is set."""
     watcher.observe()
-    told = take_over.release_at_stop(settings_of(pulsar, tmp_path, **changes), watcher.admin)
+    settings = settings_of(pulsar, tmp_path, **changes)
+    told = take_over.release_at_stop(settings, Admin(settings.pulsar))
     assert pulsar.dynamic.get(KEY) == left
     assert bool(told) == (left is None)
