@@ -20,7 +20,6 @@ from lbd.cli import main
 from lbd.config import CONSTANTS, ApiSettings, Settings, environment, load
 from lbd.decide.strategies import STRATEGIES
 from lbd.errors import UsageError
-from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings
 from lbd.simulate.scenario import Scenario, settled
 from lbd.simulate.scenario import load as load_scenario
@@ -554,7 +553,7 @@ def leaves(annotation: object) -> Iterator[object]:
 
 NUMBERS = [
     *numbers(Settings),
-    *(each for name, kind in (STRATEGIES | PLACEMENTS).items() for each in numbers(kind, f"{name}: ")),
+    *(each for name, kind in STRATEGIES.items() for each in numbers(kind, f"{name}: ")),
     *numbers(Scenario, "scenario: "),
 ]
 CHECKED_OTHERWISE = {
@@ -569,10 +568,10 @@ CHECKED_OTHERWISE = {
 
 class TestNumbers:
     def test_every_number_is_looked_at(self) -> None:
-        """Those of sections in sections, of entries of lists, and of placements and scenarios among them."""
+        """Those of sections in sections, of entries of lists, and of scenarios among them."""
         names = {name for name, *_ in NUMBERS}
         assert {"interval_seconds", "load.brokers.slope", "transfer-shedder: broker_load_target_std"} <= names
-        assert {"rendezvous: slack", "scenario: brokers.bursts.points", *CHECKED_OTHERWISE} <= names
+        assert {"scenario: brokers.bursts.points", *CHECKED_OTHERWISE} <= names
 
     @pytest.mark.parametrize(
         ("model", "key", "field"),

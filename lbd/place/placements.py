@@ -8,8 +8,8 @@ what it will remember::
     placed = place(bundle, candidates, brokers, memory)      # placed.broker, placed.reason
     memory = placed.memory                                # for the next bundle
 
-Settings of Pulsar's placements have Pulsar's names. The order of candidates is the caller's; the answer among equally
-good brokers does not depend on it.
+Numbers of Pulsar's placements are Pulsar's defaults, and have Pulsar's names. The order of candidates is the caller's;
+the answer among equally good brokers does not depend on it.
 """
 
 from __future__ import annotations
@@ -17,101 +17,21 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from lbd.load import scoring
-from lbd.load.scoring import broker_conf
 from lbd.model import MSG_IN, MSG_OUT
 from lbd.text import duration_text, first_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lbd.load.scoring import Weights
     from lbd.model import Averages, FloatArray, IntArray, Snapshot
-
-
-class PlacementSettings(BaseModel):
-    """Base of the settings of all placements."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ByHashSettings(PlacementSettings):
-    """The hash-based picker has none."""
-
-
-class RoundRobinSettings(PlacementSettings):
-    """The round robin has none."""
-
-
-class LeastLongTermMessageRateSettings(PlacementSettings):
-    """Settings of ``least-long-term-message-rate``."""
-
-    broker_overloaded_threshold_percentage: float = Field(
-        85,
-        ge=0,
-        le=1000,
-        **broker_conf(
-            "loadBalancerBrokerOverloadedThresholdPercentage", "Score, in points, above which a broker is full"
-        ),
-    )
-
-
-class LeastResourceUsageExtensibleSettings(PlacementSettings):
-    """Settings of ``least-resource-usage-with-weight-extensible``."""
-
-    average_resource_usage_difference_threshold_percentage: float = Field(
-        10,
-        ge=0,
-        le=1000,
-        **broker_conf(
-            "loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
-            "Points below the average at which a broker can be chosen",
-        ),
-    )
-
-
-class LeastResourceUsageSettings(LeastResourceUsageExtensibleSettings):
-    """Settings of ``least-resource-usage-with-weight``."""
-
-    history_resource_percentage: float = Field(
-        0.9,
-        ge=0,
-        le=1,
-        **broker_conf(
-            "loadBalancerHistoryResourcePercentage", "Weight of the previous average in the new one, as a fraction"
-        ),
-    )
-
-
-class RendezvousSettings(PlacementSettings):
-    """Settings of ``rendezvous``, lbd's own picker."""
-
-    full_at: float = Field(85, ge=1, le=1000, description="Score, in points, at which a broker has no free capacity")
-    slack: float = Field(
-        0.25,
-        ge=0.01,
-        le=100,
-        description="How far a broker may exceed its share of the recent answers, as a fraction of that share",
-    )
-    stale_seconds: float = Field(
-        180,
-        ge=0,
-        le=86_400,
-        description="Age from which a report no longer counts for free capacity: three CPU samples",
-    )
-    remember_seconds: float = Field(
-        300,
-        ge=0,
-        le=86_400,
-        description="Seconds for which an answer counts, until the reports show it: two stats intervals, with a margin",
-    )
 
 
 # --- answer and memory
@@ -243,11 +163,9 @@ HIGHEST = 2**31 - 1
 """The counter is a Java int, and begins again with 0 after its highest value."""
 
 
-def round_robin(
-    bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory, settings: RoundRobinSettings
-) -> PlacementChoice:
+def round_robin(bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory) -> PlacementChoice:
     """The next broker in turn; load is ignored."""
-    del bundle, loads, settings
+    del bundle, loads
     if not candidates:
         return PlacementChoice(None, "no candidate", memory)
     order, turn = memory.order, memory.counter % len(candidates)
@@ -271,35 +189,30 @@ def least_message_rate(
     candidates: Sequence[str],
     loads: BrokerLoads,
     memory: PlaceMemory,
-    settings: LeastLongTermMessageRateSettings,
+    broker_overloaded_threshold_percentage: float = 85,
 ) -> PlacementChoice:
     """The broker with the lowest rate below the overload threshold; if all are above it, one of all."""
     if not candidates:
         return PlacementChoice(None, "no candidate", memory)
     memory = memory.at(loads.taken_at)
-    rates = {broker: _rate(broker, loads, memory, settings) for broker in candidates}
+    full = broker_overloaded_threshold_percentage
+    rates = {broker: _rate(broker, loads, memory, full) for broker in candidates}
     least = min(rates.values())
     choices = tuple(sorted(broker for broker, rate in rates.items() if rate == least))
     broker = by_hash(bundle, choices)
-    return PlacementChoice(broker, _reason(least, settings), memory.after(bundle, broker, _own(bundle, loads)), choices)
+    reason = f"lowest long-term rate, {least:,.0f} msg/s"
+    if math.isinf(least):
+        reason = f"every candidate is above {full:g} points: one by hash"
+    own_rate = loads.bundle_rates.get(bundle, UNSEEN_MSG_RATE)
+    return PlacementChoice(broker, reason, memory.after(bundle, broker, own_rate), choices)
 
 
-def _rate(broker: str, loads: BrokerLoads, memory: PlaceMemory, settings: LeastLongTermMessageRateSettings) -> float:
-    """Messages/s, summed in Pulsar's order; infinite for a broker that is overloaded or gives no report."""
+def _rate(broker: str, loads: BrokerLoads, memory: PlaceMemory, full: float) -> float:
+    """Messages/s, summed in Pulsar's order; infinite for a broker above ``full`` points, or without a report."""
     row = loads.index.get(broker)
-    if row is None or loads.usage[row] > settings.broker_overloaded_threshold_percentage / 100.0:
+    if row is None or loads.usage[row] > full / 100.0:
         return math.inf
     return memory.preallocated.get(broker, 0.0) + float(loads.long_rates[row, 0] + loads.long_rates[row, 1])
-
-
-def _own(bundle: str, loads: BrokerLoads) -> float:
-    return loads.bundle_rates.get(bundle, UNSEEN_MSG_RATE)
-
-
-def _reason(least: float, settings: LeastLongTermMessageRateSettings) -> str:
-    if math.isinf(least):
-        return f"every candidate is above {settings.broker_overloaded_threshold_percentage:g} points: one by hash"
-    return f"lowest long-term rate, {least:,.0f} msg/s"
 
 
 # --- LeastResourceUsageWithWeight: one of the brokers well below the average, by a moving average of their usage
@@ -313,12 +226,15 @@ def least_usage(
     candidates: Sequence[str],
     loads: BrokerLoads,
     memory: PlaceMemory,
-    settings: LeastResourceUsageSettings,
+    average_resource_usage_difference_threshold_percentage: float = 10,
+    history_resource_percentage: float = 0.9,
 ) -> PlacementChoice:
     """The rule of the modular manager: averages advance once for each answer, and only those of the candidates."""
     reported = [broker for broker in candidates if broker in loads.index]
-    usage = {broker: _advanced(broker, loads, memory, settings) for broker in reported}
-    return _pick_by_usage(bundle, candidates, usage, replace(memory, usage={**memory.usage, **usage}), settings)
+    usage = {broker: _advanced(broker, loads, memory, history_resource_percentage) for broker in reported}
+    memory = replace(memory, usage={**memory.usage, **usage})
+    below = average_resource_usage_difference_threshold_percentage
+    return _pick_by_usage(bundle, candidates, usage, memory, below)
 
 
 def choose_extensible(
@@ -326,35 +242,31 @@ def choose_extensible(
     candidates: Sequence[str],
     loads: BrokerLoads,
     memory: PlaceMemory,
-    settings: LeastResourceUsageExtensibleSettings,
+    average_resource_usage_difference_threshold_percentage: float = 10,
 ) -> PlacementChoice:
     """The rule of the extensible manager: averages are the brokers' own; one without load data is not preferred."""
     smoothed = {broker: float(loads.smoothed[loads.index[broker]]) for broker in candidates if broker in loads.index}
     usage = {broker: value for broker, value in smoothed.items() if not math.isnan(value)}
-    return _pick_by_usage(bundle, candidates, usage, memory, settings)
+    below = average_resource_usage_difference_threshold_percentage
+    return _pick_by_usage(bundle, candidates, usage, memory, below)
 
 
-def _advanced(broker: str, loads: BrokerLoads, memory: PlaceMemory, settings: LeastResourceUsageSettings) -> float:
+def _advanced(broker: str, loads: BrokerLoads, memory: PlaceMemory, history: float) -> float:
     """The moving average of usage; it starts anew for a broker without bundles or messages (restarted or idle)."""
     row = loads.index[broker]
     now, before = float(loads.usage[row]), memory.usage.get(broker)
     if before is None or loads.bundles[row] == 0 or not loads.msg_rates[row].any():
         return now
-    history = settings.history_resource_percentage
     return before * history + (1 - history) * now
 
 
 def _pick_by_usage(
-    bundle: str,
-    candidates: Sequence[str],
-    usage: Mapping[str, float],
-    memory: PlaceMemory,
-    settings: LeastResourceUsageExtensibleSettings,
+    bundle: str, candidates: Sequence[str], usage: Mapping[str, float], memory: PlaceMemory, below: float
 ) -> PlacementChoice:
+    """One of the brokers at least ``below`` points below the average."""
     if not candidates:
         return PlacementChoice(None, "no candidate", memory)
     average = math.nan if not usage else sum(usage.values()) / len(usage)
-    below = settings.average_resource_usage_difference_threshold_percentage
     best = tuple(sorted(broker for broker, used in usage.items() if used + below / 100.0 <= average))
     below_average = f"{below:g} points below the average of {average * 100:.1f}"
     reason = f"one of {len(best)} at least {below_average}" if best else f"none is {below_average}: one of all by hash"
@@ -366,32 +278,43 @@ def _pick_by_usage(
 # Every broker draws a number for the bundle from both names, and the lowest wins, so the same bundle gets the same
 # broker at any place and time. When a broker goes, only its bundles get new answers; a new one takes its share from all
 # alike (Thaler and Ravishankar 1998; weights after Schindelhauer and Schomaker 2005). A broker that has more than
-# ``1 + slack`` times its share of the recent answers passes the bundle on to the next best (Mirrokni, Thorup and
+# ``1 + SLACK`` times its share of the recent answers passes the bundle on to the next best (Mirrokni, Thorup and
 # Zadimoghaddam 2018), because load reports show none of these yet. A recent answer for a bundle holds while that broker
 # is a candidate, and is not full while others are not.
 #
-# Free capacity is in points of score below ``full_at``: two brokers of equal score have equal shares, whatever the size
+# Free capacity is in points of score below ``FULL_AT``: two brokers of equal score have equal shares, whatever the size
 # of their machines. If reports are too old, or a candidate has none, all brokers weigh the same and nothing is bound.
 
 
-def rendezvous(
-    bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory, settings: RendezvousSettings
-) -> PlacementChoice:
+FULL_AT = 85.0
+"""Score, in points, at which a broker has no free capacity."""
+
+SLACK = 0.25
+"""How far a broker may exceed its share of the recent answers, as a fraction of that share."""
+
+STALE_SECONDS = 180.0
+"""Age from which a report no longer counts for free capacity: three CPU samples."""
+
+REMEMBER_SECONDS = 300.0
+"""How long an answer counts, until the reports show it: two stats intervals, with a margin."""
+
+
+def rendezvous(bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory) -> PlacementChoice:
     """The first broker in the bundle's order of preference that has not had its share."""
     if not candidates:
         return PlacementChoice(None, "no candidate", memory)
-    memory = memory.at(loads.taken_at, settings.remember_seconds)
+    memory = memory.at(loads.taken_at, REMEMBER_SECONDS)
     before = memory.answered.get(bundle)
-    free, why_plain = _free(candidates, loads, settings)
+    free, why_plain = _free(candidates, loads)
     if before in candidates and (why_plain or before in free):
         return PlacementChoice(before, "the same as a moment ago", memory)
     if why_plain:
         broker = _ranked(bundle, dict.fromkeys(candidates, 1.0))[0]
         return PlacementChoice(broker, f"by hash alone: {why_plain}", memory.after(bundle, broker))
-    placed = _Bounded(free, memory.counts, loads.to_place, settings.slack)
+    placed = _Bounded(free, memory.counts, loads.to_place)
     ranked = _ranked(bundle, free)
     broker = next(name for name in ranked if placed.has_room(name))
-    share = f"{free[broker]:.1f} points free below {settings.full_at:g}, {placed.share(broker):.0%} of all free points"
+    share = f"{free[broker]:.1f} points free below {FULL_AT:g}, {placed.share(broker):.0%} of all free points"
     reason = f"{_order(broker, ranked, placed)}; {share}"
     return PlacementChoice(broker, reason, memory.after(bundle, broker))
 
@@ -399,9 +322,9 @@ def rendezvous(
 class _Bounded:
     """Shares of the recent answers and of those still to be given, among brokers with free capacity."""
 
-    def __init__(self, free: Mapping[str, float], counts: Mapping[str, int], bundles: int, slack: float) -> None:
+    def __init__(self, free: Mapping[str, float], counts: Mapping[str, int], bundles: int) -> None:
         self._free, self._counts, self._free_of_all = free, counts, sum(free.values())
-        self._allowed = (1 + slack) * max(sum(map(self.count, free)) + 1, bundles)
+        self._allowed = (1 + SLACK) * max(sum(map(self.count, free)) + 1, bundles)
 
     def has_room(self, broker: str) -> bool:
         """Whether a broker may take one more. At least one always may: together they may take more than there is."""
@@ -420,16 +343,16 @@ class _Bounded:
         return math.ceil(self._allowed * self.share(broker))
 
 
-def _free(candidates: Sequence[str], loads: BrokerLoads, settings: RendezvousSettings) -> tuple[dict[str, float], str]:
+def _free(candidates: Sequence[str], loads: BrokerLoads) -> tuple[dict[str, float], str]:
     """Points of free capacity of the candidates that have some, or why it is not known."""
-    if loads.age_seconds > settings.stale_seconds:
+    if loads.age_seconds > STALE_SECONDS:
         return {}, f"reports are {duration_text(loads.age_seconds)} old"
     points = {broker: float(loads.usage[loads.index[broker]]) * 100 for broker in candidates if broker in loads.index}
     unknown = [broker for broker in candidates if not math.isfinite(points.get(broker, math.nan))]
     if unknown:
         return {}, f"{min(unknown)} gives no usable report"
-    free = {broker: settings.full_at - used for broker, used in points.items() if used < settings.full_at}
-    return free, "" if free else f"every candidate is at {settings.full_at:g} points or above"
+    free = {broker: FULL_AT - used for broker, used in points.items() if used < FULL_AT}
+    return free, "" if free else f"every candidate is at {FULL_AT:g} points or above"
 
 
 def _ranked(bundle: str, weights: Mapping[str, float]) -> list[str]:
@@ -461,11 +384,9 @@ def _order(broker: str, ranked: Sequence[str], placed: _Bounded) -> str:
 # bundles spread as evenly, and an answer can be predicted, repeated and checked.
 
 
-def avg_shedder(
-    bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory, settings: ByHashSettings
-) -> PlacementChoice:
+def avg_shedder(bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory) -> PlacementChoice:
     """The planned destination if it is a candidate, else one by hash; load is ignored."""
-    del loads, settings
+    del loads
     planned = memory.planned.get(bundle)
     if planned in candidates:
         return PlacementChoice(planned, "planned when the bundle was unloaded", memory)
@@ -487,15 +408,15 @@ class Placement(Protocol):
     ) -> PlacementChoice: ...
 
 
-PLACEMENTS: dict[str, type[PlacementSettings]] = {
-    "rendezvous": RendezvousSettings,
-    "avg-shedder": ByHashSettings,
-    "least-long-term-message-rate": LeastLongTermMessageRateSettings,
-    "least-resource-usage-with-weight": LeastResourceUsageSettings,
-    "least-resource-usage-with-weight-extensible": LeastResourceUsageExtensibleSettings,
-    "round-robin": RoundRobinSettings,
+PLACEMENTS: dict[str, Callable[..., PlacementChoice]] = {
+    "rendezvous": rendezvous,
+    "avg-shedder": avg_shedder,
+    "least-long-term-message-rate": least_message_rate,
+    "least-resource-usage-with-weight": least_usage,
+    "least-resource-usage-with-weight-extensible": choose_extensible,
+    "round-robin": round_robin,
 }
-"""Settings class of each placement, by the name that ``--strategy`` takes; the first one is lbd's own."""
+"""Rule of each placement, by the name that ``--strategy`` takes; the first one is lbd's own."""
 
 DEFAULT = "rendezvous"
 
@@ -509,18 +430,7 @@ PICKS = {
 }
 """How each placement picks a broker, for people who read its name."""
 
-RULES: dict[type[PlacementSettings], Any] = {
-    RendezvousSettings: rendezvous,
-    ByHashSettings: avg_shedder,
-    LeastLongTermMessageRateSettings: least_message_rate,
-    LeastResourceUsageSettings: least_usage,
-    LeastResourceUsageExtensibleSettings: choose_extensible,
-    RoundRobinSettings: round_robin,
-}
-"""The rule that belongs to each settings class."""
 
-
-def build(name: str, values: Mapping[str, Any] | None = None) -> Placement:
-    """The placement of that name; KeyError for an unknown one, pydantic's ValidationError for wrong values."""
-    kind = PLACEMENTS[name]
-    return partial(RULES[kind], settings=kind.model_validate(dict(values or {})))
+def build(name: str) -> Placement:
+    """The placement of that name; KeyError for an unknown one."""
+    return PLACEMENTS[name]

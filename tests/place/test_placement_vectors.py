@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ def test_least_long_term_message_rate_answers_as_pulsar_does():
         for broker, told in brokers.items():
             for one in told["preallocated"]:
                 given[broker] = given.get(broker, 0.0) + (one["msgRateIn"] + one["msgRateOut"])
-        place = build(case["strategy"], case["settings"])
+        place = partial(build(case["strategy"]), **case["settings"])
         looked = seen(brokers, case["weights"])
         placed = place(BUNDLE, case["input"]["candidates"], looked, PlaceMemory(preallocated=given))
         assert agrees(case["expected"], placed), case["id"]
@@ -78,7 +79,7 @@ def test_least_resource_usage_answers_as_pulsar_does():
     steps = 0
     for case in cases("least-resource-usage-with-weight"):
         settings = {key: value for key, value in case["settings"].items() if not key.startswith("broker_overloaded")}
-        place, memory = build(case["strategy"], settings), PlaceMemory()
+        place, memory = partial(build(case["strategy"]), **settings), PlaceMemory()
         for step, expected in zip(case["input"]["steps"], case["expected"], strict=True):
             kept = {broker: value for broker, value in memory.usage.items() if broker in step["brokers"]}
             looked = seen(step["brokers"], case["weights"])
@@ -97,7 +98,9 @@ def test_the_extensible_managers_least_resource_usage_answers_as_pulsar_does():
         used = np.array([np.nan if told is None else told["weightedMaxEMA"] for told in brokers.values()])
         none = np.zeros((len(brokers), 2))
         looked = BrokerLoads(0.0, tuple(brokers), used, used, none, none, np.zeros(len(brokers), dtype=np.int32))
-        placed = build(case["strategy"], case["settings"])(BUNDLE, case["input"]["candidates"], looked, PlaceMemory())
+        placed = partial(build(case["strategy"]), **case["settings"])(
+            BUNDLE, case["input"]["candidates"], looked, PlaceMemory()
+        )
         assert agrees(case["expected"], placed), case["id"]
 
     assert len(found) == 200
