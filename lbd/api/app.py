@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -12,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from lbd import __version__
 from lbd.api.change import ChangeLog, Runner, changing, commands, draining, drains, planning, previews, rollouts
 from lbd.api.guard import Guard
-from lbd.api.metrics import Exposition, exposition
+from lbd.api.metrics import registry
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
 from lbd.api.read import capacity, explaining, placement, probes, reading, scoring
 from lbd.api.schemas import Documented
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from prometheus_client import CollectorRegistry
     from starlette.types import Scope
 
     from lbd.api.backend import Backend
@@ -72,9 +74,7 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
         planning(backend, changes, runner),
     ):  # looked through in this order
         app.include_router(router)
-    app.add_api_route(
-        "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response
-    )
+    app.add_api_route("/metrics", _metrics(registry(backend)), tags=["probes"], responses=TEXT, response_class=Response)
     app.add_api_route("/", _page, include_in_schema=False)
     app.mount("/static", _Static(directory=STATIC, packages=[("lbd.charts", "static")]))
 
@@ -87,11 +87,11 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
     return Guard(app, backend.settings.api, count, local=local)
 
 
-def _metrics(exposed: Exposition) -> Callable[[Request], Response]:
+def _metrics(collected: CollectorRegistry) -> Callable[[Request], Response]:
     def metrics(request: Request) -> Response:
         """Gauges of the last turn and counters of this process, for Prometheus."""
-        content, media_type = exposed.scraped(request.headers.get("accept", ""))
-        return Response(content, media_type=media_type)
+        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(collected), media_type=media_type)
 
     return metrics
 

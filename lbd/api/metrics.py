@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
 
 from lbd import __version__
 from lbd.api.published import VERDICTS
@@ -37,24 +36,12 @@ if TYPE_CHECKING:
     from lbd.store.status import Status
 
 
-def exposition(backend: Backend) -> Exposition:
+def registry(backend: Backend) -> CollectorRegistry:
     """The metrics of one lbd, in a registry of their own."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    registry = CollectorRegistry()
-    registry.register(_Collector(backend))
-    return Exposition(registry)
-
-
-class Exposition:
-    """The answer to a scrape."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def scraped(self, accept: str) -> tuple[bytes, str]:
-        """Text and its media type, as the scraper wants it."""
-        encode, media_type = choose_encoder(accept)
-        return encode(self._registry), media_type
+    metrics = CollectorRegistry()
+    metrics.register(_Collector(backend))
+    return metrics
 
 
 class _Collector:

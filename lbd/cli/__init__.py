@@ -46,62 +46,33 @@ def print_version(ctx: click.Context, _param: click.Parameter, requested: bool) 
 
 
 COMMANDS = {
-    "run": "lbd.cli.run",
-    "dry-run": "lbd.cli.run",
-    "plan": "lbd.cli.plan",
-    "apply": "lbd.cli.plan",
-    "doctor": "lbd.cli.doctor",
-    "status": "lbd.cli.status",
-    "explain": "lbd.cli.explain",
-    "pause": "lbd.cli.status",
-    "resume": "lbd.cli.status",
-    "release": "lbd.cli.release",
-    "unload": "lbd.cli.unload",
-    "place": "lbd.cli.place",
-    "split": "lbd.cli.split",
-    "drain": "lbd.cli.drain",
-    "fill": "lbd.cli.drain",
-    "rollout": "lbd.cli.rollout",
-    "capacity": "lbd.cli.capacity",
-    "history": "lbd.cli.history",
-    "record": "lbd.cli.recordings",
-    "replay": "lbd.cli.recordings",
-    "simulate": "lbd.cli.simulate",
-    "demo": "lbd.cli.demo",
-    "compare": "lbd.cli.compare",
-    "calibrate": "lbd.cli.calibrate",
-    "config": "lbd.cli.configuration",
+    "run": ("run", "Balance the cluster: observe, decide, unload, verify."),
+    "dry-run": ("run", "Print the unloads that a turn would make. Changes nothing."),
+    "plan": ("plan", "Show the plan that waits for approval, or what a turn would move now."),
+    "apply": ("plan", "Make exactly the moves of a plan that was shown."),
+    "doctor": ("doctor", "Check the cluster, lbd's settings and its state. Changes nothing."),
+    "status": ("status", "Show whether lbd runs, its last turn, moves in flight, and a pause."),
+    "explain": ("explain", "Explain why a broker, a bundle or a turn moved something, or why not."),
+    "pause": ("status", "Stop all moves for a time, or until lbd resume."),
+    "resume": ("status", "End a pause, and the holds not-served and changed-hands."),
+    "release": ("release", "Restore the brokers' own shedding after a take-over."),
+    "unload": ("unload", "Show where a bundle would go; unload it, or a namespace's, and verify each."),
+    "place": ("place", "Show where bundles should go, and why; place unowned ones."),
+    "split": ("split", "Show where a bundle would be cut; cut it there."),
+    "drain": ("drain", "Show whether a broker can be drained; drain it and keep it empty."),
+    "fill": ("drain", "Show which bundles would bring a broker up to the mean; move them."),
+    "rollout": ("rollout", "Restart brokers one after the other, each drained before."),
+    "capacity": ("capacity", "Show how many brokers the peak of the last day needs."),
+    "history": ("history", "List moves and their verified outcomes."),
+    "record": ("recordings", "Record load reports to a file."),
+    "replay": ("recordings", "Run a strategy over recordings."),
+    "simulate": ("simulate", "Run lbd on a simulated cluster and score the result."),
+    "demo": ("demo", "Watch lbd balance a simulated cluster for a minute."),
+    "compare": ("compare", "Compare strategies side by side on a scenario or a recording."),
+    "calibrate": ("calibrate", "Learn better thresholds from history with Spark."),
+    "config": ("configuration", "Check, show or compare settings, or derive them from a broker."),
 }
-"""Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
-
-SHORT_HELP = {
-    "run": "Balance the cluster: observe, decide, unload, verify.",
-    "dry-run": "Print the unloads that a turn would make. Changes nothing.",
-    "plan": "Show the plan that waits for approval, or what a turn would move now.",
-    "apply": "Make exactly the moves of a plan that was shown.",
-    "doctor": "Check the cluster, lbd's settings and its state. Changes nothing.",
-    "status": "Show whether lbd runs, its last turn, moves in flight, and a pause.",
-    "explain": "Explain why a broker, a bundle or a turn moved something, or why not.",
-    "pause": "Stop all moves for a time, or until lbd resume.",
-    "resume": "End a pause, and the holds not-served and changed-hands.",
-    "release": "Restore the brokers' own shedding after a take-over.",
-    "unload": "Show where a bundle would go; unload it, or a namespace's, and verify each.",
-    "place": "Show where bundles should go, and why; place unowned ones.",
-    "split": "Show where a bundle would be cut; cut it there.",
-    "drain": "Show whether a broker can be drained; drain it and keep it empty.",
-    "fill": "Show which bundles would bring a broker up to the mean; move them.",
-    "rollout": "Restart brokers one after the other, each drained before.",
-    "capacity": "Show how many brokers the peak of the last day needs.",
-    "history": "List moves and their verified outcomes.",
-    "record": "Record load reports to a file.",
-    "replay": "Run a strategy over recordings.",
-    "simulate": "Run lbd on a simulated cluster and score the result.",
-    "demo": "Watch lbd balance a simulated cluster for a minute.",
-    "compare": "Compare strategies side by side on a scenario or a recording.",
-    "calibrate": "Learn better thresholds from history with Spark.",
-    "config": "Check, show or compare settings, or derive them from a broker.",
-}
-
+"""Module and short help of each command; importing all modules would make ``lbd --help`` wait for NumPy."""
 
 INTERRUPTED = 130
 UNREAD = 141
@@ -161,7 +132,7 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name])
+        module = importlib.import_module(f"lbd.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
@@ -169,7 +140,7 @@ class Commands(click.Group):
         """Write the list of commands without importing any."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(list(SHORT_HELP.items()))
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         """Run the command. An error of lbd is one line on stderr and an exit code; only a bug prints a traceback."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lbd.cli.request import api_client
 from lbd.config import environment, load
 from lbd.errors import LbdError
 from lbd.threads import begin
@@ -99,10 +100,10 @@ def _settings(ctx: click.Context) -> Settings:
 
 
 def _status(settings: Settings, api: str | None) -> Status:
-    if api is not None:
+    if (client := api_client(settings, api)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        return remote.status(remote.client(api, settings))[0]
+        return remote.status(client)[0]
     from lbd.store.status import read_status  # noqa: PLC0415 - the list of commands needs no status
 
     return read_status(settings.state_dir)
@@ -110,10 +111,10 @@ def _status(settings: Settings, api: str | None) -> Status:
 
 def _bundles(settings: Settings, api: str | None) -> Sequence[str]:
     """The bundles that the last turn kept; of an lbd elsewhere those with most traffic."""
-    if api is not None:
+    if (client := api_client(settings, api)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        return remote.busiest_bundles(remote.client(api, settings))
+        return remote.busiest_bundles(client)
     from lbd.store.turns import load_bundles  # noqa: PLC0415 - it loads NumPy
 
     stored = load_bundles(settings.state_dir)

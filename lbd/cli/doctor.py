@@ -43,17 +43,15 @@ def doctor(ctx: click.Context, read: Read, form: str, *, notify: bool) -> None:
     if form == "json":
         counts = {level: checkup.count(level) for level in LEVELS}
         findings = [asdict(finding) for finding in checkup.findings]
-        json_out({"findings": findings, "summary": {**counts, **_cost(checkup)}})
+        json_out(
+            {"findings": findings, "summary": {**counts, "observed": checkup.observed, "requests": checkup.requests}}
+        )
     else:
         _show(console(), checkup)
     if not checkup.observed:
         ctx.exit(ObserveError.exit_code)
     if checkup.count("problem"):
         ctx.exit(RefusedError.exit_code)
-
-
-def _cost(checkup: Checkup) -> dict[str, object]:
-    return {"observed": checkup.observed, "requests": checkup.requests}
 
 
 def _show(out: Console, checkup: Checkup) -> None:

@@ -19,6 +19,7 @@ from lbd.cli.completion import brokers
 from lbd.cli.options import Command, duration, override_option, remote_options, timeout_option
 from lbd.cli.render import amount, bar, json_out, plain, table
 from lbd.cli.request import (
+    api_client,
     by,
     full_name,
     lbd_client,
@@ -234,7 +235,7 @@ def drain(
         raise UsageError("--release ends a drain or a fill; --apply, --for, --override and --respect-rest begin one")
     _check_apply(applies or release, override, seconds, reason, respect_rest=respect_rest)
     passes, settings = override_reason(override), read().settings
-    elsewhere = _elsewhere(settings, api_url)
+    elsewhere = api_client(settings, api_url)
     if release:
         ctx.exit(_release(settings, broker, reason, form, orders_client(settings, api_url)))
     broker = full_name(broker, settings, api_url)
@@ -284,7 +285,7 @@ def fill(
     """
     _check_apply(applies, override, None, reason, respect_rest=respect_rest)
     passes, settings = override_reason(override), read().settings
-    elsewhere, broker = _elsewhere(settings, api_url), full_name(broker, settings, api_url)
+    elsewhere, broker = api_client(settings, api_url), full_name(broker, settings, api_url)
     if not applies:
         plan = _looked("fill", settings, broker, elsewhere)
         print_result(form, plan, fill_sentence(plan, broker), lambda: show(plan, everything=everything))
@@ -304,18 +305,9 @@ def _check_apply(
         raise UsageError("--override passes the rests that --respect-rest keeps; name one of them")
 
 
-def _elsewhere(settings: Settings, api_url: str | None) -> Client | None:
-    """The client of ``--api``; None without the option."""
-    if api_url is None:
-        return None
-    from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
-
-    return remote.client(api_url, settings)
-
-
 def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None) -> DrainPlan:
     if elsewhere is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
 
         return remote.remote_drain_plan(elsewhere, kind, broker)
     from lbd.operations import drain as showing  # noqa: PLC0415 - usage errors need no NumPy
@@ -330,7 +322,7 @@ def _release(settings: Settings, broker: str, reason: str, form: str, client: Cl
 
     now = time.time()
     if client is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
 
         in_force = remote.drained(client)
         released = remote.release(client, broker, by(), reason)
@@ -369,7 +361,7 @@ def _show_left(work: Work) -> None:
 
 def _there(client: Client, request: DrainRequest | FillRequest, form: str, api_url: str | None) -> Work | int | None:
     """Run it in an lbd that runs."""
-    from lbd.cli import remote  # noqa: PLC0415 - see _elsewhere
+    from lbd.cli import remote  # noqa: PLC0415 - loaded only for an API
 
     started = remote.begin(client, request)
     if isinstance(started, RequestResult):

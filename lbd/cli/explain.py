@@ -15,7 +15,7 @@ from lbd.bundles import is_scalable, names_topic
 from lbd.cli.completion import anything
 from lbd.cli.options import duration, remote_options, settings_to_look
 from lbd.cli.render import amount, broker_table, json_out, plain, table
-from lbd.cli.request import topic_bundles
+from lbd.cli.request import api_client, topic_bundles
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
 from lbd.errors import UsageError
 from lbd.permit.served import served_text
@@ -390,10 +390,10 @@ def explain(
         return
     named = what is not None and names_topic(what)
     parts = [part.topic for part in topic_bundles(read().settings, what or "", api_url)] if named else []
-    if api_url is not None:
+    if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        client, back = remote.client(api_url, settings), since_seconds or DAY_SECONDS
+        back = since_seconds or DAY_SECONDS
         _print_explanation(what, parts, lambda name: remote.explained(client, name, last, back), form, now)
         return
     explainer = Explainer(

@@ -12,7 +12,7 @@ from rich.text import Text
 from lbd.cli.completion import bundles_or_namespaces
 from lbd.cli.options import api_option, format_option, settings_options, timeout_option
 from lbd.cli.render import plain, table
-from lbd.cli.request import WITHOUT_APPLY, by, handing, print_answer, reason_option
+from lbd.cli.request import WITHOUT_APPLY, api_client, by, handing, print_answer, reason_option
 from lbd.cli.status_text import common_end, console, fitted, room
 from lbd.errors import UsageError
 from lbd.model import Result
@@ -268,10 +268,10 @@ def place(
         request = PlaceRequest(name, list(targets), strategy, by(), now, now + timeout_seconds, reason)
         ctx.exit(_apply(settings, form, request, api_url, everything=everything))
     query = settings, targets, strategy
-    if api_url is not None:
+    if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        report = remote.placed(remote.client(api_url, settings), targets, strategy)
+        report = remote.placed(client, targets, strategy)
     else:
         report = ask_recording(*query, recording) if recording else ask_cluster(*query)
     print_answer(form, document(report), sentence(report), lambda: show_report(report, everything=everything))

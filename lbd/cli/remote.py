@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lbd.api.client import Client
 from lbd.api.shapes import Applied, DrainPlan, DrainsResponse, PlacementResponse, Released, SnapshotResponse, Started
 from lbd.cli.request import read, remote_topic_bundles, send_command
 from lbd.errors import ObserveError, UsageError
@@ -24,7 +23,7 @@ from lbd.turn.record import PlanDocument
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lbd.config import Settings
+    from lbd.api.client import Client
     from lbd.split.plan import Algorithm
     from lbd.store.drains import Drain, Work
 
@@ -34,11 +33,6 @@ MOST_BUNDLES = 10_000
 Explained: TypeAlias = TurnAnswer | BrokerAnswer | BundleAnswer | NamespaceAnswer
 
 _REASONS = {reason.label: reason for reason in Reason}
-
-
-def client(url: str, settings: Settings) -> Client:
-    """The client of that API."""
-    return Client(url, settings.api.token_file)
 
 
 def status(api: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, Work | None]]]:

@@ -30,18 +30,22 @@ T = TypeVar("T")
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
+def api_client(settings: Settings, api_url: str | None) -> Client | None:
+    """The lbd of ``--api``; None without the option."""
+    if api_url is None:
+        return None
+    from lbd.api.client import Client  # noqa: PLC0415 - a command that acts by itself needs no client
+
+    return Client(api_url, settings.api.token_file)
+
+
 def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
     """The lbd of ``--api``, else the one that holds the state directory; None if none does."""
-    pid = running(settings.state_dir) if api_url is None else None
-    if api_url is None and pid is None:
-        return None
-    from lbd.api.client import Client, LocalClient  # noqa: PLC0415 - a command that acts by itself needs no client
+    if api_url is not None or (pid := running(settings.state_dir)) is None:
+        return api_client(settings, api_url)
+    from lbd.api.client import LocalClient  # noqa: PLC0415 - see api_client
 
-    return (
-        Client(api_url, settings.api.token_file)
-        if api_url is not None
-        else LocalClient(settings.state_dir, process(pid or 0))
-    )
+    return LocalClient(settings.state_dir, process(pid))
 
 
 def orders_client(settings: Settings, api_url: str | None) -> Client | None:
@@ -87,7 +91,7 @@ def full_name(broker: str, settings: Settings, api_url: str | None) -> str:
     """
     if ":" in broker:
         return broker
-    client = lbd_client(settings, api_url) if api_url is not None else None
+    client = api_client(settings, api_url)
     if client is not None:
         active = [row.id for row in read(client.get("status"), Status).brokers]
     else:
@@ -103,7 +107,7 @@ def full_name(broker: str, settings: Settings, api_url: str | None) -> str:
 
 def topic_bundles(settings: Settings, topic: str, api_url: str | None) -> list[TopicBundle]:
     """The bundle of a topic, or of each active segment of a scalable one, from the brokers or the lbd of ``--api``."""
-    client = lbd_client(settings, api_url) if api_url is not None else None
+    client = api_client(settings, api_url)
     if client is not None:
         return remote_topic_bundles(client, topic)
     from lbd.operations import place  # noqa: PLC0415 - a bundle needs no request

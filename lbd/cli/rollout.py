@@ -16,6 +16,7 @@ from lbd.cli.completion import brokers as active
 from lbd.cli.options import duration, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
 from lbd.cli.request import (
+    api_client,
     by,
     full_name,
     lbd_client,
@@ -262,9 +263,7 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
 
 
 def _plan(settings: Settings, names: tuple[str, ...], api_url: str | None) -> RolloutPlan:
-    if api_url is not None:
-        client = lbd_client(settings, api_url)
-        assert client is not None
+    if (client := api_client(settings, api_url)) is not None:
         query: dict[str, Any] = {"broker": list(names)}
         return read(client.get("rollout", "plan", **query), RolloutPlan)
     from lbd.operations.rollout import show_rollout  # noqa: PLC0415 - usage errors need no NumPy

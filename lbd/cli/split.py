@@ -11,7 +11,7 @@ from rich.text import Text
 from lbd.cli.completion import bundles
 from lbd.cli.options import override_option, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
-from lbd.cli.request import WITHOUT_APPLY, by, handing, override_reason, print_note, reason_option
+from lbd.cli.request import WITHOUT_APPLY, api_client, by, handing, override_reason, print_note, reason_option
 from lbd.cli.status_text import console
 from lbd.errors import UsageError
 from lbd.model import bundle_range
@@ -197,10 +197,9 @@ def _plans(
     settings: Settings, bundle: str | None, algorithm: Algorithm | None, positions: Sequence[int], api_url: str | None
 ) -> SplitDocument | DueSplitsDocument:
     """The plan of one bundle, or of all that the rule chooses."""
-    if api_url is not None:
+    if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        client = remote.client(api_url, settings)
         return remote.due_splits(client) if bundle is None else remote.split_plan(client, bundle, algorithm, positions)
     from lbd.operations.split import plan_due_here, plan_one  # noqa: PLC0415 - usage errors need no NumPy
 

@@ -10,7 +10,7 @@ import click
 from lbd.cli import status_text as text
 from lbd.cli.options import api_option, duration, format_option, remote_options, settings_options, settings_to_look
 from lbd.cli.render import json_out
-from lbd.cli.request import by, orders_client, print_note, process, reason_option
+from lbd.cli.request import api_client, by, orders_client, print_note, process, reason_option
 from lbd.errors import ObserveError, UsageError
 from lbd.store.control import Control, Pause
 from lbd.store.drains import drains_in_force
@@ -61,10 +61,10 @@ def status(read: Read, form: str, api_url: str | None, *, watch: bool) -> None:
 def _show(settings: Settings, form: str, api_url: str | None) -> None:
     """Print the status. Raises :class:`ObserveError` where no lbd runs, or where its last turn is late."""
     now, pid = time.time(), None
-    if api_url is not None:
+    if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        last, pause, now, drains = remote.status(remote.client(api_url, settings))
+        last, pause, now, drains = remote.status(client)
         pid, where = last.pid, api_url
     else:
         pid = running(settings.state_dir)

@@ -13,6 +13,7 @@ from lbd.cli.options import override_option, remote_options, timeout_option
 from lbd.cli.render import plain
 from lbd.cli.request import (
     WITHOUT_APPLY,
+    api_client,
     by,
     full_name,
     handing,
@@ -142,10 +143,10 @@ def _preview(settings: Settings, form: str, what: str, broker: str | None, api_u
 
 
 def _shown(settings: Settings, bundle: str, broker: str | None, api_url: str | None) -> RequestResult:
-    if api_url is not None:
+    if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        return remote.unload_plan(remote.client(api_url, settings), bundle, broker)
+        return remote.unload_plan(client, bundle, broker)
     from lbd.operations.place import show_unload  # noqa: PLC0415 - usage errors need no NumPy
 
     return show_unload(settings, bundle, broker)
@@ -159,10 +160,10 @@ def _broker(destination: str) -> str:
 
 
 def _owned_bundles(settings: Settings, namespace: str, broker: str | None, api_url: str | None) -> list[str]:
-    if api_url is not None:
+    if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        owned = remote.owned_bundles(remote.client(api_url, settings), namespace)
+        owned = remote.owned_bundles(client, namespace)
     else:
         from lbd.operations.place import owned_bundles  # noqa: PLC0415 - one bundle is moved without asking the cluster
 
