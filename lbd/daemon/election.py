@@ -65,16 +65,6 @@ OWN_NAME = re.compile(r"lbd-.+-\d+-[0-9a-f]{4}")
 """As :func:`own_name` gives them."""
 
 
-class Log(Protocol):
-    """The topic, as this machine is connected to it."""
-
-    def read(self, seconds: float) -> Sequence[bytes]: ...
-    def elect(self) -> bool: ...
-    def publish(self, line: bytes) -> None: ...
-    def lost(self) -> bool: ...
-    def close(self) -> None: ...
-
-
 def own_name() -> str:
     """How this process is called where several are: by its machine and process id."""
     return f"lbd-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
@@ -117,7 +107,7 @@ class Leadership:
         name: str,
         journal: SharedJournal,
         now: Callable[[], float],
-        connect: Callable[[], Log],
+        connect: Callable[[], SharedLog],
         orders: SharedOrders,
         tidy: Callable[[], None] = lambda: None,
         writers: Callable[[], Sequence[Writer]] = tuple,
@@ -275,7 +265,7 @@ class Leadership:
             self._resign()
             log.close()
 
-    def _tried(self, log: Log) -> bool:
+    def _tried(self, log: SharedLog) -> bool:
         """Try to lead where nobody does, not too often; False when what was had is lost.
 
         An lbd whose last write to its store failed does not try, and leads no longer if that lasts.
@@ -318,7 +308,7 @@ class Leadership:
         with suppress(LbdError):
             self._topic.early_loss = self._early_loss()
 
-    def _begin(self, log: Log) -> None:
+    def _begin(self, log: SharedLog) -> None:
         """Lead: everything that was written before is known, and open moves are taken over, before any is made."""
         term = secrets.token_hex(8)
         log.publish(leads(self._now(), self.name, term, self._url))
@@ -372,7 +362,7 @@ def leadership(settings: Settings, journal: SharedJournal, now: Callable[[], flo
     name, topic = own_name(), settings.leader.topic
     admin = LeaderTopic(settings.pulsar, topic)
 
-    def connect() -> Log:
+    def connect() -> SharedLog:
         admin.create()
         return SharedLog(settings.pulsar, topic, name)
 

@@ -8,7 +8,7 @@ without traffic has none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lbd.clock import boot_seconds
 from lbd.errors import AdminError, LbdError
@@ -19,6 +19,8 @@ from lbd.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
+
+    from lbd.pulsar.admin import Admin
 
 
 EVERY_SECONDS = 30.0
@@ -39,16 +41,10 @@ class _RefusedCheck:
     why: str
 
 
-class HealthCheckSource(Protocol):
-    """A source of health checks, such as the admin API."""
-
-    def check_health(self, broker: str, *, timeout_seconds: float) -> None: ...
-
-
 class HealthChecks:
     """Checks brokers of one cluster, every half minute. Not thread-safe."""
 
-    def __init__(self, source: HealthCheckSource) -> None:
+    def __init__(self, source: Admin) -> None:
         self._source = source
         self._asked_at: dict[str, float] = {}
         self._under_way: dict[str, Future[float | _RefusedCheck | None]] = {}

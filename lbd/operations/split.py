@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from lbd.split.plan import Algorithm, SplitDocument, SplitPlan
     from lbd.split.triggers import SplitSettings
     from lbd.store.control import SplitRequest
-    from lbd.store.journal import Journal
+    from lbd.store.journal import Journal, Past
     from lbd.store.moves import SplitRecord
     from lbd.turn.parts import TurnResult
 
@@ -305,19 +305,7 @@ class Splitting:
             self._changed.notify_all()
 
 
-class KnownSplits(Protocol):
-    """Splits and moves of a journal: when each bundle was cut or moved last, and the splits themselves."""
-
-    @property
-    def split_or_attempted_at(self) -> Mapping[str, float]:
-        """Time of the last split or attempt, epoch seconds by bundle."""
-
-    @property
-    def splits(self) -> tuple[SplitRecord, ...]:
-        """Splits of the last day at least."""
-
-
-def limit(cut: Cut, settings: Settings, history: KnownSplits, admin: Admin, now: float) -> None:
+def limit(cut: Cut, settings: Settings, history: Journal | Past, admin: Admin, now: float) -> None:
     """Check limits that a person may override. Raises :class:`RefusedError`; ``now`` is epoch seconds."""
     limits = settings.split
     rests_until = history.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
@@ -332,7 +320,7 @@ def limit(cut: Cut, settings: Settings, history: KnownSplits, admin: Admin, now:
         raise RefusedError(f"{bundle_namespace(cut.bundle)} would have {bundles} bundles, {most}")
 
 
-def split_refusal(plan: SplitPlan, settings: Settings, history: KnownSplits, admin: Admin, hold: Hold | None) -> str:
+def split_refusal(plan: SplitPlan, settings: Settings, history: Journal | Past, admin: Admin, hold: Hold | None) -> str:
     """Reason why a split by hand would be refused now; empty where it would be sent. Changes nothing."""
     now, cut = time.time(), plan_cut(plan, "")
     quiet = quiet_until(settings.guardrails.quiet_hours, now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lbd.clock import boot_seconds
 from lbd.errors import ObserveError, as_lbd_error
@@ -39,14 +39,6 @@ class LatestValue:
     at: float
 
 
-class LoadTopicReader(Protocol):
-    """A connection to both topics."""
-
-    def receive(self, seconds: float) -> Message | None: ...
-    def lost(self) -> bool: ...
-    def close(self) -> None: ...
-
-
 class LoadTopics:
     """Follows both topics from its creation on, and reconnects by itself. Thread-safe.
 
@@ -56,7 +48,7 @@ class LoadTopics:
     def __init__(
         self,
         settings: PulsarSettings,
-        connect: Callable[[], LoadTopicReader] | None = None,
+        connect: Callable[[], Listening] | None = None,
         monotonic: Callable[[], float] = boot_seconds,
     ) -> None:
         """Start the thread. Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""

@@ -183,6 +183,8 @@ class Scored(Protocol):
     """A broker with its score, and why its report is no ground to move on."""
 
     @property
+    def id(self) -> str: ...
+    @property
     def score(self) -> float | None: ...
     @property
     def doubt(self) -> str | None: ...
@@ -333,7 +335,7 @@ def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
     )
 
 
-def planned_scores(brokers: Iterable[_Named], expected: Mapping[str, float]) -> tuple[list[PlannedScore], float | None]:
+def planned_scores(brokers: Iterable[Scored], expected: Mapping[str, float]) -> tuple[list[PlannedScore], float | None]:
     """The scores of all brokers before and after a plan, the highest first, and the gap after it.
 
     Brokers that it does not touch keep their score.
@@ -341,11 +343,6 @@ def planned_scores(brokers: Iterable[_Named], expected: Mapping[str, float]) -> 
     scores = [PlannedScore(row.id, row.score, expected.get(row.id, row.score), row.doubt) for row in brokers]
     after = [PlannedScore(row.id, row.after, row.after, row.doubt) for row in scores]
     return sorted(scores, key=lambda row: -(row.score or 0.0)), gap_points(after)
-
-
-class _Named(Scored, Protocol):
-    @property
-    def id(self) -> str: ...
 
 
 def plan_document(
