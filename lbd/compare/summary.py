@@ -56,13 +56,9 @@ def recommended(compared: Compared) -> Recommendation | None:
         (run for run in lawful if _gap(run) <= enough),
         key=lambda run: (run.card.moves, run.card.traffic_moved, run.card.minutes_over_low),
     )
-    default = next((run for run in even if _is_default(run)), even[0])
+    default = next((run for run in even if (run.label.partition(":")[0] == AvgShedderSettings.name)), even[0])
     best = even[0] if _clearly_fewer(even[0], default) else default
     return Recommendation(best.label, tuple(_reasons(best, runs, even, compared.thresholds[0])))
-
-
-def _is_default(run: Run) -> bool:
-    return run.label.partition(":")[0] == AvgShedderSettings.name
 
 
 def _clearly_fewer(run: Run, default: Run) -> bool:

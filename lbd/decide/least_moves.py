@@ -713,7 +713,6 @@ class _PlanningRound:
         self._ground = survey(offers, weights, self.verdicts)
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
         self.above = np.where(self.among, self._ground.scores - self._level, 0.0)
-        self.estimated = self._ground.estimated
         foreseen = Foreseen(self._offers, self.scores, weights)
         self._plan = MovePlan(self._ground, snapshot.bundles, self._band(), self.among, foreseen)
         self._unloads: list[Unload] = []

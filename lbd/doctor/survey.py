@@ -119,7 +119,7 @@ def survey(settings: Settings, now: Callable[[], float]) -> Survey:
         if observation is None:
             _try_alone(errors, admin, active or [])
         policies = errors("namespaceIsolationPolicies", admin.isolation_policies)
-        if observation is not None and (namespace := _a_namespace(observation)):
+        if observation is not None and (namespace := next(iter(_namespaces(observation)), None)):
             errors("antiAffinity", partial(admin.anti_affinity_group, namespace))
         return Survey(
             settings=settings,
@@ -207,11 +207,6 @@ def _try_alone(errors: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
         errors("configuration/runtime", admin.runtime_configuration)
     else:
         errors("load-report", partial(admin.load_report, active[0]))
-
-
-def _a_namespace(observation: Observation) -> str | None:
-    """Any user namespace of the cluster: a superuser may read either all of them or none."""
-    return next(iter(_namespaces(observation)), None)
 
 
 def _namespaces(observation: Observation) -> tuple[str, ...]:

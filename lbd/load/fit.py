@@ -253,7 +253,7 @@ def fit(samples: Mapping[str, BrokerSamples], settings: LoadSettings = NOTHING_K
     limits = {broker: own.hardware[CPU] for broker, own in trusted.items()}
     pool = _SamplePool(trusted, capacities(limits, settings))
     measure = settings.measure or _measure(pool)
-    lines, sources = _blank(len(brokers)), [[Source.MEMORY] * len(RESOURCES) for _ in brokers]
+    lines, sources = np.zeros((len(brokers), len(RESOURCES), 3)), [[Source.MEMORY] * len(RESOURCES) for _ in brokers]
     for column in DRIVEN:
         slopes = _column(pool, column, measure)
         if column == CPU:
@@ -274,11 +274,6 @@ def fit(samples: Mapping[str, BrokerSamples], settings: LoadSettings = NOTHING_K
         samples=np.array([trusted[broker].at.size for broker in brokers], dtype=np.int32),
         measure=measure,
     )
-
-
-def _blank(brokers: int) -> FloatArray:
-    """Slope, half width and noise of each broker and resource, float64 (B, 5, 3)."""
-    return np.zeros((brokers, len(RESOURCES), 3))
 
 
 def _measure(pool: _SamplePool) -> Measure:

@@ -243,7 +243,6 @@ class _Sizes:
     """Numbers of bundles to which relative limits refer."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
         self._position = snapshot.brokers.index()
         self._rows = np.diff(snapshot.rows.start)
         self.all, self.brokers = len(snapshot.bundles), len(self._position)

@@ -497,7 +497,7 @@ class Simulation(WhatIf):
 
     def move(self, unload: Unload, destination: str, seconds: float) -> bool:
         self._state = moved(self._state, self._bundle[unload.bundle], self._broker[destination], seconds)
-        return destination in self._allowed(bundle_namespace(unload.bundle))
+        return destination in self._world.isolation.brokers(bundle_namespace(unload.bundle), self.present())
 
     def truth(self) -> ClusterTruth:
         world, state = self._world, self._state
@@ -547,10 +547,6 @@ class Simulation(WhatIf):
 
     def present(self) -> list[str]:
         return [self.brokers[at] for at in np.flatnonzero(self._world.present(self._state.seconds)).tolist()]
-
-    def _allowed(self, namespace: str) -> frozenset[str]:
-        """Brokers that are there and on which policies let a namespace be."""
-        return self._world.isolation.brokers(namespace, self.present())
 
     def _heaviest(self) -> float:
         """When most was carried since the last move."""

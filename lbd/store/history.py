@@ -261,7 +261,7 @@ class Folder:
         """Remove days that are too old, then the oldest until the rest fits. Raises OSError."""
         oldest = (datetime.fromtimestamp(now, UTC) - timedelta(days=retention_days)).strftime("%Y-%m-%d")
         days = sorted({day.name for table in TABLES for day in self.days(table)})
-        sizes = {day: self._size(day) for day in days}
+        sizes = {day: sum(path.stat().st_size for path in self._files(day)) for day in days}
         for day in days:
             if day.removeprefix("day=") < oldest or (sum(sizes.values()) > max_bytes and len(sizes) > 1):
                 self._remove(day)
@@ -285,9 +285,6 @@ class Folder:
                 for path in folder.iterdir():
                     remove(path)
                 remove_directory(folder)
-
-    def _size(self, day: str) -> int:
-        return sum(path.stat().st_size for path in self._files(day))
 
     def _files(self, day: str = "day=*") -> Iterator[Path]:
         for table in TABLES:

@@ -113,7 +113,7 @@ def watch(
     now = snapshot.taken_at
     if not 0 <= now - state.at <= SILENCE_SECONDS:
         state = WatchdogMemory()
-    bundles = _bundles(snapshot)
+    bundles = dict(zip(snapshot.brokers.ids, snapshot.rows.count(snapshot.rows.listed).tolist(), strict=True))
     taken = _taken(state, record.facts)
     held = {**dict(_wrong(record, record.observation)), **dict(_overdue(record.observation, shedder)), **_others(taken)}
     held |= {("names", setting): text for setting, text in (unmatched or {}).items()}
@@ -222,11 +222,6 @@ def _moved(record: TurnResult, broker: str) -> bool:
     own = record.plan.unloads if record.acts else ()
     unloads = (*own, *record.moves.unfinished, *(outcome.unload for outcome in record.moves.outcomes))
     return any(unload.source == broker for unload in unloads)
-
-
-def _bundles(snapshot: Snapshot) -> dict[str, int]:
-    """How many bundles each broker lists: when the number falls, somebody has moved one away."""
-    return dict(zip(snapshot.brokers.ids, snapshot.rows.count(snapshot.rows.listed).tolist(), strict=True))
 
 
 def _dated_alarm(alarm: Alarm, now: float, record: TurnResult, shedder: OwnShedder | None) -> Alarm:
