@@ -115,7 +115,9 @@ class TestPlan:
         """Ten minutes after the round that it was made from."""
         plan = api.get("/v1/plan").json()
         assert (plan["proposed"], plan["expires_at"]) == (False, plan["taken_at"] + PLAN_SECONDS)
-        monkeypatch.setattr(api.engine._real, "timebase", replace(SYSTEM, now=lambda: plan["expires_at"]))
+        late = replace(SYSTEM, now=lambda: plan["expires_at"])
+        for part in (api.engine, api.engine._real):
+            monkeypatch.setattr(part, "timebase", late)
         assert api.post(f"/v1/plan/{plan['id']}/apply", WHO).status_code == 404
 
 

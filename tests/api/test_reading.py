@@ -58,6 +58,12 @@ class Standby(Alone):
         return Reason.NOT_LEADER, self.words
 
 
+def now_has(api: Api, role: Alone) -> None:
+    """The lbd has another role from now on."""
+    api.engine.leading = api.engine._real.leading = role
+    api.serving.led()
+
+
 class TestLastTurn:
     def test_status_is_the_json_of_lbd_status(self, api: Api):
         """With where the API listens, and no pause."""
@@ -67,12 +73,10 @@ class TestLastTurn:
 
     def test_who_leads_is_told_before_the_next_turn(self, api: Api):
         """An lbd that stands by names the leader as soon as it knows; one that has come to lead is held no more."""
-        api.engine._real.leading = Standby(api.engine.orders)
-        api.serving.led()
+        now_has(api, Standby(api.engine.orders))
         told = api.get("/v1/status").json()
         assert (told["leader"], told["hold"]) == (Standby.words, "not-leader")
-        api.engine._real.leading = Alone(api.engine.orders)
-        api.serving.led()
+        now_has(api, Alone(api.engine.orders))
         told = api.get("/v1/status").json()
         assert (told["leader"], told["hold"], told["turns"]) == (None, None, 1)
 
@@ -81,13 +85,11 @@ class TestLastTurn:
         with serving(pulsar, tmp_path, avg_shedder={}) as api:
             alone, standby = Alone(api.engine.orders), Standby(api.engine.orders)
             api.turn()
-            api.engine._real.leading = standby
-            api.serving.led()
+            now_has(api, standby)
             status = api.get("/v1/status").json()
             assert (status["hold"], [step["reason"] for step in status["steps"]]) == ("not-leader", ["not-leader"])
             api.turn()
-            api.engine._real.leading = alone
-            api.serving.led()
+            now_has(api, alone)
             status = api.get("/v1/status").json()
             assert (status["hold"], status["verdict"]["kind"]) == (None, "waiting")
             assert status["todo"] == ["Nothing: the next turn plans anew"]

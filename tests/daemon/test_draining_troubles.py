@@ -203,7 +203,7 @@ def test_brokers_that_shed_in_the_middle_of_a_fill_stop_it(
     lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
 ):
     """Its next part waits until they do not; what was planned before is moved then."""
-    cold, admin = cluster.brokers[2], lbd.engine._real.observer.admin
+    cold, admin = cluster.brokers[2], lbd.engine.looking.admin
     begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=1)
     had = owned(cluster, cold)
     admin.set_dynamic("loadBalancerSheddingEnabled", "true")
@@ -542,7 +542,7 @@ def test_a_drained_broker_that_is_away_is_asked_for_now_and_then(
     lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
 ):
     """It may be away for hours; the daemon goes by here twice a second."""
-    target, admin = cluster.brokers[0], lbd.engine._real.observer.admin
+    target, admin = cluster.brokers[0], lbd.engine.looking.admin
     ended(lbd, asked(target))
     cluster.leave(target)
     cluster.forward(700)

@@ -253,7 +253,7 @@ def test_a_drain_leaves_a_namespace_that_is_not_served(tmp_path: Path, monkeypat
         assert Reason.NOT_SERVED in ORDERED
         parts = engine._real.tools(engine._real.parts()).parts
         source = next(owner for bundle, owner in cluster.owners().items() if bundle.startswith(namespace) and owner)
-        view = plan_drain_now(parts, engine._real.observer.admin, Pass(source, cluster.now(), cluster.now()))
+        view = plan_drain_now(parts, engine.looking.admin, Pass(source, cluster.now(), cluster.now()))
         stays = {skip.what for skip in view.plan.stay if skip.reason is Reason.NOT_SERVED}
         assert stays == {bundle for bundle in view.owned if bundle_namespace(bundle) == namespace} != set()
         assert namespace not in {bundle_namespace(unload.bundle) for unload in view.plan.unloads}
