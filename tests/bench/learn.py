@@ -242,12 +242,14 @@ def drawn(claims: Sequence[Claim]) -> str:
         _text(0, row, f"{claim.shape} {claim.seed}: {claim.name}{' (proposed)' if claim.recommended else ''}")
         for row, claim in enumerate(claims)
     ]
-    box = f'viewBox="0 0 {NAME_PIXELS + 3 * PANEL_PIXELS} {height}" font-family="sans-serif" font-size="11"'
+    box = f'viewBox="0 0 {NAME_PIXELS + 3 * PANEL_PIXELS + WORDS_PIXELS} {height}" font-family="sans-serif" font-size="11"'
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" {box}><rect width="100%" height="100%" fill="#fff"/>'
     return "\n".join([svg, *names, *panels, "</svg>", ""])
 
 
-NAME_PIXELS, PANEL_PIXELS, ROW_PIXELS = 260, 200, 18
+NAME_PIXELS, PANEL_PIXELS, ROW_PIXELS = 350, 200, 18
+WORDS_PIXELS = 90
+"""What the heading of the last panel takes beyond it."""
 
 
 def _text(x: float, row: int, words: str) -> str:
