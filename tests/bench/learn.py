@@ -242,7 +242,8 @@ def drawn(claims: Sequence[Claim]) -> str:
         _text(0, row, f"{claim.shape} {claim.seed}: {claim.name}{' (proposed)' if claim.recommended else ''}")
         for row, claim in enumerate(claims)
     ]
-    box = f'viewBox="0 0 {NAME_PIXELS + 3 * PANEL_PIXELS + WORDS_PIXELS} {height}" font-family="sans-serif" font-size="11"'
+    width = NAME_PIXELS + 3 * PANEL_PIXELS + WORDS_PIXELS
+    box = f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11"'
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" {box}><rect width="100%" height="100%" fill="#fff"/>'
     return "\n".join([svg, *names, *panels, "</svg>", ""])
 
