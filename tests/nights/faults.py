@@ -88,27 +88,19 @@ def clock_is_set(stage: Stage, random: Random) -> Happening:
 def disk_is_full(stage: Stage, random: Random, machine: str = "") -> Happening:
     """For a while nothing can be written."""
     machine = machine or random.choice(stage.machines)
-    seconds = random.uniform(2.0, 120.0)
+    return f"the disk of {machine} is full", partial(_fills, stage, machine, random.uniform(2.0, 120.0))
 
-    def happen() -> None:
-        stage.tell(f"the disk of {machine} is full for {seconds:.0f} s")
-        stage.disk.full.add(machine)
-        stage.later(seconds, lambda: stage.disk.full.discard(machine), f"the disk of {machine} has room again")
 
-    return f"the disk of {machine} is full", happen
+def _fills(stage: Stage, machine: str, seconds: float) -> None:
+    stage.tell(f"the disk of {machine} is full for {seconds:.0f} s")
+    stage.disk.full.add(machine)
+    stage.later(seconds, lambda: stage.disk.full.discard(machine), f"the disk of {machine} has room again")
 
 
 def disk_stays_full(stage: Stage, random: Random) -> Happening:
     """That of the lbd that leads then, for longer than any other fault lasts."""
     seconds, other = random.uniform(600.0, 1800.0), random.choice(stage.machines)
-
-    def happen() -> None:
-        machine = stage.leader or other
-        stage.tell(f"the disk of {machine} is full for {seconds:.0f} s")
-        stage.disk.full.add(machine)
-        stage.later(seconds, lambda: stage.disk.full.discard(machine), f"the disk of {machine} has room again")
-
-    return "the disk of the leader stays full", happen
+    return "the disk of the leader stays full", lambda: _fills(stage, stage.leader or other, seconds)
 
 
 def commits_fail(stage: Stage, random: Random, machine: str = "") -> Happening:
@@ -545,23 +537,14 @@ def unwritten_and_killed(stage: Stage, random: Random) -> Happening:
     seconds, factor = random.uniform(200.0, 400.0), random.uniform(2.0, 3.0)
     other, steps, back = random.choice(stage.machines), random.randrange(AMID_STEPS), random.uniform(1.0, 60.0)
 
+    def dies(machine: str, _: Unload) -> None:
+        stage.disk.full.discard(machine)
+        stage.at_step.append((stage.running.steps + steps, partial(stage.kill, machine, back)))
+
     def happen() -> None:
-        machine = stage.leader or other
-
-        def over() -> None:
-            stage.disk.full.discard(machine)
-            stage.at_unload[:] = [planned for planned in stage.at_unload if planned is not last]
-
-        def dies(*_: object) -> None:
-            stage.disk.full.discard(machine)
-            stage.at_step.append((stage.running.steps + steps, partial(stage.kill, machine, back)))
-
-        stage.tell(f"the disk of {machine} is full for {seconds:.0f} s, or until it sends an unload and is killed")
-        stage.disk.full.add(machine)
+        _fills(stage, stage.leader or other, seconds)
         stage.heat(stage.follower, factor)
-        last = (lambda sender, *_: sender == machine), dies
-        stage.at_unload.append(last)
-        stage.later(seconds, over, f"the disk of {machine} has room again")
+        stage.at_unload.append((lambda machine, *_: machine in stage.disk.full, dies))
 
     return "a leader with a full disk is killed if it unloads", happen
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lbd.daemon.engine import Engine
     from lbd.model import Skip, Unload
+    from lbd.permit.budget import Sent
     from lbd.simulate.answers import Request
     from lbd.simulate.fake_cluster import OwnershipChange
 
@@ -353,7 +354,9 @@ class Observer:
         """
         own = [request for request in engine.journal.sent if not request.order]
         begin = max((request.at for request in own), default=0.0) - HOUR_SECONDS + SLACK_SECONDS
-        hour = [request for request in own if request.at > begin]
+        return self._left_beside([request for request in own if request.at > begin])
+
+    def _left_beside(self, hour: Collection[Sending | Sent]) -> int:
         of_each = Counter(end for one in hour for end in (f"from {one.source}", f"to {one.destination}"))
         return min(self._per_hour - len(hour), self._of_broker_per_hour - max(of_each.values(), default=0))
 
@@ -657,10 +660,7 @@ class Observer:
         if self._now() - self._quiet_at < QUIET_LATELY_SECONDS:
             return 0
         counts_seconds = 2 * HOUR_SECONDS if self.clock_set_at else HOUR_SECONDS
-        hour = [one for one in self.sendings if one.seconds > self._now() - counts_seconds]
-        of_each = Counter(end for one in hour for end in (f"from {one.source}", f"to {one.destination}"))
-        most = max(of_each.values(), default=0)
-        return min(self._per_hour - len(hour), self._of_broker_per_hour - most) - UNSENT
+        return self._left_beside([one for one in self.sendings if one.seconds > self._now() - counts_seconds]) - UNSENT
 
     def require(self, check: Check, wrong: Sequence[str]) -> None:
         """Raises :class:`ViolationError` where anything is ``wrong``."""
