@@ -175,7 +175,7 @@ def in_incidents(
     known = {candidate.name: candidate.under(SETTINGS) for candidate in tried}
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in known}
     for index, window in enumerate(windows.values() if known else ()):
-        for number, begins in times((window.at[WARM_MINUTES], window.at[-1]), index, len(windows)):
+        for number, begins in times(window.at[WARM_MINUTES:], index, len(windows)):
             for name, incident, harm in harms(window, begins, number, known, model, SCALE):
                 made[name].setdefault(incident, []).append(harm)
     return made
