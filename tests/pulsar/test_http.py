@@ -685,9 +685,9 @@ class TestBounds:
         """Turn after turn each broker has one connection, whichever thread sends the request."""
         opened: list[str] = []
 
-        def noted(host: str, *rest: Any) -> socket.socket:
-            opened.append(host)
-            return connection(host, *rest)
+        def noted(host: str, port: int, *rest: Any) -> socket.socket:
+            opened.append(f"http://{host}:{port}")
+            return connection(host, port, *rest)
 
         monkeypatch.setattr("lbd.pulsar.http.connection", noted)
         with fake_pulsar.started(20) as pulsar:
@@ -695,7 +695,7 @@ class TestBounds:
             for url in 3 * pulsar.urls:
                 with ThreadPoolExecutor(1) as thread:
                     thread.submit(asking.send, "GET", f"{url}/admin/v2/brokers/ready").result()
-        assert len(opened) == 20
+        assert [url for url in opened if url in pulsar.urls] == pulsar.urls  # a thread of another test may open some
 
     def test_a_connection_that_the_broker_has_closed_is_not_used(self) -> None:
         """A broker closes idle connections: the next unload goes over a new one, and is sent once."""
