@@ -26,9 +26,10 @@ from lbd.learn.choose import (
     SettingsCandidate,
     candidates,
     choose,
+    clearly_better,
     over_deals,
     shortlist,
-    with_fewer_moves,
+    through_incidents,
 )
 from lbd.learn.features import MINUTE_SECONDS, features, joined_scores
 from lbd.learn.history import read_history
@@ -356,23 +357,21 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
 
 
 def _searched(replays: _Replays) -> Choice:
-    """The choice: by replays of all, then by replays of the best with noise dealt anew, then by incidents."""
-    request, of_incidents = replays.request, None
-    windows = replays.history.numbers[1:]
-    slower, searched = with_fewer_moves(list(replays.tried.values())), dict[str, dict[int, Figures]]()
+    """The choice: by replays of all, then by incidents, then by replays of the best with noise dealt anew."""
+    request, windows = replays.request, replays.history.numbers[1:]
+    searched: dict[str, dict[int, Figures]] = {}
     if len(windows) >= FEWEST_WINDOWS:
         request.tell(f"replaying {counted(len(replays.tried), 'setting')} over all of it")
         searched = over_deals(replays.deals(list(replays.tried), request.seeds))
-    finalists, deals = (PRESENT, *shortlist(searched, windows, slower)), request.seeds
+    harms = through_incidents(clearly_better(searched, windows), replays.in_incidents)
+    finalists = (PRESENT, *shortlist(harms))
+    deals = request.seeds
     if len(finalists) > 1:
         request.tell(f"replaying the best {len(finalists) - 1} and the present settings again, with noise dealt anew")
         deals = max(DEALS, request.seeds)
     again = replays.deals(finalists, deals) if searched else []
-    if len(finalists) > 1:
-        request.tell("replaying the same in incidents")
-        of_incidents = replays.in_incidents(finalists)
     request.tell("choosing")
-    return choose(searched, again, windows, of_incidents)
+    return choose(searched, again, windows, harms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,6 +401,7 @@ class _Replays:
 
     def in_incidents(self, names: Sequence[str]) -> dict[str, dict[str, list[Harm]]]:
         """The harm of each incident under these settings, by candidate and incident."""
+        self.request.tell(f"replaying {counted(len(names), 'setting')} in incidents")
         tried = [self.tried[name] for name in names]
         return in_incidents(self.history, tried, self.request.settings, self.model, self.scale)
 

@@ -17,7 +17,7 @@ from lbd.learn.replay import pooled
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.config import Settings
     from lbd.learn.incidents import Harms
@@ -124,12 +124,6 @@ def candidates(
     return tuple(by_key.values())[: max(number, 1)]
 
 
-def with_fewer_moves(tried: Sequence[SettingsCandidate]) -> list[str]:
-    """The names of those that differ from the present settings, the first of them, in moves a turn only."""
-    present, *others = tried
-    return [candidate.name for candidate in others if candidate.settings == present.settings]
-
-
 def _drawn(
     base: Tunable, grid: list[dict[str, float]], fewer: Sequence[int], number: int, random: np.random.Generator
 ) -> Iterator[tuple[dict[str, float], int]]:
@@ -174,11 +168,11 @@ def _name(strategy: str, values: Mapping[str, float]) -> str:
 
 
 # --- choice: on the first part of the time, evaluated on the rest
-# All are replayed once, over all of the history in one go. The moves of one replay are partly chance, and the best of
-# many is partly lucky. So a shortlist of the best on the first part of the time is replayed several times, each with
+# All are replayed once, over all of the history in one go. Those that were clearly better on the first part of the time
+# go through incidents (:mod:`lbd.learn.incidents`), the cheapest first, until enough have held. The moves of one replay
+# are partly chance, and the best of many is partly lucky. So this shortlist is replayed several times, each with
 # resampled noise (:mod:`lbd.learn.window`). Settings that are then clearly better, in sum and in most windows
-# (:func:`_flaw`), also on the part of the time that nothing was chosen on, and no worse in incidents
-# (:mod:`lbd.learn.incidents`), may be proposed. Of these the cheapest is.
+# (:func:`_flaw`), also on the part of the time that nothing was chosen on, may be proposed. Of these the cheapest is.
 
 if TYPE_CHECKING:
     Results = Mapping[str, Mapping[int, Figures]]
@@ -211,7 +205,11 @@ Every window would be too much: the moves of a day are mostly chance, and four o
 day (docs/results/calibrate.md)."""
 
 FINALISTS = 3
-"""Most settings that are replayed again: the best in one replay, on the first part of the time."""
+"""Most settings that are replayed again: the cheapest in one replay, on the first part of the time, that hold in
+incidents."""
+
+MOST_IN_INCIDENTS = 12
+"""Most settings that go through incidents. The cheapest move least, and are the first to be refused there."""
 
 DEALS = 5
 """Fewest replays of these and of the present settings: with noise as it was recorded, and dealt anew four times."""
@@ -241,8 +239,8 @@ class Choice:
     """``recommended`` is None where nothing is; ``why`` says so in words. ``best`` did best on the first part.
 
     ``effects`` are those of ``best`` on the next week, by what they are on (:data:`MEASURES`), as far as it was on the
-    shortlist. ``incidents`` is what the best and the present settings made of incidents, by name, and ``refused`` says
-    of those that only an incident rules out how they were worse.
+    shortlist. ``incidents`` is what they made of the present settings and of others, by name, and ``refused`` says of
+    those that an incident rules out how they were worse.
     """
 
     judged: tuple[Judged, ...]
@@ -398,49 +396,69 @@ def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return ordered[:first], ordered[first:]
 
 
-def shortlist(results: Results, windows: Sequence[int], always: Collection[str] = ()) -> tuple[str, ...]:
-    """Those worth a closer look, the cheapest first: clearly better than the present on the whole first part.
-
-    One of them is the cheapest of those that are to be tried ``always``, if it is clearly better.
+def clearly_better(results: Results, windows: Sequence[int]) -> tuple[str, ...]:
+    """Settings that cost clearly less than the present ones on the first part of the time, and leave brokers no further
+    apart: the cheapest first.
     """
     if len(windows) < FEWEST_WINDOWS:
         return ()
-    first = split(windows)[0]
-    trained = _pooled(results, first)
+    trained = _pooled(results, split(windows)[0])
     present = trained.pop(PRESENT)
     better = (name for name, own in trained.items() if not _gap_excess(own, present) and _cheaper(own, present))
-    ordered = sorted(better, key=lambda name: (cost(trained[name]), name))
-    reserved = [name for name in ordered if name in always][:1]
-    others = [name for name in ordered if name not in reserved][: FINALISTS - len(reserved)]
-    return tuple(name for name in ordered if name in {*reserved, *others})
+    return tuple(sorted(better, key=lambda name: (cost(trained[name]), name)))
 
 
-def choose(
-    results: Results, deals: Sequence[Results], windows: Sequence[int], incidents: Mapping[str, Harms] | None = None
-) -> Choice:
+def through_incidents(
+    better: Sequence[str], replayed: Callable[[Sequence[str]], Mapping[str, Harms]]
+) -> Mapping[str, Harms]:
+    """Harm in incidents under the present settings and the first of these, by name: of no more than it takes until
+    :data:`FINALISTS` hold. ``replayed`` makes the replays of some.
+    """
+    harms: dict[str, Harms] = {}
+    for begin in range(0, min(len(better), MOST_IN_INCIDENTS), FINALISTS):
+        part = better[begin : begin + FINALISTS]
+        harms |= replayed(part if harms else (PRESENT, *part))
+        if len(shortlist(harms)) == FINALISTS:
+            break
+    return harms
+
+
+def shortlist(harms: Mapping[str, Harms]) -> tuple[str, ...]:
+    """Those worth a closer look: the first that no incident refuses."""
+    refused = _refused(harms)
+    return tuple(name for name in harms if name != PRESENT and name not in refused)[:FINALISTS]
+
+
+def _refused(harms: Mapping[str, Harms]) -> dict[str, str]:
+    """How settings were worse than the present ones in an incident, for those that were."""
+    return {name: clause for name, own in harms.items() if (clause := excess(own, harms[PRESENT]))}
+
+
+def choose(results: Results, deals: Sequence[Results], windows: Sequence[int], harms: Mapping[str, Harms]) -> Choice:
     """The choice out of the figures of each candidate in every window; the present settings must be among them.
 
-    ``deals`` have the figures of those on the shortlist, and of the present settings, in each deal of noise.
-    ``incidents`` is what the same made of incidents, by name.
+    ``deals`` have the figures of those on the shortlist, and of the present settings, in each deal of noise. ``harms``
+    is what incidents made of these and of those that they refuse, by name.
     """
     if len(windows) < FEWEST_WINDOWS:
         shortage = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
         return Choice((), None, None, f"the history is too short: {shortage}")
     first, last = split(windows)
     again = over_deals(deals)
-    replayed, harms = {**results, **again}, incidents or {}
-    refused: dict[str, str] = {}
+    replayed, refused = {**results, **again}, _refused(harms)
     trained, held_out, alone = _pooled(replayed, first), _pooled(again, last), _pooled(results, first)
     judged = tuple(Judged(name, trained[name], held_out.get(name), _on_front(name, alone)) for name in results)
     finalists = sorted((name for name in again if name != PRESENT), key=lambda name: (cost(trained[name]), name))
-    if not finalists:
-        return Choice(judged, PRESENT, None, NOBODY)
+    claims = {name: effects(deals, name, (*first, *last), len(results) - 1) for name in finalists}
 
     def nothing(best: str, flaw: str, begin: str = "") -> Choice:
         why = f"{begin}the best of the others, {best}, {flaw}"
-        return Choice(judged, best, None, why, harms, refused, claims[best])
+        return Choice(judged, best, None, why, harms, refused, claims.get(best, {}))
 
-    claims = {name: effects(deals, name, (*first, *last), len(results) - 1) for name in finalists}
+    if not finalists and not refused:
+        return Choice(judged, PRESENT, None, NOBODY)
+    if not finalists:
+        return nothing(*next(iter(refused.items())))
     present = list(again[PRESENT].values())
     demands: tuple[tuple[Callable[[str], str], str], ...] = (
         (lambda name: _flaw(again, name, first), ""),
@@ -453,13 +471,8 @@ def choose(
         if all(flaws.values()):
             return nothing(held[0], flaws[held[0]], begin)
         held = [name for name in held if not flaws[name]]
-    if harms:
-        refused |= {name: clause for name in held if (clause := excess(harms[name], harms[PRESENT]))}
-    firm = [name for name in held if name not in refused]
-    if not firm:
-        return nothing(held[0], refused[held[0]])
     why = "it did better than the present settings also on the part of the time that it was not chosen on"
-    return Choice(judged, firm[0], firm[0], why, harms, refused, claims[firm[0]])
+    return Choice(judged, held[0], held[0], why, harms, refused, claims[held[0]])
 
 
 # --- what is clearly better

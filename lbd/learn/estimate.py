@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lbd.errors import UsageError
-from lbd.learn.choose import DEALS, FINALISTS
+from lbd.learn.choose import DEALS, FINALISTS, MOST_IN_INCIDENTS
 from lbd.learn.incidents import BEFORE_SECONDS, INCIDENT_SECONDS, TIMES
 from lbd.learn.spark import DEFAULTS, check_local_history, local_folder
 from lbd.store.history import Folder
@@ -135,7 +135,7 @@ def estimated(
     replay *= sum(LEAST_MOVES_TIMES if name == "least-moves" else 1.0 for name in strategies) / len(strategies)
     reading = START_SECONDS + (READ_SECONDS_A_ROW + FIT_SECONDS_A_ROW) * bundle_rows + FIT_SECONDS_A_ROUND * rounds
     injected = TIMES * INCIDENTS * (BEFORE_SECONDS + INCIDENT_SECONDS) / seconds
-    again = replay * (more + INCIDENT_TIMES * injected * (FINALISTS + 1))
+    again = replay * (more + INCIDENT_TIMES * injected * (min(candidates, MOST_IN_INCIDENTS) + 1))
     search = reading + replay * candidates * deals
     a_day = size / days
     return CalibrationEstimate(

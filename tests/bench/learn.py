@@ -35,9 +35,10 @@ from lbd.learn.choose import (
     SettingsCandidate,
     candidates,
     choose,
+    clearly_better,
     effects,
     shortlist,
-    with_fewer_moves,
+    through_incidents,
 )
 from lbd.learn.incidents import harms, times
 from lbd.learn.replay import Scale, figures, pooled, recorded, replay
@@ -135,13 +136,17 @@ def chosen(shape: str, seed: int, tried: int, days: int) -> Week:
     drawn = candidates(present, float(np.median(model.noise[:, CPU])), tried, 1)
     by_name, numbers = {candidate.name: candidate for candidate in drawn}, list(windows)
     results = {name: _days(history, candidate, model, numbers) for name, candidate in by_name.items()}
-    names = shortlist(results, numbers, with_fewer_moves(drawn))
+    harms_of = through_incidents(
+        clearly_better(results, numbers),
+        lambda some: in_incidents(windows, [by_name[name] for name in some], model),
+    )
+    names = shortlist(harms_of)
     finalists = [by_name[name] for name in (PRESENT, *names)] if names else []
     again = [
         {candidate.name: _days(dealt(history, seed), candidate, model, numbers) for candidate in finalists}
         for seed in range(DEALS if names else 0)
     ]
-    choice = choose(results, again, numbers, in_incidents(windows, finalists, model))
+    choice = choose(results, again, numbers, harms_of)
     why = choice.why
     if model.unknown(SETTINGS.weights):
         choice = replace(choice, recommended=None)
@@ -171,10 +176,10 @@ def chosen(shape: str, seed: int, tried: int, days: int) -> Week:
 def in_incidents(
     windows: Mapping[int, Window], tried: Sequence[SettingsCandidate], model: LoadModel
 ) -> dict[str, dict[str, list[Harm]]]:
-    """What each of them makes of each incident; nothing of none."""
+    """What each of them makes of each incident."""
     known = {candidate.name: candidate.under(SETTINGS) for candidate in tried}
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in known}
-    for index, window in enumerate(windows.values() if known else ()):
+    for index, window in enumerate(windows.values()):
         for number, begins in times(window.at[WARM_MINUTES:], index, len(windows)):
             for name, incident, harm in harms(window, begins, number, known, model, SCALE):
                 made[name].setdefault(incident, []).append(harm)

@@ -15,14 +15,17 @@ from lbd.learn.choose import (
     DEFAULT,
     FINALISTS,
     LOW_THRESHOLDS,
+    MOST_IN_INCIDENTS,
     MOVES,
     NOISE_DEVIATIONS,
     PRESENT,
     SettingsCandidate,
     candidates,
     choose,
+    clearly_better,
     shortlist,
     split,
+    through_incidents,
 )
 from lbd.learn.incidents import Harm
 from lbd.learn.replay import Course, Figures, Scale, figures, pooled
@@ -34,9 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbd.learn.choose import Choice, Tunable
+    from lbd.learn.incidents import Harms
 
 DAY = Figures(1.0, 10, 100, 5.0, 20.0, 25.0, 60.0, 0.0, 0, 0.0, lost_minutes=10.0, cost_minutes=10.0)
 """Ten moves in a day of bundles with 30 clients, and 20 points apart for a twentieth of it."""
+
+
+HELD = Harm(12.0, 0.0, 0.0, 6, 60)
 
 
 def a_day(**changes: Any) -> Figures:
@@ -59,8 +66,14 @@ def inforce(settings: Tunable | None = None, moves_a_turn: int | None = None) ->
 
 
 def chosen_from(results: dict[str, dict[int, Figures]], windows: Sequence[int]) -> Choice:
-    """The choice where noise changes nothing."""
-    return choose(results, [{name: results[name] for name in (PRESENT, *shortlist(results, windows))}], windows)
+    """The choice where noise changes nothing, and all hold in incidents."""
+    harms = through_incidents(clearly_better(results, windows), unharmed)
+    return choose(results, [{name: results[name] for name in (PRESENT, *shortlist(harms))}], windows, harms)
+
+
+def unharmed(names: Sequence[str]) -> dict[str, Harms]:
+    """Settings that all do the same in incidents."""
+    return {name: {"a broker lost": [HELD] * 3} for name in names}
 
 
 class TestCandidates:
@@ -230,9 +243,9 @@ class TestChoosing:
         lucky = a_day(moves=2)
         results = {PRESENT: dict.fromkeys(range(4), DAY), "other": dict.fromkeys(range(4), lucky)}
         later = {**results, "other": dict.fromkeys(range(4), a_day(**{"moves": 2, **again}))}
-        found = choose(results, [later], range(4))
+        found = choose(results, [later], range(4), unharmed(list(results)))
 
-        assert shortlist(results, range(4)) == ("other",)
+        assert clearly_better(results, range(4)) == ("other",)
         assert found.recommended == recommended
         assert why in found.why
 
@@ -314,26 +327,11 @@ class TestChoosing:
         moves = {PRESENT: 10, **{f"other {number}": number for number in (3, 1, 2, 5, 4, 9)}}
         results = {name: dict.fromkeys(range(4), a_day(moves=own)) for name, own in moves.items()}
 
-        assert shortlist(results, range(4)) == ("other 1", "other 2", "other 3")[:FINALISTS]
-        assert shortlist(results, range(3)) == ()
+        better = clearly_better(results, range(4))
 
-    @pytest.mark.parametrize(
-        ("calm", "calmer", "names"),
-        [
-            (5, 6, ("other 0", "other 1", "calm")),
-            (6, 5, ("other 0", "other 1", "calmer")),
-            (1, 6, ("other 0", "calm", "other 1")),
-            (0, 0, ("calm", "calmer", "other 0")),
-            (10, 11, ("other 0", "other 1", "other 2")),
-        ],
-        ids=["dearer", "the other is cheaper", "amid", "two that are cheapest", "no gain"],
-    )
-    def test_one_with_the_present_thresholds_is_replayed_again(self, calm: int, calmer: int, names: tuple[str, ...]):
-        """The cheapest of them, if it gains anything: the others may all be refused by incidents."""
-        moves = {PRESENT: 10, "other 0": 0, "other 1": 1, "other 2": 2, "calm": calm, "calmer": calmer}
-        results = {name: dict.fromkeys(range(4), a_day(moves=own)) for name, own in moves.items()}
-
-        assert shortlist(results, range(4), ["calm", "calmer"]) == names
+        assert better == ("other 1", "other 2", "other 3", "other 4", "other 5", "other 9")
+        assert shortlist(through_incidents(better, unharmed)) == better[:FINALISTS]
+        assert clearly_better(results, range(3)) == ()
 
     def test_the_cheapest_of_several(self):
         """Gaps being equal, that with the fewest moves."""
@@ -385,23 +383,31 @@ class TestChoosing:
         assert chosen_from({PRESENT: free, "other": free}, range(4)).why.startswith("no other settings")
 
 
-HELD = Harm(12.0, 0.0, 0.0, 6, 60)
+WAITED = replace(HELD, minutes_apart=86.0)
 
 
 class TestIncidents:
     """A proposal must hold in an emergency; of those that do, the cheapest is proposed."""
 
-    def chosen(self, **others: tuple[dict[str, Any], Harm]) -> Choice:
-        """What is chosen of settings with these figures and what they made of an incident."""
+    def chosen(self, **others: tuple[int, Harm]) -> tuple[Choice, list[Sequence[str]]]:
+        """The choice among settings with these moves a day and this harm in an incident, and what was replayed there,
+        part by part.
+        """
         results = {PRESENT: dict.fromkeys(range(4), DAY)}
-        results |= {name: dict.fromkeys(range(4), a_day(**changes)) for name, (changes, _) in others.items()}
-        harms = {PRESENT: {"a broker lost": [HELD] * 3}}
-        harms |= {name: {"a broker lost": [harm] * 3} for name, (_, harm) in others.items()}
-        return choose(results, [results], range(4), harms)
+        results |= {name: dict.fromkeys(range(4), a_day(moves=moves)) for name, (moves, _) in others.items()}
+        harm_of, parts = {PRESENT: HELD, **{name: harm for name, (_, harm) in others.items()}}, []
+
+        def replayed(names: Sequence[str]) -> dict[str, Harms]:
+            parts.append(names)
+            return {name: {"a broker lost": [harm_of[name]] * 3} for name in names}
+
+        harms = through_incidents(clearly_better(results, range(4)), replayed)
+        again = {name: results[name] for name in (PRESENT, *shortlist(harms))}
+        return choose(results, [again], range(4), harms), parts
 
     def test_who_waits_too_long_is_refused_by_name_of_the_incident(self):
         """Though it would have moved nothing on all days."""
-        found = self.chosen(sluggish=({"moves": 0}, replace(HELD, minutes_apart=86.0)))
+        found, _ = self.chosen(sluggish=(0, WAITED))
 
         assert found.recommended is None
         assert found.why == (
@@ -411,12 +417,34 @@ class TestIncidents:
 
     def test_the_next_one_that_holds_is_proposed_instead(self):
         """And the report says why the other is not."""
-        found = self.chosen(
-            sluggish=({"moves": 0}, replace(HELD, minutes_overloaded=30.0)), steady=({"moves": 5}, HELD)
-        )
+        found, _ = self.chosen(sluggish=(0, replace(HELD, minutes_overloaded=30.0)), steady=(5, HELD))
 
         assert found.recommended == "steady"
         assert list(found.refused) == ["sluggish"]
+
+    def test_dearer_ones_are_tried_while_too_few_hold(self):
+        """The three cheapest wait longest: with all of them refused, others that save less were never looked at."""
+        found, parts = self.chosen(**{f"of {moves}": (moves, WAITED if moves < 4 else HELD) for moves in range(9)})
+
+        assert parts == [(PRESENT, "of 0", "of 1", "of 2"), ("of 3", "of 4", "of 5"), ("of 6", "of 7", "of 8")]
+        assert found.recommended == "of 4"
+        assert list(found.refused) == ["of 0", "of 1", "of 2", "of 3"]
+
+    def test_enough_that_hold_end_the_search(self):
+        """An incident takes time to replay."""
+        assert self.chosen(**{f"of {moves}": (moves, HELD) for moves in range(9)})[1] == [
+            (PRESENT, "of 0", "of 1", "of 2")
+        ]
+
+    def test_no_more_than_some_go_through_incidents(self):
+        """Where all that save anything wait too long."""
+        days = {f"of {moves:02}": a_day(moves=moves) for moves in range(MOST_IN_INCIDENTS + 4)}
+        harms = through_incidents(list(days), lambda names: {
+            name: {"a broker lost": [HELD if name == PRESENT else WAITED] * 3} for name in names
+        })  # fmt: skip
+
+        assert list(harms) == [PRESENT, *list(days)[:MOST_IN_INCIDENTS]]
+        assert shortlist(harms) == ()
 
 
 class TestLeastMoves:
@@ -521,8 +549,8 @@ def test_the_best_of_many_by_luck_is_not_proposed():
     proposed = 0
     for world in range(40):
         deals, windows = without_difference(world, 6), range(6)
-        names = (PRESENT, *shortlist(deals[0], windows))
-        again = [{name: deal[name] for name in names} for deal in deals]
-        proposed += choose(deals[0], again, windows).recommended is not None
+        harms = through_incidents(clearly_better(deals[0], windows), unharmed)
+        again = [{name: deal[name] for name in (PRESENT, *shortlist(harms))} for deal in deals]
+        proposed += choose(deals[0], again, windows, harms).recommended is not None
 
     assert proposed <= 2
