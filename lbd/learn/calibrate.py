@@ -319,7 +319,7 @@ def calibrate(workers: Workers, request: CalibrationRequest) -> Calibration:
     tasks = [Task(*history.hours_of(number)) for number in history.numbers]
     sample_rows = history.run(tasks, sampled, SAMPLES)
     samples = broker_samples(sample_rows)
-    model, borrowed = with_borrowed(fit(samples))
+    model, borrowed = with_borrowed(fit(samples), history.last_brokers)
     error = measure(samples, weights)
     present = SettingsCandidate(
         PRESENT,

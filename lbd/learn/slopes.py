@@ -1,7 +1,8 @@
-"""Cost of traffic for the mean broker of a history, and slopes for brokers with hardly a sample. Pure.
+"""Cost of traffic for the mean broker of a history, and slopes for brokers that are gone or hardly known. Pure.
 
 A live turn moves nothing to a broker whose slope is not known. A calibration compares settings over days, to which a
-broker adds little that came for an hour, or whose CPU was not known: it is no reason to end without an answer.
+broker adds little that came for an hour, or whose CPU was not known; and one that is gone is no part of the next week.
+Neither is a reason to end without an answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lbd.load.settings import UNIT
 from lbd.store.calibration import OUTGROWN, CalibratedCpu
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lbd.load.estimate import LoadModel, Measure
     from lbd.load.samples import BrokerSamples
@@ -65,7 +66,7 @@ def _means(group: FloatArray, values: FloatArray) -> FloatArray:
     return means
 
 
-# --- brokers that are hardly known
+# --- brokers that are gone or hardly known
 
 HARDLY_SHARE = 0.1
 """A broker is hardly known with fewer samples than a tenth of the median broker's."""
@@ -73,23 +74,25 @@ HARDLY_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Borrowed:
-    """A ``broker`` with few ``samples`` of its own, whose unknown slopes are those of the others."""
+    """A ``broker`` that is ``gone``, or has few ``samples`` of its own: its unknown slopes are those of the others."""
 
     broker: str
     samples: int
+    gone: bool
 
     @property
     def text(self) -> str:
         """One sentence, without its full stop."""
-        few = f"{self.broker} is hardly known ({self.samples:,} samples)"
-        return f"{few}: what traffic costs there is taken from the others"
+        why = "is gone, and its traffic showed no slope" if self.gone else f"is hardly known ({self.samples:,} samples)"
+        return f"{self.broker} {why}: what traffic costs there is taken from the others"
 
 
-def with_borrowed(model: LoadModel) -> tuple[LoadModel, tuple[Borrowed, ...]]:
-    """The model with the median slope and background of the others for each broker that is hardly known, wherever its
-    own samples show none; and the brokers that this changed.
+def with_borrowed(model: LoadModel, there: Collection[str]) -> tuple[LoadModel, tuple[Borrowed, ...]]:
+    """The model with the median slope and background of the others for each broker that is hardly known, or not among
+    those that are ``there`` still, wherever its own samples show none; and the brokers that this changed.
     """
     few = model.samples < HARDLY_SHARE * np.median(model.samples)
+    gone = ~np.isin(model.brokers, list(there))
     arrays = {
         name: getattr(model, name).copy()
         for name in ("slope", "half_width", "noise", "background", "background_half_width")
@@ -98,7 +101,7 @@ def with_borrowed(model: LoadModel) -> tuple[LoadModel, tuple[Borrowed, ...]]:
     changed = set()
     for column in DRIVEN:
         others = [row for row in np.flatnonzero(~few).tolist() if model.sources[row][column] is not Source.UNKNOWN]
-        for row in np.flatnonzero(few).tolist():
+        for row in np.flatnonzero(few | gone).tolist():
             if others and model.sources[row][column] is Source.UNKNOWN:
                 changed.add(row)
                 sources[row][column] = _shared_source(model, others, column)
@@ -107,7 +110,10 @@ def with_borrowed(model: LoadModel) -> tuple[LoadModel, tuple[Borrowed, ...]]:
     for row in changed:
         unknown = np.isnan(arrays["background"][row])
         arrays["background"][row, unknown] = np.median(arrays["background"][~few], axis=0)[unknown]
-    borrowed = tuple(Borrowed(model.brokers[row], int(model.samples[row])) for row in sorted(changed))
+    borrowed = tuple(
+        Borrowed(model.brokers[row], int(model.samples[row]), bool(gone[row] and not few[row]))
+        for row in sorted(changed)
+    )
     return replace(model, **arrays, sources=tuple(map(tuple, sources))), borrowed
 
 

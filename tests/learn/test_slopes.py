@@ -51,9 +51,12 @@ def test_what_traffic_costs_may_be_unknown(traffic: np.ndarray, cpu: np.ndarray)
     assert cpu_by_traffic({"a": sampled(traffic, cpu)}, "throughput") is None
 
 
+BROKERS = "a", "b", "c", "new"
+
+
 def model(samples: int, source: Source) -> LoadModel:
     """Three brokers with a thousand samples, and one with so many, none of whose slopes is known."""
-    made = fixed_model(("a", "b", "c", "new"), np.array([10.0, 20.0, 30.0, np.nan]), np.array([1.0, 2.0, 3.0, 0.0]))
+    made = fixed_model(BROKERS, np.array([10.0, 20.0, 30.0, np.nan]), np.array([1.0, 2.0, 3.0, 0.0]))
     unknown = list(made.sources[3])
     unknown[CPU] = unknown[BANDWIDTH_IN] = source
     sources = (*made.sources[:3], tuple(unknown))
@@ -63,7 +66,7 @@ def model(samples: int, source: Source) -> LoadModel:
 @pytest.mark.parametrize(("samples", "number"), [(0, 1), (99, 1), (100, 0)], ids=["none", "few", "enough to be unlike"])
 def test_a_broker_that_is_hardly_known_takes_the_slopes_of_the_others(samples: int, number: int):
     """The median, and no limit where the others have none; one with samples enough stays unknown, and so the answer."""
-    found, borrowed = with_borrowed(model(samples, Source.UNKNOWN))
+    found, borrowed = with_borrowed(model(samples, Source.UNKNOWN), BROKERS)
 
     assert [one.broker for one in borrowed] == ["new"] * number
     assert (not found.unknown(Weights())) == bool(number)
@@ -76,7 +79,18 @@ def test_a_broker_that_is_hardly_known_takes_the_slopes_of_the_others(samples: i
 
 def test_what_its_own_samples_show_stays():
     """However few they are."""
-    found, borrowed = with_borrowed(model(5, Source.FITTED))
+    found, borrowed = with_borrowed(model(5, Source.FITTED), BROKERS)
 
     assert borrowed == ()
     assert found.slope[3, CPU] == 0.0
+
+
+def test_one_that_is_gone_takes_them_however_long_it_was_there():
+    """Its days stay in history for ninety; no settings would be proposed for the others until then."""
+    found, borrowed = with_borrowed(model(1000, Source.UNKNOWN), BROKERS[:3])
+
+    assert not found.unknown(Weights())
+    assert found.slope[3, CPU] == 2.0
+    assert [one.text for one in borrowed] == [
+        "new is gone, and its traffic showed no slope: what traffic costs there is taken from the others"
+    ]
