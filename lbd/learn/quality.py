@@ -155,7 +155,7 @@ def row_checks(read: ReadCounts) -> tuple[QualityCheck, ...]:
         _check("untrusted-sample", read.samples_doubted, read.samples_kept, "samples used", MISSING_SHARE,
                "the live turn did not trust it, and a replay does not either"),
         QualityCheck("silence", read.gaps, silent, "time", MISSING_SHARE,
-                     "more than three minutes without a round, within a day; counts as no time"),
+                     "over three minutes without a round, as with a longer interval_seconds; counts as no time"),
     )  # fmt: skip
 
 
