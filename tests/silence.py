@@ -6,6 +6,7 @@ A limit of half a second that a test waits out is one that no broker meets on a 
 from __future__ import annotations
 
 import select
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lbd.clock import boot_seconds
@@ -61,9 +62,9 @@ def be_short_with(monkeypatch: pytest.MonkeyPatch, never_answers: Callable[[str]
     """Give requests to URLs that are never answered half a second; all others have the time of the settings."""
     exchange = Http._exchange
 
-    def short(self: Http, method: str, url: str, params: Any, ends_at: float, content: Any, token: str) -> Response:
-        if never_answers(url):
-            ends_at = min(ends_at, boot_seconds() + SHORT_SECONDS)
-        return exchange(self, method, url, params, ends_at, content, token)
+    def short(self: Http, request: Any, token: str) -> Response:
+        if never_answers(request.url):
+            request = replace(request, ends_at=min(request.ends_at, boot_seconds() + SHORT_SECONDS))
+        return exchange(self, request, token)
 
     monkeypatch.setattr(Http, "_exchange", short)

@@ -238,7 +238,7 @@ class AdminClient:
 
     def _redirected(self, broker: str, urls: list[str]) -> str:
         path = paths.owned_namespaces(self.cluster, broker)
-        answer = self._first(urls, path, {200, 307}, hops=0)
+        answer = self._first_read(urls, path, {200, 307}, _as_it_is, hops=0)
         if answer.location:
             return answer.base_of(answer.location)
         if self.transfers and url_host(broker) == url_host(answer.base):
@@ -263,33 +263,14 @@ class AdminClient:
         return self._expected(self.http.send("GET", self.base(broker) + path), expect)
 
     def _any(
-        self,
-        path: str,
-        expect: set[int] | None = None,
-        hops: int = 5,
-        method: str = "GET",
-        content: bytes | None = None,
-        deadline: float | None = None,
+        self, path: str, expect: set[int] | None = None, method: str = "GET", content: bytes | None = None
     ) -> Response:
         """Send a request to the admin URLs in turn until one responds."""
-        return self._first(self._urls, path, expect or {200}, hops, method, content, deadline)
+        return self._first_read(self._urls, path, expect or {200}, _as_it_is, method=method, content=content)
 
-    def _read_any(self, path: str, shape: type[T], *, deadline: float | None = None) -> T:
+    def _read_any(self, path: str, shape: type[T]) -> T:
         """Response of the first admin URL whose response can be decoded."""
-        return self._first_read(self._urls, path, {200}, partial(self._json, shape=shape), deadline=deadline)
-
-    def _first(
-        self,
-        bases: list[str],
-        path: str,
-        expect: set[int],
-        hops: int,
-        method: str = "GET",
-        content: bytes | None = None,
-        deadline: float | None = None,
-    ) -> Response:
-        """First good response; see :meth:`_first_read`."""
-        return self._first_read(bases, path, expect, lambda answer: answer, hops, method, content, deadline)
+        return self._first_read(self._urls, path, {200}, partial(self._json, shape=shape))
 
     def _first_read(
         self,
@@ -297,17 +278,18 @@ class AdminClient:
         path: str,
         expect: set[int],
         read: Callable[[Response], T],
-        hops: int = 5,
+        *,
+        hops: int = MAX_HOPS,
         method: str = "GET",
         content: bytes | None = None,
         deadline: float | None = None,
-        ends_at: Collection[int] = (),
+        final: Collection[int] = (),
     ) -> T:
         """Result of ``read`` for the first good response. Brokers whose last request failed come last.
 
         A bad response discredits that broker, never the round: a broker is passed over if it cannot be reached, or
-        answers 5xx or, to a GET, anything unexpected or unreadable. A refused token, and a status in ``ends_at``, is
-        raised at once.
+        answers 5xx or, to a GET, anything unexpected or unreadable. A refused token, and a ``final`` status, is raised
+        at once.
         """
         failures: list[AdminError] = []
         for number, base in enumerate(sorted(bases, key=self._failed.__contains__), start=1):
@@ -316,7 +298,7 @@ class AdminClient:
                 sent = self.http.send(method, url, hops=hops, content=content, deadline=deadline, others=others)
                 answer = read(self._expected(sent, expect, method))
             except AdminError as error:
-                if _ends_it(error, method) or error.status in ends_at:
+                if _ends_it(error, method) or error.status in final:
                     raise
                 self._failed[base] = boot_seconds(), str(error)
                 failures.append(error)
@@ -368,7 +350,7 @@ class AdminClient:
         """Optional response of an endpoint that came with 5.0; None from brokers without it."""
         read = partial(self._json_or_none, shape=shape)
         try:
-            return self._first_read(self._urls, path, {200, 404}, read, ends_at={404})
+            return self._first_read(self._urls, path, {200, 404}, read, final={404})
         except AdminError as error:
             if error.status == 404:
                 return None
@@ -404,6 +386,11 @@ class AdminClient:
             message = f"the answer cannot be read, it begins with {begins!r}: {answer.shown(str(error))}"
             where = answer.shown(answer.url.partition("?")[0])
             raise AdminError(f"GET {where}: {message}; is this a broker's web address?") from error
+
+
+def _as_it_is(answer: Response) -> Response:
+    """The response as it is."""
+    return answer
 
 
 def _ends_it(error: AdminError, method: str) -> bool:
@@ -710,15 +697,15 @@ class Admin(AdminClient):
         layout = self._read_optional(paths.bundles(namespace), _Bundles)
         return None if layout is None else layout.boundaries
 
-    def owner_base(self, bundle: str, *, deadline: float | None = None) -> str | None:
+    def owner_base(self, bundle: str) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when it has none (412) or there is no such bundle (404).
 
         Raises :class:`AdminError` also where the owner has no address of the requested kind. The request assigns
         nothing. It goes to brokers' own addresses: a 200 means that the responding broker is the owner, and an admin
         URL may be another name of a broker, or stand before several.
         """
-        own = [self.base(broker) for broker in self._active or self.active_brokers(deadline=deadline)]
-        answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_STATUSES, hops=0, deadline=deadline)
+        own = [self.base(broker) for broker in self._active or self.active_brokers()]
+        answer = self._first_read(own, paths.topic_hash_positions(bundle), OWNERSHIP_STATUSES, _as_it_is, hops=0)
         if answer.status == 412 and UNREACHABLE_OWNER in answer.body:
             why = answer.shown(answer.body[:LOOKED_AT_BYTES].decode(errors="replace"))[:200]
             raise AdminError(f"{answer.base} cannot say where the owner of {bundle} is reached: {why!r}")

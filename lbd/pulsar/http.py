@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.errors import MissingHeaderBodySeparatorDefect
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
@@ -498,6 +498,20 @@ _JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
+class _Request:
+    """A request to one address: the first one, or one that a broker redirected to. ``ends_at`` is in boot seconds."""
+
+    method: str
+    url: str
+    ends_at: float
+    params: Mapping[str, str] | None = None
+    content: bytes | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {printable_url(self.url)}"
+
+
+@dataclass(frozen=True)
 class Response:
     """Status, body and final URL of one request, after redirects; ``date`` and ``retry_after`` are headers.
 
@@ -766,44 +780,44 @@ class Http:
         ``sent`` is False where no broker was to carry the request out: the last one, if any, redirected it.
         """
         ends_at = boot_seconds() + (timeout_seconds or self._settings.read_timeout_seconds)
-        ends_at = ends_at if deadline is None else min(ends_at, deadline)
+        request = _Request(method, url, ends_at if deadline is None else min(ends_at, deadline), params, content)
         try:
-            return self._hop_by_hop(method, url, params, ends_at, hops, content, before_hop, begin_by, others=others)
+            return self._hop_by_hop(request, hops, before_hop, begin_by, others=others)
         except AdminError as error:
             error.args = (hidden(str(error), self._secrets()),)
             raise
 
     def _hop_by_hop(
         self,
-        method: str,
-        url: str,
-        params: Mapping[str, str] | None,
-        ends_at: float,
+        request: _Request,
         hops: int,
-        content: bytes | None,
         before_hop: Callable[[str], None] | None,
         begin_by: float | None,
         *,
         others: bool,
     ) -> Response:
-        first, hop, again, renewed = url, 0, False, False
-        busy = {429, 503} if method == "GET" and not others else {429}
+        first, hop, again, renewed = request, 0, False, False
+        busy = {429, 503} if request.method == "GET" and not others else {429}
         while hop <= hops:
-            token = self._token.word(ends_at) if self._token else ""  # may wait: the checks that must come last follow
+            token = self._present_token(request.ends_at)  # may wait: the checks that must come last follow
             if (hop or again) and before_hop is not None:
-                before_hop(base_url(url))
+                before_hop(base_url(request.url))
             if begin_by is not None and boot_seconds() > begin_by:
-                raise AdminError(f"{method} {printable_url(url)}: too late to begin; not sent", sent=False)
-            answer = self._once(method, url, params, ends_at, content, token)
-            again = _waited(answer, busy, ends_at if begin_by is None else min(ends_at, begin_by))
+                raise AdminError(f"{request}: too late to begin; not sent", sent=False)
+            answer = self._once(request, token)
+            again = _waited(answer, busy, request.ends_at if begin_by is None else min(request.ends_at, begin_by))
             if not renewed and answer.status == _UNAUTHORIZED:
-                again = renewed = self._renewed(token, ends_at)
+                again = renewed = self._renewed(token, request.ends_at)
             if again:
                 continue
             if answer.location is None or hops == 0:
                 return answer
-            url, params, hop = _followed(url, answer.location), None, hop + 1
-        raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_url(url)}", sent=False)
+            request, hop = replace(request, url=_followed(request.url, answer.location), params=None), hop + 1
+        raise AdminError(f"{first}: still redirected after {hops} hops, last to {base_url(request.url)}", sent=False)
+
+    def _present_token(self, ends_at: float) -> str:
+        """The token to send; empty without one."""
+        return self._token.word(ends_at) if self._token else ""
 
     def _renewed(self, refused: str, ends_at: float) -> bool:
         """Whether there is another token than the refused one: no broker has carried the request out."""
@@ -812,9 +826,8 @@ class Http:
         except LbdError:
             return False  # the broker's response says enough, and the next request says the rest
 
-    def _once(
-        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None, token: str
-    ) -> Response:
+    def _once(self, request: _Request, token: str) -> Response:
+        url = request.url
         if not (self._trusts(url) or self._learns_of(url)):
             address = host_port(url)
             kind = self._special(address[0]) if address is not None else ""
@@ -824,13 +837,13 @@ class Http:
                 else f"{_words(address)} is no broker of this cluster; not followed, nothing sent there"
                 "; if it is a broker's listener, name it in pulsar.admin_urls"
             )
-            raise AdminError(f"{method} {printable_url(url)}: {refused}", sent=False)
+            raise AdminError(f"{request}: {refused}", sent=False)
         base, sent_at = base_url(url), time.time()
-        self.silences.refuse(f"{method} {printable_url(url)}", base)
+        self.silences.refuse(str(request), base)
         try:
-            return self._exchange(method, url, params, ends_at, content, token)
+            return self._exchange(request, token)
         except AdminError as error:
-            if method == "GET" and timed_out(error):
+            if request.method == "GET" and timed_out(error):
                 self.silences.unanswered(base, sent_at)
             if not error.sent and host_port(url) not in self._admin and error.__cause__ is not None:
                 error.args = (f"{error}{REGISTERED}",)
@@ -840,27 +853,24 @@ class Http:
         """Whether a broker answers the request that every turn sends, rightly or not; a dead broker is not silent."""
         try:
             ends_at = boot_seconds() + min(seconds, self._settings.read_timeout_seconds)
-            token = self._token.word(ends_at) if self._token else ""
-            self._exchange("GET", base + paths.LOAD_REPORT, None, ends_at, None, token)
+            self._exchange(_Request("GET", base + paths.LOAD_REPORT, ends_at), self._present_token(ends_at))
         except LbdError as error:
             return not timed_out(error)
         return True
 
-    def _exchange(
-        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None, token: str
-    ) -> Response:
-        started_at, status = boot_seconds(), None
-        if started_at >= ends_at:
-            raise AdminError(f"{method} {printable_url(url)}: no time left; not sent", sent=False)
+    def _exchange(self, request: _Request, token: str) -> Response:
+        started_at, status, method, url = boot_seconds(), None, request.method, request.url
+        if started_at >= request.ends_at:
+            raise AdminError(f"{request}: no time left; not sent", sent=False)
         self.sent = next(self._requests)
-        request, address = f"{method} {printable_url(url)}", host_port(url)
+        text, address = str(request), host_port(url)
         exchange = BoundedExchange(
-            request, ends_at, MAX_RESPONSE_BYTES, permit=lambda peer: self._permit(request, address, peer)
+            text, request.ends_at, MAX_RESPONSE_BYTES, permit=lambda peer: self._permit(text, address, peer)
         )
-        headers = self._authorization(token) | (_JSON if content is not None else {})
+        headers = self._authorization(token) | (_JSON if request.content is not None else {})
         share = ANSWERS.begin(exchange)
         try:
-            with self._sessions.send(exchange, method, url, params, headers, content) as response:
+            with self._sessions.send(exchange, method, url, request.params, headers, request.content) as response:
                 body = self._body(response, exchange, share)
                 status = response.status_code
                 location = response.headers.get("Location") if status in _REDIRECTS else None
