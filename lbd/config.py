@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
 from lbd.decide.drain import DrainSettings
 from lbd.decide.shedder import StrategySettings
@@ -31,6 +31,7 @@ from lbd.permit.progress import MOST_ROUNDS
 from lbd.permit.settings import Guardrails
 from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings, PulsarSettings
+from lbd.section import Section
 from lbd.split.triggers import SplitSettings
 from lbd.spread import SpreadSettings
 from lbd.store.calibration import CalibrateSettings
@@ -45,10 +46,8 @@ if TYPE_CHECKING:
     from lbd.permit.topic_costs import TopicKind
 
 
-class ServerTlsSettings(BaseModel):
+class ServerTlsSettings(Section):
     """Files for https."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cert_file: FilePath | None = Field(
         None, description="PEM file with the API's certificate and its intermediate certificates"
@@ -62,10 +61,8 @@ class ServerTlsSettings(BaseModel):
         return self
 
 
-class ApiSettings(BaseModel):
+class ApiSettings(Section):
     """Where the API listens, and who may use it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(True, description="With false, lbd run opens no port")
     listen: str = Field(
@@ -162,10 +159,8 @@ IPV6_AND_PORT = re.compile(r"\[[0-9A-Fa-f:.]+\]:[0-9]+")
 """A text that begins as a list of JSON does: ``api.listen`` may be ``[::]:8085``."""
 
 
-class LogSettings(BaseModel):
+class LogSettings(Section):
     """Format and level of the log."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["auto", "text", "json"] = Field(
         "auto", description="auto writes text on a terminal and json elsewhere"
@@ -178,9 +173,7 @@ def strategy_section(strategy: str) -> str:
     return strategy.replace("-", "_")
 
 
-class _Common(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class _Common(Section):
     pulsar: PulsarSettings = PulsarSettings()
     interval_seconds: float = Field(
         15,

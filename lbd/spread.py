@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lbd.bundles import FULL_RANGE, bundle_ends, bundles_at, range_in_name, topic_hash, topic_namespace
+from lbd.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,10 +43,8 @@ CROWDED_SHARE = 1.5
 """Report a broker from this many times its share and from its share + 2: one more is left after moves."""
 
 
-class SpreadSettings(BaseModel):
+class SpreadSettings(Section):
     """Groups to spread over brokers and zones, among moves of like size (docs/strategies.md)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: Literal["none", "topic", "namespace"] = Field(
         "none",

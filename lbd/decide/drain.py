@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lbd.model import Skip, Unload, bundle_range
 from lbd.reason import Reason
+from lbd.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,10 +34,8 @@ EXPIRES_SECONDS = 24 * 3600.0
 """Time after which a drain ends if no person has released it and the option --for sets no other time."""
 
 
-class DrainSettings(BaseModel):
+class DrainSettings(Section):
     """Limit of drains and fills, instead of those per turn, hour and day: a person has ordered all of these moves."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_unloads_at_once: int = Field(
         4, ge=1, le=64, description="Unloads in flight from a drained broker, of bundles with different hash ranges"

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from lbd.decide.candidates import UNITS, Offers
 from lbd.load import scoring
 from lbd.model import Comparison, Decision, Hits, Memory, Pair, Skip
 from lbd.reason import Reason
+from lbd.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ def parameter(value: float, key: str, most: float | None = None, least: float = 
     return Field(value, ge=None if most is None else least, le=most, json_schema_extra={"broker_conf": key})
 
 
-class StrategySettings(BaseModel):
+class StrategySettings(Section):
     """Settings of one strategy; ``name`` is what ``strategy:`` takes. lbd.yaml has a section of them if ``is_section``:
     the numbers of Pulsar's four older rules are its defaults, as other numbers do not mend these rules (PIP-364).
 
@@ -41,8 +42,6 @@ class StrategySettings(BaseModel):
     strategy that names no destination; None: it names them. With ``wants_slopes`` it gets the cost of traffic on
     each broker (:class:`~lbd.model.Slopes`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: ClassVar[str]
     assumed: ClassVar[str] = ""

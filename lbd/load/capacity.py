@@ -20,11 +20,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lbd.load.estimate import CPU, DRIVEN
 from lbd.load.scoring import AT_LIMIT_POINTS, SCORED, percent
 from lbd.model import RESOURCES
+from lbd.section import Section
 from lbd.text import HOUR_SECONDS, counted, duration_text, utc
 
 if TYPE_CHECKING:
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, Slopes, Snapshot
 
 
-class CapacitySettings(BaseModel):
+class CapacitySettings(Section):
     """Fill limit of brokers at the peak of a day, for the number of brokers that lbd recommends."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     max_score: float = Field(
         70,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lbd.model import RESOURCES
+from lbd.section import Section
 
 if TYPE_CHECKING:
     from lbd.model import Brokers, FloatArray
@@ -32,10 +33,8 @@ def broker_conf(key: str, text: str) -> dict[str, Any]:
     return {"description": f"{text}; broker.conf {key}", "json_schema_extra": {"broker_conf": key}}
 
 
-class Weights(BaseModel):
+class Weights(Section):
     """Weight of each resource in a broker's score."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     cpu: float = Field(
         1.0, ge=0, le=10, **broker_conf("loadBalancerCPUResourceWeight", "Weight of CPU in a broker's score")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from lbd.section import Section
 
 UNIT = {"throughput": 1e6, "msg_rate": 1e3}
 """Units of a slope in the settings: MB/s or 1,000 msg/s."""
 
 
-class KnownBroker(BaseModel):
+class KnownBroker(Section):
     """Capacity and slope of one broker, or of all that a pattern matches."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     broker: str = Field(
         description="host:port, or a regular expression that matches all of host:port or all of the host"
@@ -53,10 +53,8 @@ class KnownBroker(BaseModel):
         return self.broker == broker or any(re.fullmatch(self.broker, name) for name in names)
 
 
-class LoadSettings(BaseModel):
+class LoadSettings(Section):
     """Load of brokers until lbd has learned it. A broker's own samples replace this once they are sufficient."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     measure: Literal["throughput", "msg_rate"] | None = Field(
         None,

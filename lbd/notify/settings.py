@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lbd.file_settings import SecretPath
 from lbd.notify.events import Kind
+from lbd.section import Section
 
 
-class NotifySettings(BaseModel):
+class NotifySettings(Section):
     """A webhook that announces plans, moves and trouble to people. Off while ``url_file`` is null."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url_file: SecretPath | None = Field(
         None,

@@ -11,8 +11,9 @@ from math import inf
 from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_serializer, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
+from lbd.section import Section
 from lbd.text import zoned
 
 if TYPE_CHECKING:
@@ -61,13 +62,13 @@ Minutes = Annotated[int, BeforeValidator(_minutes)]
 Zone = Annotated[tzinfo, BeforeValidator(_zone)]
 
 
-class QuietHours(BaseModel):
+class QuietHours(Section):
     """One window; ``days`` are those on which it begins, so that Saturday's may end on Sunday morning.
 
     ``begins`` and ``ends`` (``from`` and ``to``) are minutes since local midnight.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     begins: Minutes = Field(alias="from")
     ends: Minutes = Field(alias="to")

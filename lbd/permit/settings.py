@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import isinf
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lbd.load.scoring import broker_conf
 from lbd.permit.quiet_hours import QuietHours
 from lbd.permit.topic_costs import TopicKind
+from lbd.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -38,10 +39,8 @@ def _checked_names(names: Named) -> Named:
     return names
 
 
-class Canary(BaseModel):
+class Canary(Section):
     """The few namespaces, and the pace, with which lbd begins to move by itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     namespaces: tuple[str, ...] = Field(
         min_length=1,
@@ -65,10 +64,8 @@ def canary_text(namespaces: Iterable[str], max_moves_per_hour: int) -> str:
     return f"only bundles of {', '.join(namespaces)} move, at most {max_moves_per_hour} an hour"
 
 
-class Guardrails(BaseModel):
+class Guardrails(Section):
     """Each limit with its default and the reason for it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     cool_down_minutes: float = Field(
         30,

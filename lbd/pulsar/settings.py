@@ -6,9 +6,10 @@ import re
 from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lbd.file_settings import FilePath, SecretPath
+from lbd.section import Section
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 3600
 """Bounds of a timeout. A longer one is a typing error; far above, the system could not even count it."""
@@ -20,10 +21,8 @@ _PLAIN_LINE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
 _NEVER_IN_A_URL = re.compile(r"[\s\x00-\x1f\x7f<>\"{}|\\^`#]")
 
 
-class TlsSettings(BaseModel):
+class TlsSettings(Section):
     """Files for https."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ca_file: FilePath | None = Field(
         None, description="PEM file with the CA certificates to trust. With null, those of the system"
@@ -38,10 +37,8 @@ class TlsSettings(BaseModel):
         return self
 
 
-class BasicSettings(BaseModel):
+class BasicSettings(Section):
     """User and password for basic authentication."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     username: str = Field(
         min_length=1, pattern=r"^[^:\x00-\x1f\x7f]+$", description="Name of a superuser, without a colon"
@@ -52,10 +49,8 @@ class BasicSettings(BaseModel):
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 
 
-class Oauth2Settings(BaseModel):
+class Oauth2Settings(Section):
     """OAuth2 client credentials (RFC 6749, 4.4), with the names that Pulsar's clients use."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     issuer_url: str = Field(
         description="Address of the issuer, which serves /.well-known/openid-configuration below it. https, or http on"
@@ -112,10 +107,8 @@ def checked_issuer(url: str, what: str) -> str:
     return url
 
 
-class PulsarSettings(BaseModel):
+class PulsarSettings(Section):
     """How lbd reaches the cluster, and as which user."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     admin_urls: tuple[str, ...] = Field(
         ("http://127.0.0.1:8080",), min_length=1, description="Web addresses of any brokers, tried in this order"
@@ -188,10 +181,8 @@ class PulsarSettings(BaseModel):
         return self
 
 
-class LeaderSettings(BaseModel):
+class LeaderSettings(Section):
     """Leader election between several instances."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(
         False,

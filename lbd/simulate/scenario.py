@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from lbd.config import Settings, problem
 from lbd.documents import complaint, compose_yaml, flat, read_yaml, text_of, yaml_problem
 from lbd.errors import UsageError
 from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
+from lbd.section import Section
 from lbd.simulate.world import (
     LONGEST_HOURS,
     LONGEST_MINUTES,
@@ -42,11 +43,7 @@ KIB_PER_MIB = 1024.0
 Ratio = Annotated[float, Field(ge=1, le=1e6)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Spell(_Part):
+class Spell(Section):
     """CPU that no bundle causes, for some minutes: garbage collection, compaction, a neighbour on the host."""
 
     at_minutes: float = Field(ge=0, le=LONGEST_MINUTES)
@@ -54,14 +51,14 @@ class Spell(_Part):
     points: float = Field(ge=0.001, le=100)
 
 
-class SilentSpell(_Part):
+class SilentSpell(Section):
     """The broker serves its clients and gives no load report: it is slow, or its HTTP threads are busy."""
 
     at_minutes: float = Field(ge=0, le=LONGEST_MINUTES)
     minutes: float = Field(1, ge=0.01, le=LONGEST_MINUTES)
 
 
-class Restarts(_Part):
+class Restarts(Section):
     """Broker after broker of a part goes in an orderly way, and comes back with nothing."""
 
     first_at_minutes: float = Field(ge=0.01, le=LONGEST_MINUTES)
@@ -71,7 +68,7 @@ class Restarts(_Part):
     )
 
 
-class BrokerPart(_Part):
+class BrokerPart(Section):
     """A broker, or ``number`` alike ones named ``id-1``, ``id-2`` and so on."""
 
     id: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")
@@ -123,7 +120,7 @@ class BrokerPart(_Part):
             yield begin, begin + self.restarts.away_seconds, False
 
 
-class LoadPart(_Part):
+class LoadPart(Section):
     """Traffic in some bundles of one namespace, ``simulated/<name>``."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
@@ -156,7 +153,7 @@ def load_namespace(load: LoadPart) -> str:
     return f"simulated/{load.name}"
 
 
-class Scenario(_Part):
+class Scenario(Section):
     """One scenario. ``about``, ``source`` and ``stock`` are for readers: what it is, where its numbers come from, and
     what Pulsar's own balancing did. ``settings`` are lbd's, below those of the user.
     """

@@ -14,7 +14,9 @@ from math import cos, inf, isfinite, tau
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from lbd.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,11 +32,7 @@ LONGEST_MINUTES = 60 * LONGEST_HOURS
 """Length of a scenario at most."""
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Steady(_Shape):
+class Steady(Section):
     """The same all the time."""
 
     kind: Literal["steady"] = "steady"
@@ -45,7 +43,7 @@ class Steady(_Shape):
         return 1.0
 
 
-class Wave(_Shape):
+class Wave(Section):
     """A cosine around 1, ``amplitude`` up and down."""
 
     kind: Literal["wave"]
@@ -58,7 +56,7 @@ class Wave(_Shape):
         return 1 + self.amplitude * cos(tau * (seconds / 3600 - self.peak_at_hours) / self.period_hours)
 
 
-class Ramp(_Shape):
+class Ramp(Section):
     """From ``start`` to ``to`` in a straight line, and so for good."""
 
     kind: Literal["ramp"]
@@ -76,7 +74,7 @@ class Ramp(_Shape):
         return self.start + (self.to - self.start) * share
 
 
-class Spike(_Shape):
+class Spike(Section):
     """``to`` for some minutes, else 1."""
 
     kind: Literal["spike"]
@@ -89,7 +87,7 @@ class Spike(_Shape):
         return self.to if 0 <= seconds / 60 - self.at_minutes < self.minutes else 1.0
 
 
-class OnOff(_Shape):
+class OnOff(Section):
     """Nothing for a while, then what was missed as well: the mean stays 1, as of a consumer that comes and goes."""
 
     kind: Literal["on-off"]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lbd.bundles import range_in_name
 from lbd.errors import UsageError
 from lbd.load.scoring import broker_conf
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, bundle_namespace
+from lbd.section import Section
 from lbd.split.plan import MIB, Flow
 
 if TYPE_CHECKING:
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
     from lbd.model import Averages, FloatArray, Snapshot
 
 
-class SplitSettings(BaseModel):
+class SplitSettings(Section):
     """When a bundle is too large, by the rule of the modular load manager's leader, and lbd's own limits."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     enabled: bool = Field(
         False,

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lbd.files import At, decoded, refused
 from lbd.load.settings import UNIT
+from lbd.section import Section
 from lbd.text import counted, weekday
 
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ _RUN, _RUN_FORMAT = re.compile(r"[0-9]{8}T[0-9]{6}Z"), "%Y%m%dT%H%M%SZ"
 """Folders of the unit and of the CronJob; any other is a person's."""
 
 
-class CalibrateSettings(BaseModel):
+class CalibrateSettings(Section):
     """How ``lbd calibrate`` weighs what settings do to clients."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     overload_minutes: float = Field(
         60,

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from lbd.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,10 +22,8 @@ if TYPE_CHECKING:
 HISTORY_FOLDER = "history"
 
 
-class HistorySettings(BaseModel):
+class HistorySettings(Section):
     """Content of ``history/``, and how long it is kept."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     enabled: bool = Field(
         True, description="Store load reports, decisions and moves as Parquet files, for lbd calibrate"
