@@ -114,7 +114,7 @@ def _bundles(settings: Settings, api: str | None) -> Sequence[str]:
     if (client := api_client(settings, api)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        return remote.busiest_bundles(client)
+        return list(remote.bundles(client))
     from lbd.store.turns import load_bundles  # noqa: PLC0415 - it loads NumPy
 
     stored = load_bundles(settings.state_dir)

@@ -11,11 +11,10 @@ import msgspec
 from rich.text import Text
 
 from lbd.api.shapes import Applied
-from lbd.cli import remote
 from lbd.cli.completion import plans
 from lbd.cli.options import remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, shared_notes, table, without_notes
-from lbd.cli.request import by, lbd_client, print_note, reason_option
+from lbd.cli.request import by, lbd_client, print_note, read, reason_option, send_command
 from lbd.cli.status_text import console
 from lbd.errors import ObserveError, RefusedError
 from lbd.fields import derived
@@ -47,6 +46,12 @@ def _plan_of_now(settings: Settings) -> PlanDocument:
     return msgspec.structs.replace(plan, expires_at=None, skips=msgspec.UNSET)
 
 
+def _present_plan(settings: Settings, api_url: str | None) -> PlanDocument:
+    """The plan that waits for approval, or what the next turn would move."""
+    client = lbd_client(settings, api_url)
+    return _plan_of_now(settings) if client is None else read(client.get("plan", skips="false"), PlanDocument)
+
+
 @click.command("plan")
 @remote_options
 @click.pass_context
@@ -61,8 +66,7 @@ def plan(ctx: click.Context, read: Read, form: str, api_url: str | None) -> None
     Example: lbd plan
     """
     settings = read().settings
-    client = lbd_client(settings, api_url)
-    shown = remote.plan(client) if client is not None else _plan_of_now(settings)
+    shown = _present_plan(settings, api_url)
     if form == "json":
         json_out(shown)
     else:
@@ -149,12 +153,7 @@ def apply(
     """
     settings, (key, now) = read().settings, new_id()
     request = PlanRequest(key, name, [], reason, by(), now, now + timeout_seconds)
-    client = lbd_client(settings, api_url)
-    if client is not None:
-        applied = remote.apply(client, request)
-    else:
-        done = _alone(settings, request)
-        applied = derived(Applied, done, moves=done.placed or [])
+    applied = _applied(settings, request, api_url)
     if form == "json":
         json_out(applied)
     for move in applied.moves:
@@ -164,6 +163,14 @@ def apply(
             )
     print_note(form, applied.sentence)
     ctx.exit(applied.exit_code)
+
+
+def _applied(settings: Settings, request: PlanRequest, api_url: str | None) -> Applied:
+    """The result of the plan, by the lbd that runs, else by this process."""
+    if (client := lbd_client(settings, api_url)) is not None:
+        return read(send_command(client, request), Applied)
+    done = _alone(settings, request)
+    return derived(Applied, done, moves=done.placed or [])
 
 
 def _alone(settings: Settings, request: PlanRequest) -> RequestResult:

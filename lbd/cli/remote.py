@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from lbd.api.shapes import Applied, DrainPlan, DrainsResponse, PlacementResponse, Released, SnapshotResponse, Started
+from lbd.api.shapes import DrainPlan, DrainsResponse, PlacementResponse, Released, SnapshotResponse, Started
 from lbd.cli.request import read, remote_topic_bundles, send_command
 from lbd.errors import ObserveError, UsageError
 from lbd.model import Skip
@@ -13,18 +13,15 @@ from lbd.operations.place import Report, target
 from lbd.place.picker import PlacementAdvice, PlacementCandidates
 from lbd.place.placements import PlaceMemory, PlacementChoice
 from lbd.reason import Reason
-from lbd.split.plan import DueSplitsDocument, SplitDocument
-from lbd.store.control import DrainRequest, FillRequest, Pause, PlanRequest, RequestResult
+from lbd.store.control import DrainRequest, FillRequest, Pause, RequestResult
 from lbd.store.drains import DrainStatus
 from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer
 from lbd.store.status import Status, standby_text
-from lbd.turn.record import PlanDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lbd.api.client import Client
-    from lbd.split.plan import Algorithm
     from lbd.store.drains import Drain, Work
 
 
@@ -41,11 +38,6 @@ def status(api: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, 
     last = read(response, Status)
     drains = [(drain.drain, drain.work) for drain in read(response.get("drains"), list[DrainStatus])]
     return last, read(response.get("paused"), Pause | None), last.at + read(response.get("age_seconds"), float), drains
-
-
-def busiest_bundles(api: Client) -> list[str]:
-    """The bundles of the remote lbd with most traffic."""
-    return [row.bundle for row in read(api.get("snapshot", last=10_000), SnapshotResponse).bundles]
 
 
 def remote_leader(api: Client) -> str | None:
@@ -127,37 +119,10 @@ def _answer(response: PlacementResponse) -> PlacementAdvice:
     return PlacementAdvice(response.bundle, response.owner, chosen, PlacementCandidates(response.candidates, left_out))
 
 
-def owned_bundles(api: Client, namespace: str) -> dict[str, str]:
-    """The owner of each bundle of a namespace, as brokers reported it in the last round."""
-    snapshot = read(api.get("snapshot", namespace=namespace, last=MOST_BUNDLES), SnapshotResponse)
-    return {bundle.bundle: bundle.broker for bundle in sorted(snapshot.bundles, key=lambda bundle: bundle.bundle)}
-
-
-def unload_plan(api: Client, bundle: str, destination: str | None) -> RequestResult:
-    """Preview of an unload."""
-    query: dict[str, Any] = {"destination": destination} if destination is not None else {}
-    return read(api.get("unload", *bundle.split("/"), **query), RequestResult)
-
-
-def split_plan(api: Client, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
-    """Where one bundle would be cut."""
-    query: dict[str, Any] = {"positions": list(positions)} | ({"algorithm": algorithm} if algorithm else {})
-    return read(api.get("split", *bundle.split("/"), **query), SplitDocument)
-
-
-def due_splits(api: Client) -> DueSplitsDocument:
-    """Splits that are due by the rule of that lbd."""
-    return read(api.get("split"), DueSplitsDocument)
-
-
-def plan(api: Client) -> PlanDocument:
-    """The plan that waits there for approval, or what its next turn would move."""
-    return read(api.get("plan", skips="false"), PlanDocument)
-
-
-def apply(api: Client, request: PlanRequest) -> Applied:
-    """Apply a plan that was shown; return its result and those of its moves."""
-    return read(send_command(api, request), Applied)
+def bundles(api: Client, **query: str) -> dict[str, str]:
+    """The broker of each of the bundles with most traffic, by name, as of the last round; ``query`` narrows them."""
+    rows = read(api.get("snapshot", last=MOST_BUNDLES, **query), SnapshotResponse).bundles
+    return {row.bundle: row.broker for row in sorted(rows, key=lambda row: row.bundle)}
 
 
 # --- drain and fill

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -11,12 +11,12 @@ from rich.text import Text
 from lbd.cli.completion import bundles
 from lbd.cli.options import override_option, remote_options, timeout_option
 from lbd.cli.render import amount, json_out, plain, table
-from lbd.cli.request import WITHOUT_APPLY, api_client, by, handing, override_reason, print_note, reason_option
+from lbd.cli.request import WITHOUT_APPLY, api_client, by, handing, override_reason, print_note, read, reason_option
 from lbd.cli.status_text import console
 from lbd.errors import UsageError
 from lbd.model import bundle_range
 from lbd.pulsar.paths import bounds
-from lbd.split.plan import ALGORITHMS, SPECIFIED, DueSplitDocument, DueSplitsDocument
+from lbd.split.plan import ALGORITHMS, SPECIFIED, DueSplitDocument, DueSplitsDocument, SplitDocument
 from lbd.store.control import REFUSED, SplitRequest, new_id
 from lbd.text import local, zone_names
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lbd.cli.options import Read
     from lbd.config import Settings
-    from lbd.split.plan import Algorithm, PartDocument, SplitDocument
+    from lbd.split.plan import Algorithm, PartDocument
     from lbd.store.control import RequestResult
     from lbd.store.moves import SplitRecord
 
@@ -198,9 +198,10 @@ def _plans(
 ) -> SplitDocument | DueSplitsDocument:
     """The plan of one bundle, or of all that the rule chooses."""
     if (client := api_client(settings, api_url)) is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
-
-        return remote.due_splits(client) if bundle is None else remote.split_plan(client, bundle, algorithm, positions)
+        if bundle is None:
+            return read(client.get("split"), DueSplitsDocument)
+        query: dict[str, Any] = {"positions": list(positions)} | ({"algorithm": algorithm} if algorithm else {})
+        return read(client.get("split", *bundle.split("/"), **query), SplitDocument)
     from lbd.operations.split import plan_due_here, plan_one  # noqa: PLC0415 - usage errors need no NumPy
 
     if bundle is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,7 @@ from lbd.cli.request import (
     override_reason,
     print_note,
     print_result,
+    read,
     reason_option,
     topic_bundles,
 )
@@ -144,9 +145,8 @@ def _preview(settings: Settings, form: str, what: str, broker: str | None, api_u
 
 def _shown(settings: Settings, bundle: str, broker: str | None, api_url: str | None) -> RequestResult:
     if (client := api_client(settings, api_url)) is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
-
-        return remote.unload_plan(client, bundle, broker)
+        query: dict[str, Any] = {"destination": broker} if broker is not None else {}
+        return read(client.get("unload", *bundle.split("/"), **query), RequestResult)
     from lbd.operations.place import show_unload  # noqa: PLC0415 - usage errors need no NumPy
 
     return show_unload(settings, bundle, broker)
@@ -163,7 +163,7 @@ def _owned_bundles(settings: Settings, namespace: str, broker: str | None, api_u
     if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        owned = remote.owned_bundles(client, namespace)
+        owned = remote.bundles(client, namespace=namespace)
     else:
         from lbd.operations.place import owned_bundles  # noqa: PLC0415 - one bundle is moved without asking the cluster
 
