@@ -242,7 +242,7 @@ def _show(proposal: ShownProposal) -> None:
             name = f"measured since {zoned(measured.since)} ({duration_text(measured.seconds)} seen)"
             rows.append((name, measured.figures))
         heads = ("client-minutes a day", "moves a day", "mean gap", "p95 gap")
-        figures = table(("", "left"), *((head, "right") for head in heads))
+        figures = table("", *(f">{head}" for head in heads))
         for name, row in rows:
             cost = "-" if row.client_minutes_per_day is None else f"{row.client_minutes_per_day:,.1f}"
             figures.add_row(name, cost, f"{row.moves_per_day:.1f}", f"{row.mean_gap:.1f}", f"{row.p95_gap:.1f}")

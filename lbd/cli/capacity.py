@@ -60,7 +60,7 @@ def show(report: CapacityReport) -> None:
     answer, *others = lines(report)
     click.echo(fitted(plain(answer), room()))
     if report.brokers:
-        rows = table(("broker", "left"), ("score now", "right"), ("peak without it", "right"))
+        rows = table("broker", ">score now", ">peak without it")
         numbers = max(len(broker.id) for broker in report.brokers) + NUMBER_COLUMNS
         wide = numbers + BAR_WIDTH <= room()
         if wide:

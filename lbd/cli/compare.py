@@ -67,7 +67,7 @@ def as_text(comparison: Compared, *, everything: bool) -> None:
     out.print(Text(summary.title(comparison)))
     figures = list(summary.rows(comparison))
     shown = [row for row in figures if everything or row.figure.name in summary.DECIDING]
-    table = render.table(("", "left"), *((_head(run.label), "right") for run in comparison.runs))
+    table = render.table("", *(f">{_head(run.label)}" for run in comparison.runs))
     table.columns[0].no_wrap = False
     for row in shown:
         table.add_row(row.figure.label, *row.cells)

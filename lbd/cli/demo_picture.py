@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from lbd.cli.render import amount, plain, table
@@ -28,7 +27,7 @@ from lbd.turn.record import gap_points
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console, JustifyMethod, RenderableType
+    from rich.console import Console, RenderableType
 
     from lbd.config import ApiSettings, Settings
     from lbd.demo import DemoMove, Stage
@@ -105,7 +104,7 @@ def opening(about: str, cluster: FakePulsar) -> str:
 
 def card(scorecard: Scorecard, gaps: tuple[float, float] | None) -> RenderableType:
     """The short scorecard; ``gaps`` are those of the reports, at first and at last."""
-    rows = table(("true scores", "left"), ("first", "right"), ("last", "right"))
+    rows = table("true scores", ">first", ">last")
     rows.add_row("highest - lowest, points", f"{scorecard.first.gap_points:.1f}", f"{scorecard.last.gap_points:.1f}")
     rows.add_row("standard deviation, points", f"{scorecard.first.std_points:.1f}", f"{scorecard.last.std_points:.1f}")
     rows.add_row("highest / mean", f"{scorecard.first.max_over_mean:.2f}", f"{scorecard.last.max_over_mean:.2f}")
@@ -174,7 +173,7 @@ def brokers(frame: Frame, turn: TurnRecord, width: int, number: int) -> Renderab
     longest = max((len(row.id) for row in turn.brokers), default=0)
     beside = longest + 9 + (18 if width >= NARROW else 0) + (20 if width >= WIDE_ENOUGH else 0)
     bar = min(max(width - beside, LEAST_BAR), LONGEST_BAR)
-    rows = grid(*_columns(width))
+    rows = table(*_columns(width))
     shown, gone_at = _extreme_brokers(turn.brokers, number)
     sources = {pair.source for pair in turn.pairs}
     for index, broker in enumerate(shown):
@@ -194,12 +193,12 @@ def brokers(frame: Frame, turn: TurnRecord, width: int, number: int) -> Renderab
     return Group(rows, *gaps)
 
 
-def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
-    columns: list[tuple[str, JustifyMethod]] = [("broker", "left"), ("score", "right"), (LEGEND, "left")]
+def _columns(width: int) -> list[str]:
+    columns = ["broker", ">score", LEGEND]
     if width >= NARROW:
-        columns += [("MB/s", "right"), ("bundles", "right")]
+        columns += [">MB/s", ">bundles"]
     if width >= WIDE_ENOUGH:
-        columns.append(("", "left"))
+        columns.append("")
     return columns
 
 
@@ -229,14 +228,6 @@ def _remark(broker: BrokerRecord) -> str:
     if broker.doubt is not None:
         return plain(broker.doubt)
     return f"settling, {broker.to_settle} to come" if broker.to_settle else ""
-
-
-def grid(*columns: tuple[str, JustifyMethod]) -> Table:
-    """An empty table whose cells stay in one line."""
-    empty = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in columns:
-        empty.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
-    return empty
 
 
 def folded(words: str, width: int, indent: int = 0, most: int | None = None) -> list[str]:
@@ -348,7 +339,7 @@ def _title(frame: Frame, width: int) -> list[Text]:
 def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairRecord], width: int) -> RenderableType:
     wide, points = width >= WIDE_ENOUGH, frame.settings.avg_shedder
     low, high = points.low_threshold, points.high_threshold
-    rows = grid(("pair", "left"), ("apart", "right"), (f"samples {low:g}+", "left"), (f"samples {high:g}+", "left"))
+    rows = table("pair", ">apart", f"samples {low:g}+", f"samples {high:g}+")
     if wide:
         rows.add_column(no_wrap=True)
     for pair in pairs:
@@ -409,7 +400,7 @@ def _moves(frame: Frame, number: int, width: int) -> list[RenderableType]:
         return []
     landed = sum(move.state == "landed" for move in moves)
     heading = Text(f"moves: {len(moves)} planned, {landed} landed", "bold")
-    rows = grid(("", "left"), ("", "left"), ("", "left"))
+    rows = table("", "", "")
     rows.show_header, rows.columns[2].no_wrap = False, False
     shown = sorted(moves, key=lambda move: (move.ended, -move.at))[:number]
     cells = [_move_cells(frame, move) for move in shown]

@@ -112,7 +112,7 @@ LINES = 20
 def show(plan: DrainPlan, *, everything: bool) -> None:
     """Print scores now and predicted, the destination of each bundle, and the bundles that stay."""
     out = console()
-    scores = table(("broker", "left"), ("score", "right"), ("then", "right"), ("", "left"), ("given", "right"))
+    scores = table("broker", ">score", ">then", "", ">given")
     for broker in sorted(plan.brokers, key=lambda each: -each.predicted):
         number = sum(unload.destination == broker.id for unload in plan.unloads)
         then = broker.predicted
@@ -121,10 +121,7 @@ def show(plan: DrainPlan, *, everything: bool) -> None:
     out.print(scores)
     most = len(plan.unloads) if everything else LINES
     if plan.unloads:
-        rows = table(
-            *(("unload", "left"), ("from", "left"), ("to", "left")),
-            *(("msg/s", "right"), ("MB/s", "right"), ("clients", "right")),
-        )
+        rows = table("unload", "from", "to", ">msg/s", ">MB/s", ">clients")
         for unload in plan.unloads[:most]:
             ends = plain(unload.bundle), plain(unload.source), plain(unload.destination or "")
             rows.add_row(*ends, amount(unload.msg_rate), amount(unload.throughput, 1e6, 1), f"{unload.clients:,}")

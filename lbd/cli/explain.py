@@ -171,7 +171,7 @@ def _show_candidates(out: Console, candidates: Sequence[CandidateLine], unloads:
         return
     to = {unload.bundle: unload.destination for unload in unloads if unload.destination is not None}
     several = len({to.get(candidate.bundle) for candidate in candidates} - {None}) > 1
-    rows = table((" " * LABEL_WIDTH + " bundle", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    rows = table(" " * LABEL_WIDTH + " bundle", ">msg/s", ">MB/s", "")
     for candidate in candidates:
         taken = f"taken, to {to[candidate.bundle].removesuffix(end)}" if several and candidate.bundle in to else "taken"
         words = taken if candidate.reason == "moves" else f"passed over: {candidate.reason}"
@@ -250,7 +250,7 @@ def _show_namespace(out: Console, answer: NamespaceAnswer, now: float, end: str)
         *(("because" if not number else "", text, "bold") for number, text in enumerate(answer.because)),
     ]
     _print(out, lines, end)
-    rows = table(("bundle", "left"), ("broker", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    rows = table("bundle", "broker", ">msg/s", ">MB/s", "")
     for bundle in answer.bundles:
         carried = amount(bundle.msg_rate), amount(bundle.throughput, 1e6, 1)
         rows.add_row(plain(bundle.bundle), plain(bundle.broker.removesuffix(end)), *carried, bundle.reason)

@@ -65,7 +65,7 @@ def _print_rows(cells: Sequence[tuple[str, str, str]]) -> None:
     end = common_end(broker for _, broker, _ in cells)
     widest = max(len(bundle) for bundle, _, _ in cells) + max(len(broker) for _, broker, _ in cells) + 2
     end = end if widest > room() else ""
-    rows = table(("bundle", "left"), ("broker", "left"))
+    rows = table("bundle", "broker")
     for bundle, broker, style in cells:
         rows.add_row(Text(plain(bundle)), Text(plain(broker.removesuffix(end)), style))
     console().print(rows)

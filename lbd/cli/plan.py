@@ -83,11 +83,7 @@ def print_plan(plan: PlanDocument) -> None:
     dear = any(move.cost for move in plan.unloads)
     for source, destination in dict.fromkeys((move.source, move.destination) for move in plan.unloads):
         out.print(Text(plain(f"{source} -> {destination}"), "bold"))
-        rows = table(
-            *(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("clients", "right")),
-            *((("cost", "right"),) if dear else ()),
-            ("", "left"),
-        )
+        rows = table("  unload", ">msg/s", ">MB/s", ">clients", *([">cost"] if dear else []), "")
         for move in plan.unloads:
             if (move.source, move.destination) == (source, destination):
                 numbers = amount(move.msg_rate), amount(move.throughput, 1e6, 1), f"{move.clients:,}"
@@ -100,7 +96,7 @@ def print_plan(plan: PlanDocument) -> None:
     for note, number in shared.items():
         out.print(Text(plain(f"{number} of {counted(len(plan.unloads), 'bundle')}: {note}"), "dim"))
     if plan.unloads:
-        scores = table(("broker", "left"), ("score", "right"), ("after", "right"))
+        scores = table("broker", ">score", ">after")
         for broker in plan.plan_scores:
             scores.add_row(plain(broker.id), amount(broker.score, digits=1), amount(broker.after, digits=1))
         out.print(scores)

@@ -23,7 +23,6 @@ from lbd.turn.record import brokers, outcome_record, pair_statuses, skips
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
-    from rich.console import JustifyMethod
     from rich.progress import Progress, TaskID
 
     from lbd.model import Outcome, Pair, Unload
@@ -108,25 +107,17 @@ def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[U
     return by_pair
 
 
-def table(*columns: tuple[str, JustifyMethod]) -> Table:
-    """An empty table with these columns."""
+def table(*columns: str) -> Table:
+    """An empty table with these columns, each cell in one line; ``>`` before a name aligns its column to the right."""
     rows = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in columns:
-        rows.add_column(name, justify=justify, no_wrap=True)
+    for name in columns:
+        rows.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", no_wrap=True)
     return rows
 
 
 def broker_table(shown: Iterable[BrokerRow | BrokerRecord | BrokerStatus], hot: Container[str], end: str = "") -> Table:
     """A row for each broker, the most loaded first; ``hot`` ones are highlighted, ``end`` is cut from names."""
-    rows = table(
-        ("broker", "left"),
-        ("score", "right"),
-        ("", "left"),
-        ("by", "left"),
-        ("msg/s", "right"),
-        ("MB/s", "right"),
-        ("bundles", "right"),
-    )
+    rows = table("broker", ">score", "", "by", ">msg/s", ">MB/s", ">bundles")
     for row in sorted(shown, key=lambda row: -(row.score or 0.0)):
         style = "bold red" if row.id in hot else ""
         rows.add_row(
@@ -148,7 +139,7 @@ def yaml_text(value: object) -> str:
 
 def change_table(changes: Iterable[tuple[str, object, object]], before: str = "now") -> Table:
     """A row for each setting that would change: its key, its value ``before``, and the proposed one; ``-`` for none."""
-    rows = table(("setting", "left"), (before, "left"), ("proposed", "left"))
+    rows = table("setting", before, "proposed")
     for key, *values in changes:
         rows.add_row(Text(plain(key)), *(Text("-" if value is None else plain(yaml_text(value))) for value in values))
     return rows
@@ -167,7 +158,7 @@ def amount(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
 
 def pair_table(pairs: Iterable[PairStatus], hits_title: str, end: str = "") -> Table:
     """A row for each pair of two brokers; ``end`` is cut from names."""
-    rows = table(("pair", "left"), ("apart", "right"), (hits_title, "left"))
+    rows = table("pair", ">apart", hits_title)
     for pair in pairs:
         if pair.destination is not None:
             ends = f"{pair.source.removesuffix(end)} -> {pair.destination.removesuffix(end)}"
@@ -177,7 +168,7 @@ def pair_table(pairs: Iterable[PairStatus], hits_title: str, end: str = "") -> T
 
 def _relieved_table(pairs: Iterable[Pair]) -> Table:
     """The brokers that a strategy without pairs would relieve."""
-    rows = table(("to be relieved", "left"), ("because it has", "left"))
+    rows = table("to be relieved", "because it has")
     for pair in pairs:
         if pair.destination is None:
             rows.add_row(pair.source, pair.why)
@@ -192,7 +183,7 @@ def _hits_text(hits: HitStatus) -> str:
 
 def _unload_table(record: TurnResult, unloads: list[Unload]) -> Table:
     results = {outcome.unload.bundle: outcome for outcome in record.moves.outcomes}
-    rows = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    rows = table("  unload", ">msg/s", ">MB/s", "")
     for unload in unloads:
         rows.add_row(
             f"  {unload.bundle}",

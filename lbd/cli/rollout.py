@@ -240,10 +240,7 @@ def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | 
     if form == "json":
         json_out(plan)
     else:
-        rows = table(
-            *(("broker", "left"), ("bundles", "right"), ("clients", "right"), ("about", "right")),
-            *(("highest then", "left"), ("points", "right")),
-        )
+        rows = table("broker", ">bundles", ">clients", ">about", "highest then", ">points")
         for step in plan.steps:
             cells = f"{step.bundles:,}", f"{step.clients:,}", duration_text(step.eta_seconds)
             rows.add_row(plain(step.broker), *cells, plain(step.top or ""), amount(step.peak, digits=1))

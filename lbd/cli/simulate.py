@@ -109,9 +109,7 @@ def _one(console: Console, runs: Sequence[Finished]) -> None:
 
 
 def _several(console: Console, runs: Sequence[Finished]) -> None:
-    rows = render.table(
-        (f"of {len(runs)} runs", "left"), ("median", "right"), ("lowest", "right"), ("highest", "right"), ("", "left")
-    )
+    rows = render.table(f"of {len(runs)} runs", ">median", ">lowest", ">highest", "")
     spreads = spread([run.card for run in runs])
     for figure in FIGURES:
         over = spreads[figure.name]
@@ -121,7 +119,7 @@ def _several(console: Console, runs: Sequence[Finished]) -> None:
 
 
 def _moves(trace: Trace) -> object:
-    rows = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
+    rows = render.table(">at", "from", "to", ">bundles", ">MB/s")
     for move in transfers(trace):
         ends = (render.plain(move.source), render.plain(move.destination))
         rows.add_row(move.clock, *ends, str(move.bundles), render.amount(move.throughput, 1e6, 1))
@@ -129,7 +127,7 @@ def _moves(trace: Trace) -> object:
 
 
 def _splits(trace: Trace) -> object:
-    rows = render.table(("at", "right"), ("split", "left"), ("on", "left"), ("parts", "right"), ("by", "left"))
+    rows = render.table(">at", "split", "on", ">parts", "by")
     for split in trace.splits:
         ends = render.plain(split.bundle), render.plain(split.owner)
         rows.add_row(clock(split.seconds), *ends, str(split.parts), split.by)
@@ -137,7 +135,7 @@ def _splits(trace: Trace) -> object:
 
 
 def _evenness(card: Scorecard) -> object:
-    rows = render.table(("true scores", "left"), *((when, "right") for when in WHEN.values()))
+    rows = render.table("true scores", *(f">{when}" for when in WHEN.values()))
     values = figures(card)
     for figure in EVENNESS:
         rows.add_row(figure.label, *(figure.text(values[f"{section}.{figure.name}"]) for section in WHEN))

@@ -40,7 +40,7 @@ def show_plan(plan: SplitDocument) -> None:
     heading = f"{plan.bundle} at {plan.owner}{why and f': {why}'}"
     out.print(Text(plain(heading), "bold"))
     out.print(Text(f"{plan.algorithm} cuts at {', '.join(plan.positions)}"))
-    rows = table(("", "left"), ("range", "left"), ("topics", "right"), ("msg/s", "right"), ("MB/s", "right"))
+    rows = table("", "range", ">topics", ">msg/s", ">MB/s")
     rows.add_column("busiest topic", no_wrap=True)
     rows.add_row("before", *_row(plan.before))
     for number, part in enumerate(plan.after):
@@ -83,7 +83,7 @@ def show_splits(splits: Sequence[SplitRecord], form: str) -> None:
         click.echo("No splits.")
         return
     columns = (f"time ({zone_names(split.at for split in splits)})", "bundle", "at", "result", "parts", "why")
-    rows = table(*((name, "left") for name in columns))
+    rows = table(*columns)
     for split in splits:
         outcome, cut = split.end, split.cut
         result, parts = (outcome.result.value, len(outcome.parts)) if outcome is not None else ("open", 1)
