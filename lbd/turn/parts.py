@@ -10,7 +10,7 @@ from lbd.act.executor import NOTHING_FINISHED
 from lbd.permit import evidence
 from lbd.permit.consent import Consent
 from lbd.permit.policies import Groups
-from lbd.turn.plan import NOTHING_PLANNED, Chosen, no_spread
+from lbd.turn.plan import NOTHING_PLANNED, Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -50,12 +50,6 @@ def reports_alone(snapshot: Snapshot, watched: Mapping[str, float], sample_inter
 
 HealthSource = Callable[["Snapshot"], "Mapping[str, float]"]
 """Gives how long health checks took that ended since the round before, in seconds by broker."""
-
-
-def no_checks(snapshot: Snapshot) -> Mapping[str, float]:
-    """No broker is checked."""
-    del snapshot
-    return {}
 
 
 class Actuator(Protocol):
@@ -181,8 +175,8 @@ class Parts:
     drained: Callable[[], frozenset[str]] = frozenset
     live: LiveCpuSource = reports_alone
     rest: Rest | None = None
-    spread: SpreadSource = no_spread
-    health: HealthSource = no_checks
+    spread: SpreadSource = lambda *_: None
+    health: HealthSource = lambda _: {}
 
     @property
     def acts(self) -> bool:

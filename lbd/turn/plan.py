@@ -175,18 +175,6 @@ SpreadSource = Callable[["Snapshot", "Sequence[Pool]"], "Spread | None"]
 """Where partitions of topics, or bundles of namespaces, are in a round, within the pools of its brokers."""
 
 
-def as_known(decision: Decision, policies: Policies) -> Policies:
-    """The policies as they are: all that can be known is."""
-    del decision
-    return policies
-
-
-def no_spread(snapshot: Snapshot, pools: Sequence[Pool]) -> Spread | None:
-    """Nothing belongs apart."""
-    del snapshot, pools
-    return None
-
-
 def plan(
     planning: Planning,
     case: Case,
@@ -194,8 +182,8 @@ def plan(
     *,
     rest: Rest | None = None,
     finished: FinishedMoves = NOTHING_FINISHED,
-    read: Reading = as_known,
-    spread: SpreadSource = no_spread,
+    read: Reading = lambda _, policies: policies,
+    spread: SpreadSource = lambda *_: None,
     by_name: CodeArray | None = None,
 ) -> Plan:
     """The plan of a turn.
@@ -285,7 +273,7 @@ def decide(
     strategy: Strategy,
     case: Case,
     permission: Permission,
-    read: Reading = as_known,
+    read: Reading = lambda _, policies: policies,
     passes: frozenset[Reason] = frozenset(),
 ) -> tuple[Decision, Policies]:
     """The strategy's decision on what may move where, and the policies with what was ``read`` for it.
