@@ -16,7 +16,7 @@ from lbd.cli.completion import anything
 from lbd.cli.options import duration, remote_options, settings_to_look
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.request import api_client, topic_bundles
-from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
+from lbd.cli.status_text import LABEL_WIDTH, common_end, console, print_lines, room
 from lbd.errors import UsageError
 from lbd.permit.served import served_text
 from lbd.store.control import Control
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lbd.cli.options import Read
+    from lbd.cli.status_text import Line
     from lbd.remedy import NextStep
     from lbd.store.explain import Ends, Fired, MoveStory, SplitStory
     from lbd.store.turn_record import CandidateLine, PairRecord, Planned, TurnRecord
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
 NARROW = 160
 """Columns below which the common end of broker names is omitted."""
-
-Line = tuple[str, str, str]
-"""Label, text, style; a line without a label continues the one before."""
 
 
 def show(answer: Answer, now: float) -> None:
@@ -56,17 +54,11 @@ def show(answer: Answer, now: float) -> None:
     elif isinstance(answer, NamespaceAnswer):
         _show_namespace(out, answer, now, end)
     else:
-        _print(out, _bundle_lines(answer, now), end)
-        _print(out, _move_lines(answer.moves), end)
-        _print(out, _split_lines(answer.splits), end)
+        print_lines(out, _bundle_lines(answer, now), end)
+        print_lines(out, _move_lines(answer.moves), end)
+        print_lines(out, _split_lines(answer.splits), end)
     if end:
         out.print(Text(f"brokers are named without {end}", "dim"))
-
-
-def _print(out: Console, lines: Iterable[Line], end: str) -> None:
-    for label, words, style in lines:
-        short = plain(words.replace(end, "") if end else words)
-        out.print(Text(f"{label:<{LABEL_WIDTH}} ", "dim").append(short, style))
 
 
 def _brokers(answer: Answer) -> set[str]:
@@ -78,22 +70,22 @@ def _brokers(answer: Answer) -> set[str]:
 
 def _show_turn(out: Console, answer: TurnAnswer, now: float, end: str) -> None:
     turn = answer.turn
-    _print(out, _turn_lines(turn, now), end)
-    _print(out, _todo_lines(answer.todo), end)
+    print_lines(out, _turn_lines(turn, now), end)
+    print_lines(out, _todo_lines(answer.todo), end)
     if turn.brokers:
         out.print()
         out.print(broker_table(turn.brokers, {pair.source for pair in turn.pairs}, end))
-        _print(out, _trust_lines(turn), end)
+        print_lines(out, _trust_lines(turn), end)
     shown = set[str]()
     for pair in turn.pairs:
         out.print()
-        _print(out, _pair_lines(turn, pair), end)
+        print_lines(out, _pair_lines(turn, pair), end)
         if pair.fired and pair.source not in shown:
             shown.add(pair.source)
             _show_candidates(out, [row for row in turn.candidates if row.broker == pair.source], turn.unloads, end)
-            _print(out, _rest_line(turn.rest.get(pair.source, {})), end)
-    _print(out, _move_lines(answer.moves), end)
-    _print(out, _split_lines(answer.splits), end)
+            print_lines(out, _rest_line(turn.rest.get(pair.source, {})), end)
+    print_lines(out, _move_lines(answer.moves), end)
+    print_lines(out, _split_lines(answer.splits), end)
 
 
 def _turn_lines(turn: TurnRecord, now: float) -> Iterator[Line]:
@@ -192,18 +184,18 @@ def _rest_line(rest: dict[str, int]) -> Iterator[Line]:
 
 
 def _show_broker(out: Console, answer: BrokerAnswer, now: float, end: str) -> None:
-    _print(out, _broker_lines(answer, now), end)
-    _print(out, _todo_lines(answer.todo), end)
+    print_lines(out, _broker_lines(answer, now), end)
+    print_lines(out, _todo_lines(answer.todo), end)
     if answer.fired is not None:
         out.print()
-        _print(out, _fired_lines(answer.fired, now), end)
+        print_lines(out, _fired_lines(answer.fired, now), end)
         _show_candidates(out, answer.fired.candidates, answer.fired.unloads, end)
-        _print(out, _rest_line(answer.fired.rest), end)
+        print_lines(out, _rest_line(answer.fired.rest), end)
     else:
-        _print(out, [("last fired", "not in the time looked at (--since)", "")], end)
+        print_lines(out, [("last fired", "not in the time looked at (--since)", "")], end)
     if answer.moves:
         out.print()
-    _print(out, _move_lines(answer.moves), end)
+    print_lines(out, _move_lines(answer.moves), end)
 
 
 def _broker_lines(answer: BrokerAnswer, now: float) -> Iterator[Line]:
@@ -249,7 +241,7 @@ def _show_namespace(out: Console, answer: NamespaceAnswer, now: float, end: str)
         ("reasons", reasons or "none of them is barred", ""),
         *(("because" if not number else "", text, "bold") for number, text in enumerate(answer.because)),
     ]
-    _print(out, lines, end)
+    print_lines(out, lines, end)
     rows = table("bundle", "broker", ">msg/s", ">MB/s", "")
     for bundle in answer.bundles:
         carried = amount(bundle.msg_rate), amount(bundle.throughput, 1e6, 1)
@@ -258,8 +250,8 @@ def _show_namespace(out: Console, answer: NamespaceAnswer, now: float, end: str)
     out.print(rows)
     if (more := answer.number - len(answer.bundles)) > 0:
         out.print(Text(f"and {counted(more, 'smaller bundle')}", "dim"))
-    _print(out, _move_lines(answer.moves), end)
-    _print(out, _split_lines(answer.splits), end)
+    print_lines(out, _move_lines(answer.moves), end)
+    print_lines(out, _split_lines(answer.splits), end)
 
 
 def _bundle_lines(answer: BundleAnswer, now: float) -> Iterator[Line]:
@@ -446,5 +438,5 @@ def _print_explanation(
         json_out([{kind: name, **named(answer)} for name, answer in answers.items()])
         return
     for name, answer in answers.items():
-        _print(console(), [(kind, name, "bold")], "")
+        print_lines(console(), [(kind, name, "bold")], "")
         show(answer, now)

@@ -55,6 +55,9 @@ def remaining_text(bundle: RemainingBundle) -> str:
 
 LABEL_WIDTH = 10
 
+Line = tuple[str, str, str]
+"""Label, text, style; a line without a label continues the one before."""
+
 RESUMED_SECONDS = 3600.0
 """How long the end of a pause or a hold is shown."""
 
@@ -153,8 +156,7 @@ def show_status(
 ) -> None:
     """Print the whole status. The common end of broker names is omitted if lines would not fit."""
     out, end = console(), _too_long(status)
-    for label, words, style in _lines(status, pid, pause, now, drains):
-        out.print(Text(f"{label:<{LABEL_WIDTH}} ", "dim").append(plain(words.replace(end, "")), style))
+    print_lines(out, _lines(status, pid, pause, now, drains), end)
     if end:
         out.print(Text(f"\nbrokers are named without {end}", "dim"))
     if status.brokers:
@@ -163,6 +165,12 @@ def show_status(
     if any(pair.destination is not None for pair in status.pairs):
         out.print()
         out.print(pair_table(status.pairs, "samples", end))
+
+
+def print_lines(out: Console, lines: Iterable[Line], end: str) -> None:
+    """Print each line after its label; ``end`` is cut from broker names."""
+    for label, words, style in lines:
+        out.print(Text(f"{label:<{LABEL_WIDTH}} ", "dim").append(plain(words.replace(end, "")), style))
 
 
 def _too_long(status: Status) -> str:
@@ -179,7 +187,7 @@ def _too_long(status: Status) -> str:
 
 def _lines(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]]
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[Line]:
     yield "lbd", *_life(status, pid, now)
     yield "mode", MODES[status.mode], "" if status.mode == "auto" else "yellow"
     if pause is not None:
@@ -210,7 +218,7 @@ def _lines(
     yield from _under_way(status, pid, now)
 
 
-def _troubles(status: Status) -> Iterator[tuple[str, str, str]]:
+def _troubles(status: Status) -> Iterator[Line]:
     """The error of the turn, and the warnings that last."""
     if status.error is not None:
         yield "error", status.error, "bold red"
@@ -218,7 +226,7 @@ def _troubles(status: Status) -> Iterator[tuple[str, str, str]]:
         yield "warning", warning, "yellow"
 
 
-def _brokers(status: Status) -> Iterator[tuple[str, str, str]]:
+def _brokers(status: Status) -> Iterator[Line]:
     """How even the brokers are, and what is known of them."""
     if status.gap_points is not None:
         yield "gap", f"{status.gap_points:.1f} points between the highest and the lowest score", ""
@@ -226,7 +234,7 @@ def _brokers(status: Status) -> Iterator[tuple[str, str, str]]:
         yield "load model", known_text(models), ""
 
 
-def _limited(status: Status) -> Iterator[tuple[str, str, str]]:
+def _limited(status: Status) -> Iterator[Line]:
     """Limits that the settings put on this lbd's own moves."""
     if (canary := status.canary) is not None:
         words = canary_text(canary.namespaces, canary.max_moves_per_hour)
@@ -235,7 +243,7 @@ def _limited(status: Status) -> Iterator[tuple[str, str, str]]:
         yield "canary", f"{words}; remove guardrails.canary to widen", "yellow"
 
 
-def _under_way(status: Status, pid: int | None, now: float) -> Iterator[tuple[str, str, str]]:
+def _under_way(status: Status, pid: int | None, now: float) -> Iterator[Line]:
     """The plan that waits, and moves without an outcome; the next lbd resolves those of an ended one."""
     if (waiting := status.proposal) is not None:
         names = f", approved by {', '.join(waiting.approved_by)}" if waiting.approved_by else ""

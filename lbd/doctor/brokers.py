@@ -35,7 +35,7 @@ from lbd.store.status import read_status, running
 from lbd.text import NAMED, counted, duration_text, first_clauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lbd.doctor.findings import Finding
     from lbd.doctor.survey import Survey
@@ -183,9 +183,7 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
 
 
 def _mixed(survey: Survey) -> Finding:
-    groups: dict[str, list[str]] = {}
-    for broker, version in survey.versions.items():
-        groups.setdefault(version, []).append(broker)
+    groups = _grouped(survey.versions)
     if len(groups) == 1:
         message = f"{next(iter(groups))} on {counted(len(survey.versions), 'broker')}"
         return VERSIONS.ok_of_all(message, survey.versions, survey.active, "the version")
@@ -213,6 +211,14 @@ def _those(survey: Survey, wrong: Callable[[str], bool]) -> str:
     return (
         f"{broker_names(affected, survey.versions)} ({', '.join(sorted(set(affected.values())))})" if affected else ""
     )
+
+
+def _grouped(values: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names that have each value."""
+    names: dict[str, list[str]] = {}
+    for name, value in values.items():
+        names.setdefault(value, []).append(name)
+    return names
 
 
 # --- effective settings: the brokers' own balancing, and settings that work against lbd
@@ -582,13 +588,10 @@ def _number(text: str) -> float | None:
 
 
 def _unequal(survey: Survey) -> Iterator[Finding]:
-    values: dict[str, dict[str, list[str]]] = {}
-    for broker, runtime in survey.runtime.items():
-        for key, value in runtime.items():
-            if key.startswith(OURS):
-                values.setdefault(key, {}).setdefault(value, []).append(broker)
-    for key, brokers_by_value in sorted(values.items()):
-        if len(brokers_by_value) > 1 and key not in (survey.dynamic or {}):
+    keys = {key for runtime in survey.runtime.values() for key in runtime if key.startswith(OURS)}
+    for key in sorted(keys - (survey.dynamic or {}).keys()):
+        brokers_by_value = _grouped({broker: own[key] for broker, own in survey.runtime.items() if key in own})
+        if len(brokers_by_value) > 1:
             message = "; ".join(
                 f"{value or 'nothing'} at {named(brokers)}" for value, brokers in sorted(brokers_by_value.items())
             )
@@ -646,14 +649,6 @@ def _homeless(survey: Survey) -> list[str]:
     without = homeless(pools(survey.isolation, snapshot, survey.active, own), snapshot, own)
     others = {name: why for name, why in without.items() if why not in empty.values()}
     return [*empty.values(), *(f"{named(names)}: {why}" for why, names in _grouped(others).items())]
-
-
-def _grouped(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    """Names by their reason."""
-    names: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        names.setdefault(why, []).append(name)
-    return names
 
 
 def check_properties(survey: Survey) -> Iterator[Finding]:
@@ -724,7 +719,8 @@ TURN_TO = "mend what it names, or give other brokers' web addresses as pulsar.ad
 def check_rights(survey: Survey) -> Iterator[Finding]:
     """Refused calls with the right that each needs, and other calls without a usable response."""
     if survey.refused:
-        refusals = "; ".join(f"{', '.join(calls)} want a {role}" for role, calls in _by_role(survey.refused).items())
+        roles = {call: ROLES[call] for call in survey.refused}
+        refusals = "; ".join(f"{', '.join(calls)} want a {role}" for role, calls in _grouped(roles).items())
         oauth2 = survey.settings.pulsar.oauth2
         todo = "give lbd a superuser's token (pulsar.token_file), password (pulsar.basic) or certificate (pulsar.tls)"
         if oauth2 is not None:
@@ -757,13 +753,6 @@ def _allowed(survey: Survey, observation: Observation) -> Finding:
     if unanswered:
         return RIGHTS.unknown(f"{named(unanswered)} got no answer that can be used; no other read is refused", ANSWER)
     return RIGHTS.ok(f"every read is allowed, also those that want a {SUPERUSER}, as an unload does")
-
-
-def _by_role(calls: Iterable[str]) -> dict[str, list[str]]:
-    calls_by_role: dict[str, list[str]] = {}
-    for call in calls:
-        calls_by_role.setdefault(ROLES[call], []).append(call)
-    return calls_by_role
 
 
 # --- stale reports, as far as lbd's state shows
@@ -915,10 +904,9 @@ def _todo(observation: Observation) -> str:
 def _reports(survey: Survey, observation: Observation) -> Finding:
     """Check the number of usable reports: lbd acts on half of the brokers or more, and on two or more."""
     evidence = judge({}, observation.snapshot, survey.settings.weights, observation.sample_interval_seconds)
-    doubts = {why: [broker] for broker, why in observation.missing.items()}
-    for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
-        if code:
-            doubts.setdefault(DOUBTS.get(Reason.of(code), Reason.of(code).label), []).append(broker)
+    coded = zip(observation.snapshot.brokers.ids, map(Reason.of, evidence.paired.tolist()), strict=True)
+    doubtful = {broker: DOUBTS.get(reason, reason.label) for broker, reason in coded if reason.code}
+    doubts = _grouped({**observation.missing, **doubtful})
     usable, minimum = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
     message = f"{usable} of {len(observation.active)} usable"
     if not doubts:
