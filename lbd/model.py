@@ -225,6 +225,10 @@ class Rows:
         """The rows of one broker."""
         return slice(int(self.start[broker]), int(self.start[broker + 1]))
 
+    def taken(self, rows: NDArray[np.int64], start: IntArray, bundle: IntArray) -> Rows:
+        """These rows in this order, with other brokers' ``start`` and other bundles."""
+        return Rows(start, bundle, self.rates[rows], self.counts[rows], self.reported[rows], self.listed[rows])
+
     def count(self, where: BoolArray) -> IntArray:
         """Number of each broker's rows where ``where``, bool (M,), is true, int32 (B,)."""
         return np.diff(np.concatenate(([0], np.cumsum(where)))[self.start]).astype(np.int32)

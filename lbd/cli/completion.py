@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lbd.cli.options import given
 from lbd.cli.request import api_client
 from lbd.config import environment, load
 from lbd.errors import LbdError
@@ -90,11 +91,7 @@ def shortened(names: Sequence[str]) -> list[str]:
 
 def _settings(ctx: click.Context) -> Settings:
     """As the command would read them, from what was typed so far."""
-    values: dict[str, Any] = {}
-    context: click.Context | None = ctx
-    while context is not None:
-        values = {key: value for key, value in context.params.items() if value} | values
-        context = context.parent
+    values = given(ctx)
     path = values.get("config_file") or os.environ.get("LBD_CONFIG")
     return load(Path(path) if path else None, environment()).settings
 

@@ -40,6 +40,15 @@ class Number(click.FloatRange):
         return number
 
 
+def given(context: click.Context | None) -> dict[str, Any]:
+    """The options of a command and of those before it, as lbd and lbd history; of one given twice the last."""
+    values: dict[str, Any] = {}
+    while context is not None:
+        values = {key: value for key, value in context.params.items() if value} | values
+        context = context.parent
+    return values
+
+
 def settings_options(command: Command) -> Command:
     """``--config`` and ``--admin-url``, accepted after the subcommand as well as before it.
 
@@ -55,11 +64,7 @@ def settings_options(command: Command) -> Command:
     )
     @wraps(command)
     def reading(*args: Any, config_file: str | None, admin_urls: tuple[str, ...], **others: Any) -> Any:  # noqa: ANN401
-        above: dict[str, Any] = {}
-        context = click.get_current_context().parent
-        while context is not None:  # also lbd history, which stands between lbd and its subcommands
-            above = {key: value for key, value in context.params.items() if value} | above
-            context = context.parent
+        above = given(click.get_current_context().parent)
         urls = admin_urls or above.get("admin_urls") or ()
 
         def read(*, to_look: bool = False, **more: Any) -> Loaded:  # noqa: ANN401 - as options have them

@@ -18,7 +18,7 @@ from lbd.load.estimate import CPU, background_as_recorded, carried, driving
 from lbd.load.fit import FEWEST_FREE, fit
 from lbd.load.model_error import ModelError, measure
 from lbd.load.samples import FIRST_CPU, SAMPLED, gather, row_totals
-from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
 from lbd.observe.observer import Observation
 from lbd.permit.evidence import IMPOSSIBLE_SHARE, ReportedOwners, compare_owners, former
 from lbd.pulsar.admin import Leader
@@ -293,19 +293,11 @@ def _owned(snapshot: Snapshot, owners: tuple[IntArray, IntArray], row: RowArray,
     order = np.argsort(owner, kind="stable").astype(np.int32)
     rows, chosen, size = snapshot.rows, row[order], len(snapshot.brokers)
     start = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=size)))).astype(np.int32)
-    planned_rows = Rows(
-        start=start,
-        bundle=order,
-        rates=rows.rates[chosen],
-        counts=rows.counts[chosen],
-        reported=rows.reported[chosen],
-        listed=rows.listed[chosen],
-    )
     each = rows.counts[row, 0]
     gained = np.bincount(owner, each, size) - np.bincount(was, each, size)
     topics = np.maximum(snapshot.brokers.topics + gained.astype(np.int64), 0)
     brokers = replace(snapshot.brokers, rates=np.maximum(snapshot.brokers.rates + beyond, 0.0), topics=topics)
-    return replace(snapshot, brokers=brokers, rows=planned_rows)
+    return replace(snapshot, brokers=brokers, rows=rows.taken(chosen, start, order))
 
 
 def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatArray:

@@ -9,7 +9,6 @@ from lbd.compare.side_by_side import RECORDED
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.load.estimate import CPU, Source
 from lbd.score.scorecard import FIGURES, figures
-from lbd.simulate.world import MIB
 from lbd.text import HOUR_SECONDS, counted, minutes_text
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def rests_on(compared: Compared, *, everything: bool = True) -> Iterator[str]:
 
 def _slopes(model: LoadModel) -> Iterator[str]:
     """CPU is what mostly binds: its slope, background, and where the slope comes from."""
-    unit, each = ("MiB/s", MIB) if model.measure == "throughput" else ("1,000 msg/s", 1000.0)
+    unit, each = model.shown_unit
     yield f"load model, CPU in points (each for {unit} in + out):"
     for row, broker in enumerate(model.brokers):
         source, slope, half = model.sources[row][CPU], model.slope[row, CPU] * each, model.half_width[row, CPU] * each

@@ -319,7 +319,6 @@ def _mark(judged: Judged, colour: Colour) -> Mark:
 
 # --- ``report.html``: the evidence as charts, in one page that opens without a network
 
-MIB = 1024.0 * 1024.0
 PAIRS = 5
 """Pairs of a round that are shown: the others are closer."""
 
@@ -467,8 +466,7 @@ def _front(calibration: Calibration) -> Iterator[str | Chart]:
 def _fits(calibration: Calibration) -> Iterator[str]:
     yield "<h2>Brokers</h2>"
     model = calibration.model
-    bytes_drive = model.measure == "throughput"
-    factor, unit = (MIB, "MiB/s") if bytes_drive else (1000.0, "1,000 msg/s")
+    unit, factor = model.shown_unit
     rows = [
         (
             broker,

@@ -69,6 +69,11 @@ class LoadModel:
     samples: IntArray
     measure: Measure = "throughput"
 
+    @property
+    def shown_unit(self) -> tuple[str, float]:
+        """The traffic for which slopes are shown, in words and in the unit of ``slope``."""
+        return ("MiB/s", 1024.0 * 1024.0) if self.measure == "throughput" else ("1,000 msg/s", 1000.0)
+
     def of(self, brokers: Sequence[str]) -> LoadModel:
         """The model of these brokers. KeyError for one that it does not have."""
         position = {broker: row for row, broker in enumerate(self.brokers)}

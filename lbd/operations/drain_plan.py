@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.bundles import WITH_CLUSTER
-from lbd.decide import drain as emptying
-from lbd.decide import drain as filling
+from lbd.decide.drain import NOT_ITS_RULES, DrainMoves, drain_unloads, plan_drain, plan_fill
 from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
 from lbd.load.estimate import Carried, as_it_was, carried_by
 from lbd.model import Skip, Unload, bundle_namespace
@@ -278,7 +277,7 @@ class DrainView:
 
     observation: Observation
     hold: Hold | None
-    plan: emptying.DrainMoves
+    plan: DrainMoves
     before: Mapping[str, float]
     after: Mapping[str, float]
     carried: Carried
@@ -324,11 +323,11 @@ def plan_drain_now(parts: Parts, admin: Admin, drain_pass: Pass) -> DrainView:
     skips = (resting(bundle, parts, drain_pass, now.observation, gone_at) for bundle in owned)
     staying = {skip.what: skip for skip in skips if skip is not None}
     movable = [bundle for bundle in owned if bundle not in staying]
-    unloads = emptying.drain_unloads(movable, drain_pass.broker, snapshot, now.facts.averages, carried)
-    ledger = judge.ledger(snapshot, scores, unloads, emptying.NOT_ITS_RULES)
+    unloads = drain_unloads(movable, drain_pass.broker, snapshot, now.facts.averages, carried)
+    ledger = judge.ledger(snapshot, scores, unloads, NOT_ITS_RULES)
     others = [broker for broker in judge.index if broker != drain_pass.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
-    placed = emptying.plan_drain(unloads, others, ledger, drain_pass.guide.restarted, drain_pass.guide.bound)
+    placed = plan_drain(unloads, others, ledger, drain_pass.guide.restarted, drain_pass.guide.bound)
     by_cost = sorted(placed.unloads, key=lambda unload: judge.costs.get(unload.bundle, 0.0))
     plan = replace(placed, unloads=tuple(by_cost))
     alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
@@ -396,7 +395,7 @@ def plan_fill_now(
     unloads = _candidates(judge, now, there)
     ledger = judge.ledger(judge.snapshot, scores, unloads, frozenset())
     before.setdefault(broker, float(scores[judge.index[broker]]))
-    plan = filling.plan_fill(unloads, broker, before, ledger)
+    plan = plan_fill(unloads, broker, before, ledger)
     expected = ledger.expected(plan.unloads)
     return DrainView(
         now.observation,

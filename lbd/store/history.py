@@ -46,15 +46,9 @@ def known_rates(snapshot: Snapshot) -> Snapshot:
     reported = np.flatnonzero(rows.reported)
     there, position = np.unique(rows.bundle[reported], return_inverse=True)
     counts = rows.count(rows.reported)
-    rows_with_rates = Rows(
-        start=np.concatenate(([0], np.cumsum(counts))).astype(np.int32),
-        bundle=position.astype(np.int32),
-        rates=rows.rates[reported],
-        counts=rows.counts[reported],
-        reported=rows.reported[reported],
-        listed=rows.listed[reported],
-    )
-    return replace(snapshot, bundles=[snapshot.bundles[at] for at in there.tolist()], rows=rows_with_rates)
+    start = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    rows = rows.taken(reported, start, position.astype(np.int32))
+    return replace(snapshot, bundles=[snapshot.bundles[row] for row in there.tolist()], rows=rows)
 
 
 # --- bundles that have changed enough to be stored again

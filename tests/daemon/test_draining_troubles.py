@@ -231,7 +231,7 @@ def test_a_fill_that_waited_is_planned_anew(
     Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
     cluster.forward(6)
     lbd.engine.go_on()
-    monkeypatch.setattr("lbd.decide.drain.plan_fill", lambda *_: DrainMoves((), ()))
+    monkeypatch.setattr("lbd.operations.drain_plan.plan_fill", lambda *_: DrainMoves((), ()))
     Control(tmp_path).resume()
     cluster.forward(6)
     for _ in range(2):
