@@ -253,7 +253,7 @@ class Engine:
         ]
         if (rests := self._real.unknown_moves.hold(self.timebase.now())) is not None:
             messages.append(rests[0].message(rests[1]))
-        messages += [self._real.learned.trouble, self._real.peaks.trouble]
+        messages += [self._real.learned.saved.trouble, self._real.peaks.trouble]
         messages += self._real.policies.warnings
         messages += [
             self._real.looking.admin.http.trouble,
@@ -306,7 +306,7 @@ class Engine:
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
-        self._real.learned.close()
+        self._real.learned.saved.close()
         self._real.peaks.close()
         self._real.memory.close()
 

@@ -217,7 +217,7 @@ class Assembled:
             self.policies = PolicyReader(self.looking.admin)
         self.settings, self.observer = settings, self._observed(settings)
         self.proposals.drop()
-        self.learned.take(settings)
+        self.learned.configure(settings.load)
         self.peaks.take(settings)
 
     def recover(self, seconds: float = 0.0) -> None:

@@ -186,18 +186,14 @@ class Notifier:
         self._due_at, self._retries = 0.0, 0
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._trouble = ""
+        self.trouble = ""
+        """Time since which the receiver accepts no messages, and the reason; empty while it does."""
         self._log = structlog.get_logger()
 
     @property
     def enabled(self) -> bool:
         """Whether there is a receiver."""
         return self._receiver is not None
-
-    @property
-    def trouble(self) -> str:
-        """Time since which the receiver accepts no messages, and the reason; empty while it does."""
-        return self._trouble
 
     def tell(self, now: TurnEnd) -> None:
         """Record the end of a turn."""
@@ -211,7 +207,7 @@ class Notifier:
             try:
                 self._thread = self._thread or begin(self._run, "notify")
             except ThreadError as error:  # the next event tries again
-                self._trouble = f"notify: {error}"
+                self.trouble = f"notify: {error}"
             self._changed.notify()
 
     def take(self, settings: NotifySettings) -> None:
@@ -221,7 +217,7 @@ class Notifier:
         with self._changed:
             before, self._settings = self._receiver, settings
             self._receiver = Receiver(settings) if settings.url_file is not None else None
-            self._due_at, self._retries, self._trouble = 0.0, 0, ""
+            self._due_at, self._retries, self.trouble = 0.0, 0, ""
             self._keep(self._waiting)
             self._changed.notify()
         if before is not None:
@@ -282,7 +278,7 @@ class Notifier:
                 self._sending = []
                 self._lost -= lost
                 self._retries, self._due_at = 0, time.monotonic() + self._settings.min_interval_seconds
-                trouble, self._trouble = self._trouble, ""
+                trouble, self.trouble = self.trouble, ""
             if trouble:
                 self._log.info("notifications are taken again", receiver=receiver.name)
 
@@ -299,8 +295,8 @@ class Notifier:
             pause = min(FIRST_RETRY_SECONDS * 2**self._retries, LAST_RETRY_SECONDS)
             pause = max(pause, failure.retry_seconds, self._settings.min_interval_seconds if failure.lasting else 0.0)
             self._retries, self._due_at = min(self._retries + 1, 16), time.monotonic() + pause
-            was_failing = bool(self._trouble)
+            was_failing = bool(self.trouble)
             if not was_failing:
-                self._trouble = f"notify: {receiver.name} takes no messages since {utc(time.time())}: {failure}"
+                self.trouble = f"notify: {receiver.name} takes no messages since {utc(time.time())}: {failure}"
         if not was_failing:
             self._log.warning("notifications are not taken", receiver=receiver.name, why=str(failure))

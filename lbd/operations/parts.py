@@ -214,42 +214,26 @@ class PeriodicSave:
             self.trouble = ""
 
 
-class Learned:
-    """Learns from every turn, whatever the strategy: destinations are judged by it, too. ``now`` is epoch seconds."""
+class Learned(Learning):
+    """Learns from every turn, whatever the strategy: destinations are judged by it, too. ``now`` is epoch seconds.
+
+    Samples that cannot be written stay in memory, as ``saved`` reports.
+    """
 
     def __init__(self, settings: Settings, now: float) -> None:
-        self._learning = Learning(settings.load, load_samples(settings.state_dir, now))
-        self._saved = PeriodicSave(
-            "what was learned of brokers is",
-            lambda: save_samples(settings.state_dir, self._learning.samples()),
-            now,
+        super().__init__(settings.load, load_samples(settings.state_dir, now))
+        self.saved = PeriodicSave(
+            "what was learned of brokers is", lambda: save_samples(settings.state_dir, self.samples()), now
         )
 
-    @property
-    def trouble(self) -> str:
-        """Reason why the samples are not on disk; empty where they are."""
-        return self._saved.trouble
-
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
-        """Slopes with one more round. Samples that cannot be written are reported and stay in memory.
+        """Slopes with one more round.
 
         Samples of a new fit are saved at once: a command beside the daemon fits what is saved, and says the same.
         """
-        slopes = self._learning(snapshot)
-        self._saved.after(snapshot.taken_at, at_once=self._learning.fitted_at == snapshot.taken_at)
+        slopes = super().__call__(snapshot)
+        self.saved.after(snapshot.taken_at, at_once=self.fitted_at == snapshot.taken_at)
         return slopes
-
-    def known(self, snapshot: Snapshot) -> Slopes | None:
-        """Slopes without learning from this round: for a look beside the turns."""
-        return self._learning.known(snapshot)
-
-    def take(self, settings: Settings) -> None:
-        """Apply other settings; learned samples stay."""
-        self._learning.configure(settings.load)
-
-    def close(self) -> None:
-        """Save the rest."""
-        self._saved.close()
 
 
 def stored_learning(settings: Settings) -> Learning:

@@ -397,23 +397,19 @@ class Story:
     move: MoveRecord
     planned: TurnRecord | None = None
     measured: TurnRecord | None = None
-    _done: bool = field(default=False, init=False)
+    done: bool = field(default=False, init=False)
+    """Whether older turns have nothing to add."""
 
     def take(self, turn: TurnRecord) -> None:
         """Take one more turn, older than the previous ones."""
-        if self._done:
+        if self.done:
             return
         ended_at = self.move.ended_at
         if ended_at is not None and turn.at > ended_at and self._settled(turn):
             self.measured = turn
         if turn.at <= self.move.at:
             self.planned = turn if any(unload.bundle == self.move.bundle for unload in turn.unloads) else None
-            self._done = self.planned is not None or turn.at < self.move.at - PLANNED_WITHIN_SECONDS
-
-    @property
-    def done(self) -> bool:
-        """Whether older turns have nothing to add."""
-        return self._done
+            self.done = self.planned is not None or turn.at < self.move.at - PLANNED_WITHIN_SECONDS
 
     def _settled(self, turn: TurnRecord) -> bool:
         ends = [turn.broker(name) for name in (self.move.source, self.move.owner or self.move.destination or "")]

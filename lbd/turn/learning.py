@@ -54,7 +54,8 @@ class Learning:
         self._gathering = Gathering(SAMPLES_PER_BROKER, samples)
         self._model: LoadModel | None = None
         self._fitted: tuple[tuple[str, ...], int] = ((), 0)
-        self._fitted_at = 0.0
+        self.fitted_at = 0.0
+        """Time of the round of the last fit, epoch seconds; 0 before the first one."""
         self._traffic: dict[str, float] = {}
         self._changed_at = inf
         self._effect_of: dict[str, tuple[object, Effect]] = {}
@@ -70,7 +71,7 @@ class Learning:
         sizes, now = self._gathering.sizes(), snapshot.taken_at
         has_settled = now >= self._changed_at + SAMPLES_SECONDS
         if has_settled or self._is_due(sizes, now):
-            self._fitted, self._fitted_at = (tuple(sizes), sum(sizes.values())), now
+            self._fitted, self.fitted_at = (tuple(sizes), sum(sizes.values())), now
             with np.errstate(all="ignore"):  # absurd numbers of a report must not end a turn
                 self._model = fit(self._gathering.samples(), self.settings)
         if has_settled:
@@ -123,11 +124,6 @@ class Learning:
             del self._traffic[gone]
             self._effect_of.pop(gone, None)
 
-    @property
-    def fitted_at(self) -> float:
-        """Time of the round of the last fit, epoch seconds; 0 before the first one."""
-        return self._fitted_at
-
     def samples(self) -> Mapping[str, BrokerSamples]:
         """The samples of each broker."""
         return self._gathering.samples()
@@ -140,7 +136,7 @@ class Learning:
         """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
         brokers, total = tuple(sizes), sum(sizes.values())
         fitted, last = self._fitted
-        is_old = not 0 <= now - self._fitted_at < HOUR_SECONDS
+        is_old = not 0 <= now - self.fitted_at < HOUR_SECONDS
         return brokers != fitted or total >= MORE * max(last, 1) or total < last or is_old
 
     def _notice(self, snapshot: Snapshot) -> None:

@@ -48,8 +48,8 @@ def lived(folder: Path, history: list[Snapshot], **load: Any) -> Settings:
     learning = Learned(settings, history[0].taken_at)
     for one in history:
         learning(one)
-    learning.close()
-    assert learning.trouble == ""
+    learning.saved.close()
+    assert learning.saved.trouble == ""
     return settings
 
 
@@ -121,17 +121,17 @@ def test_a_full_disk_stops_no_learning(history: list[Snapshot], tmp_path: Path):
     for one in history[:60]:
         found = learning(one)
     assert any(known(found))
-    assert learning.trouble.startswith(
+    assert learning.saved.trouble.startswith(
         f"what was learned of brokers is not kept: {folder / STORE_NAME}: cannot be opened"
     )
 
     folder.unlink()
     folder.mkdir()
     learning(later(history[60], usage=history[60].brokers.usage))
-    learning.close()
+    learning.saved.close()
     for one in history[61:67]:
         learning(one)
-    assert learning.trouble == ""
+    assert learning.saved.trouble == ""
 
 
 def test_other_settings_hold_from_the_next_round_on(history: list[Snapshot], tmp_path: Path):
@@ -141,7 +141,7 @@ def test_other_settings_hold_from_the_next_round_on(history: list[Snapshot], tmp
     assert not any(known(found))
 
     given = {"measure": "throughput", "brokers": [{"broker": ".*", "slope": 1}]}
-    learning.take(Settings.model_validate({"state_dir": tmp_path, "load": given}))
+    learning.configure(Settings.model_validate({"state_dir": tmp_path, "load": given}).load)
     assert all(known(learning(history[3])))
 
 

@@ -156,16 +156,16 @@ def test_a_fit_is_made_anew_two_samples_after_traffic_changed(monkeypatch: pytes
     times = iter(range(1, 1000))
     monkeypatch.setattr("lbd.turn.learning.MORE", np.inf)
     learning = Learning()
-    before = learning._fitted_at
+    before = learning.fitted_at
     for minute in times:
         mib = 10 if minute < 5 else 20
         now = snapshot(
             {"a:80": report(40 + minute / 100, {bundle(0): stats(10, mib * 1024.0**2)})}, TAKEN_AT + 60 * minute
         )
         learning(now)
-        if learning._fitted_at != before:
+        if learning.fitted_at != before:
             made.append(minute)
-            before = learning._fitted_at
+            before = learning.fitted_at
         if minute == 12:
             break
 
