@@ -554,7 +554,10 @@ def drains(backend: Backend) -> APIRouter:
     @router.get("/drains")
     def in_force() -> Response:
         """The drains in force with how far each has come, and the last fill."""
-        return answer(_drain_status(backend))
+        present = drains_in_force(backend.state_dir, backend.now())
+        fill = Drains(backend.state_dir).works().fill
+        drains = [DrainStatus.of(*drain) for drain in present]
+        return answer(DrainsResponse(drains, fill, fill.tried if fill is not None else 0))
 
     @router.get("/drain/{broker}")
     def show_drain(broker: Named) -> Response:
@@ -567,12 +570,6 @@ def drains(backend: Backend) -> APIRouter:
         return answer(backend.show_fill(broker))
 
     return router
-
-
-def _drain_status(backend: Backend) -> DrainsResponse:
-    in_force = drains_in_force(backend.state_dir, backend.now())
-    fill = Drains(backend.state_dir).works().fill
-    return DrainsResponse([DrainStatus.of(*drain) for drain in in_force], fill, fill.tried if fill is not None else 0)
 
 
 def _released(backend: Backend, broker: str) -> tuple[str, Response]:

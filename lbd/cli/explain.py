@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lbd.cli.options import Read
     from lbd.cli.status_text import Line
     from lbd.remedy import NextStep
-    from lbd.store.explain import Ends, Fired, MoveStory, SplitStory
+    from lbd.store.explain import Fired, MoveStory, SplitStory
     from lbd.store.turn_record import CandidateLine, PairRecord, Planned, TurnRecord
 
 
@@ -121,13 +121,14 @@ def _trust_lines(turn: TurnRecord) -> Iterator[Line]:
 
 def _pair_lines(turn: TurnRecord, pair: PairRecord) -> Iterator[Line]:
     pool = f" in pool {pair.pool}" if pair.pool else ""
+    unloads = [unload for unload in turn.unloads if unload.source == pair.source]
     label = "pair" if pair.destination is not None else "broker"
     yield label, f"{pair.ends}{pool}: {pair.apart}{pair.hits and f', samples {pair.hits}'}", "bold"
     if pair.fired:
-        yield "", f"fired: {_taken(pair, [unload for unload in turn.unloads if unload.source == pair.source])}", ""
+        yield "", f"fired: {_taken(pair, unloads)}", ""
     if pair.reason is not None:
         yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
-    taking = _destinations(turn, pair.source)
+    taking = {unload.destination for unload in unloads if unload.destination is not None}
     if pair.fired and taking & set(turn.expected):
         names = (pair.source, *sorted(taking))
         ends = [(name, turn.broker(name), turn.expected.get(name)) for name in names]
@@ -135,10 +136,6 @@ def _pair_lines(turn: TurnRecord, pair: PairRecord) -> Iterator[Line]:
             f"{name} {_points(facts.score if facts else None)} -> {_points(to)}" for name, facts, to in ends
         )
         yield "", f"guardrails foresee: {scores}", ""
-
-
-def _destinations(turn: TurnRecord, source: str) -> set[str]:
-    return {unload.destination for unload in turn.unloads if unload.source == source and unload.destination is not None}
 
 
 def _taken(pair: PairRecord, unloads: Sequence[Planned]) -> str:
@@ -320,13 +317,9 @@ def _plan(move: MoveStory) -> tuple[int | None, str, str | None]:
 
 def _course(move: MoveStory, end: str) -> str:
     """A score before the turn's moves, predicted after all of them, and as measured."""
-    before, expected, came = (_end_value(ends, end) for ends in (move.before, move.expected, move.came))
+    before, expected, came = (getattr(ends, end, None) for ends in (move.before, move.expected, move.came))
     measured = "not settled since" if move.came is None else f"{_points(came)} measured (turn {move.seen_in})"
     return f"{_points(before)} points, {_points(expected)} predicted, {measured}"
-
-
-def _end_value(ends: Ends | None, end: str) -> float | None:
-    return None if ends is None else (ends.source if end == "source" else ends.destination)
 
 
 def _points(score: float | None) -> str:
@@ -378,10 +371,13 @@ def explain(
     if every:
         if what is not None or api_url is not None:
             raise UsageError("--every prints all turns of a state directory; give neither a name nor --api with it")
-        _print_every(KeptTurns(settings.state_dir))
+        turns = KeptTurns(settings.state_dir)
+        for turn in turns:
+            click.echo(msgspec.json.encode(named(turn)))
+        _print_unreadable(turns.unreadable)
         return
-    named = what is not None and names_topic(what)
-    parts = [part.topic for part in topic_bundles(read().settings, what or "", api_url)] if named else []
+    is_topic = what is not None and names_topic(what)
+    parts = [part.topic for part in topic_bundles(read().settings, what or "", api_url)] if is_topic else []
     if (client := api_client(settings, api_url)) is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
@@ -408,12 +404,6 @@ def _steps(state_dir: Path, now: float) -> list[NextStep]:
         return []
     drains = drains_in_force(state_dir, now)
     return steps_now(status, running(state_dir), pause, now, drains)
-
-
-def _print_every(turns: KeptTurns) -> None:
-    for turn in turns:
-        click.echo(msgspec.json.encode(named(turn)))
-    _print_unreadable(turns.unreadable)
 
 
 def _print_unreadable(number: int) -> None:

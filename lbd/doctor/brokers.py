@@ -463,21 +463,19 @@ def _nic(brokers: Brokers) -> Finding:
         return NIC.warning(
             f"unknown at {broker_names(unknown, brokers.ids)} (limit {limits.min():g} Kbit/s)", todo + more
         )
-    speeds = f"{limits.min() / 1e6:g} Gbit/s" if limits.min() == limits.max() else _range(limits.min(), limits.max())
-    if limits.max() >= 2 * limits.min():
+    lowest, highest = limits.min() / 1e6, limits.max() / 1e6
+    speeds = f"{lowest:g} Gbit/s" if lowest == highest else f"from {lowest:g} to {highest:g} Gbit/s"
+    if highest >= 2 * lowest:
         return NIC_ALIKE.warning(
             speeds, "if the cards are alike, set loadBalancerOverrideBrokerNicSpeedGbps; else nothing"
         )
     return NIC.ok(speeds)
 
 
-def _range(lowest: float, highest: float) -> str:
-    return f"from {lowest / 1e6:g} to {highest / 1e6:g} Gbit/s"
-
-
 def _cpu(brokers: Brokers) -> Finding:
     """Check the source of CPU: container metrics came with 3.0 (#16832); before, cgroup v2 is ignored."""
-    old = [broker for broker, version in zip(brokers.ids, brokers.versions, strict=True) if _before_3(version)]
+    versions = zip(brokers.ids, map(parse_version, brokers.versions), strict=True)
+    old = [broker for broker, version in versions if (0, 0, 0) < version < (3, 0, 0)]
     usages = ", ".join(f"{usage:.1f}" for usage in brokers.usage[:3, CPU].tolist())
     flag = "start brokers with --add-opens java.base/jdk.internal.platform=ALL-UNNAMED"
     if old:
@@ -488,10 +486,6 @@ def _cpu(brokers: Brokers) -> Finding:
             f"CPU nearly equal ({usages} points) over unlike traffic: is it their host's?", flag
         )
     return CLOCK_SOURCE.ok(f"usages differ ({usages} points)" if len(brokers) > 1 else f"{usages} points")
-
-
-def _before_3(version: str) -> bool:
-    return (0, 0, 0) < parse_version(version) < (3, 0, 0)
 
 
 def _alike(brokers: Brokers) -> bool:

@@ -255,7 +255,11 @@ class Job:
     def without_gone(self, bundles: Iterable[str]) -> list[str]:
         """Those of the bundles that are not proven to be gone, or to have another owner, whoever moved them."""
         with self._lock:
-            gone = {bundle for bundle, outcome in self._outcomes.items() if _left(outcome)} | self._taken()
+            gone = self._taken() | {
+                bundle
+                for bundle, outcome in self._outcomes.items()
+                if outcome.result is Result.GONE or outcome.owner not in {None, outcome.unload.source}
+            }
         return [bundle for bundle in bundles if bundle not in gone]
 
     @property
@@ -373,10 +377,6 @@ def first_pass(
 def carried_then(drain: Drain | None) -> Carried | None:
     """The load of a broker when its drain began; None where its report did not show it yet."""
     return drain.carried if drain is not None and drain.carried.bundles else None
-
-
-def _left(outcome: Outcome) -> bool:
-    return outcome.result is Result.GONE or outcome.owner not in {None, outcome.unload.source}
 
 
 def order_drain(
@@ -535,13 +535,6 @@ def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold
 
 
 # --- the end of a drain by itself: it expires, or its broker restarts, which is what it was drained for
-
-
-def release_expired(drains: Drains, record: TurnResult, now: float) -> None:
-    """Release what is over. Raises :class:`~lbd.errors.UsageError` for an order that cannot be removed."""
-    for drain in drains.all():
-        if (drain.until is not None and drain.until <= now) or _restarted(drain, record):
-            drains.release(drain.broker, only=drain)
 
 
 def _restarted(drain: Drain, record: TurnResult) -> bool:
@@ -722,7 +715,9 @@ class Draining:
         if self._is_away:
             return
         try:
-            release_expired(self._drains, record, self._now())
+            for drain in self._drains.all():
+                if (drain.until is not None and drain.until <= self._now()) or _restarted(drain, record):
+                    self._drains.release(drain.broker, only=drain)
             self._trouble["ending"] = ""
         except LbdError as error:
             self._trouble["ending"] = str(error)

@@ -170,7 +170,8 @@ def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) 
         yield f"{SHEDS_WITH} is not set: brokers shed with ThresholdShedder before 5.0, with AvgShedder since; {rule}."
         return
     how, kind = OTHER_SHEDDERS.get(strategy, ("is none of the modular load manager's own", None))
-    yield f"The brokers shed with {strategy}, which {how}; {rule.replace('half way', _way(settings))}."
+    share = f"{chosen.max_unload_percentage:.0%} of their difference in traffic"
+    yield f"The brokers shed with {strategy}, which {how}; {rule.replace('half way', share)}."
     if kind is not None:
         placement = OTHER_PLACEMENTS.get(values.get(PLACES_WITH, "").rpartition(".")[2])
         and_place = f" and placement: {placement}" if placement is not None else ""
@@ -188,10 +189,6 @@ def _other_numbers(values: Mapping[str, str], kind: type[StrategySettings]) -> I
         if own and own[name] != field.default:
             fixed = str(field.default).lower()
             yield f"The brokers have {key}={values[key]}; {kind.name} of lbd always decides with {fixed}."
-
-
-def _way(settings: Settings) -> str:
-    return f"{settings.avg_shedder.max_unload_percentage:.0%} of their difference in traffic"
 
 
 def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator[str]:

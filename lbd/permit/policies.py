@@ -466,8 +466,4 @@ def _in_least_domains(counts: Mapping[str, int], domains: Mapping[str, str]) -> 
 
 def _least(counts: Mapping[str, int]) -> frozenset[str]:
     fewest = min(counts.values(), default=0)
-    return frozenset(_where(counts, fewest))
-
-
-def _where(counts: Mapping[str, int], number: int) -> Iterable[str]:
-    return (name for name, count in counts.items() if count == number)
+    return frozenset(name for name, count in counts.items() if count == fewest)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lbd.charts.chart import Colour
     from lbd.model import FloatArray
-    from lbd.score.scorecard import Figure, FigureSpread, Trace, Transfer
+    from lbd.score.scorecard import Trace, Transfer
     from lbd.simulate.run import Finished
 
 
@@ -172,11 +172,11 @@ def _scorecard(runs: Sequence[Finished]) -> str:
     if len(runs) == 1:
         return _evenness(first) + table(("", ""), [(row.label, row.text(first[row.name])) for row in RUN])
     head = ("", f"seed {runs[0].seed}", f"median of {len(runs)}", "lowest", "highest")
-    return table(head, [_spread_row(row, first[row.name], spreads[row.name]) for row in FIGURES])
-
-
-def _spread_row(figure: Figure, first: float | None, over: FigureSpread) -> tuple[str, ...]:
-    return figure.label, *map(figure.text, (first, over.median, over.lowest, over.highest))
+    rows = []
+    for row in FIGURES:
+        over = spreads[row.name]
+        rows.append((row.label, *map(row.text, (first[row.name], over.median, over.lowest, over.highest))))
+    return table(head, rows)
 
 
 def _evenness(of: Mapping[str, float | None]) -> str:

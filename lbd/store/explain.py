@@ -294,11 +294,6 @@ def of_broker(turn: TurnRecord, broker: str) -> Iterator[str]:
     yield from _of_pairs(turn, broker)
 
 
-def crowded_on(turn: TurnRecord, broker: str) -> Iterator[str]:
-    """Groups whose bundles a broker holds beyond its share (``spread.by``), as text."""
-    return (crowded_text(group) for group in turn.crowded if group.broker == broker)
-
-
 def crowded_with(turn: TurnRecord, broker: str, bundle: str) -> Iterator[str]:
     """A bundle's members of these groups, and its cost: pairs that are together on its broker, in shares."""
     for group in turn.crowded:
@@ -361,11 +356,6 @@ def split_stories(splits: Iterable[SplitRecord]) -> list[SplitStory]:
 def about(bundle: str, splits: Iterable[SplitRecord]) -> list[SplitStory]:
     """The splits that cut the bundle, or tried to, and the split that made it."""
     return [split for split in split_stories(splits) if bundle in {split.bundle, *split.parts}]
-
-
-def gone_bundle(bundle: str, splits: Iterable[SplitStory]) -> SplitStory | None:
-    """The split after which there is no such bundle."""
-    return next((split for split in splits if split.bundle == bundle and split.result in MADE), None)
 
 
 def sentence(parts: Sequence[str], positions: Sequence[str] = ()) -> str:
@@ -550,6 +540,7 @@ class Explainer:
         stories = move_stories(moves)
         fired = self._walk(stories, lambda turn: turn.fired(broker))
         gone = absent(newest, broker)
+        crowded = [crowded_text(group) for group in last.crowded if group.broker == broker]
         pairs = [] if gone else [pair for pair in last.pairs if broker in {pair.source, pair.destination}]
         return BrokerAnswer(
             broker,
@@ -557,7 +548,7 @@ class Explainer:
             last.ended_at,
             newest.verdict,
             last.broker(broker),
-            [*self._drained(broker), *([gone] if gone else [*of_broker(last, broker), *crowded_on(last, broker)])],
+            [*self._drained(broker), *([gone] if gone else [*of_broker(last, broker), *crowded])],
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.answer() for story in stories],
@@ -599,7 +590,7 @@ class Explainer:
         last = next((turn for turn in self._back() if turn.brokers), newest)
         stories = move_stories(self._moves(lambda move: move.bundle == name))
         splits = about(name, read_splits(self._state_dir))
-        cut = gone_bundle(name, splits)
+        cut = next((split for split in splits if split.bundle == name and split.result in MADE), None)
         parts = split_into(name, reports.bundles) if reports is not None and cut is None else []
         if not (reported or stories or splits or parts):
             raise UsageError(no_bundle(name, reports.bundles if reports is not None else []))

@@ -511,15 +511,13 @@ def _brokers(round_: HistoryRound) -> TableRows:
             **{name: brokers.rates[own, column] for column, name in enumerate(RATES)},
             "topics": brokers.topics[own],
             "bundles": listed[own],
-            "started_at": [_started(brokers.started_at[at]) for at in own],
+            "started_at": [
+                round(started * 1000) if np.isfinite(started) else None for started in brokers.started_at[own].tolist()
+            ],
             "version": [brokers.versions[at] for at in own],
             "doubt": [round_.doubts[at] for at in own],
         },
     )
-
-
-def _started(seconds: float) -> int | None:
-    return round(seconds * 1000) if np.isfinite(seconds) else None
 
 
 def _decision(round_: HistoryRound) -> TableRows:

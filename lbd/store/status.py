@@ -339,17 +339,13 @@ def running(state_dir: Path) -> int | None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return _process_id(file.read(32))
+                content = file.read(32).strip()
+                return int(content) if content.isdigit() else 0
     except FileNotFoundError:
         return None
     except OSError as error:
         raise refused(path, error, "read") from error
     return None
-
-
-def _process_id(content: bytes) -> int:
-    text = content.strip()
-    return int(text) if text.isdigit() else 0
 
 
 # --- the status of an ended lbd: only the journal knows the outcome of its moves in flight

@@ -54,7 +54,8 @@ def _sentence(record: TurnResult) -> str:
         return _after_earlier_moves(record, text)
     if record.plan.unloads:
         plan = _waves(record) or _plan(record)
-        moves = f"{_verb(record)} {counted(len(record.plan.unloads), 'bundle')}{_lasting(record)}{plan}"
+        verb = "Proposes to move" if record.approval else "Begins to move" if record.acts else "Would move"
+        moves = f"{verb} {counted(len(record.plan.unloads), 'bundle')}{_lasting(record)}{plan}"
         return f"{'; '.join((moves, *_blocked_beside(record)))}."
     pairs = _widest_first(record)
     if record.plan.hold is not None:
@@ -175,10 +176,6 @@ def moves_under_way(record: TurnResult) -> int:
 
 def _no(why: object) -> str:
     return f"No move: {why}"
-
-
-def _verb(record: TurnResult) -> str:
-    return "Proposes to move" if record.approval else "Begins to move" if record.acts else "Would move"
 
 
 def _lasting(record: TurnResult) -> str:
