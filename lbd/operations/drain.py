@@ -160,7 +160,7 @@ class Job:
         order: Drain | Fill,
     ) -> None:
         self.kind, self.broker, self.request, self.begun_at = kind, broker, request, begun_at
-        self.amend_order(order)
+        self.order = order
         self.carried: Carried | None = None
         self.scores: Mapping[str, float] | None = None
         self.owned: Collection[str] | None = None
@@ -176,12 +176,6 @@ class Job:
         self._barren = self._settled_before = 0
         self._work = Work(kind=kind, broker=broker, request=request, begun_at=begun_at)
 
-    def amend_order(self, order: Drain | Fill) -> None:
-        """Take the order, the first one or a later one."""
-        self.by, self.why = order.by, order.reason
-        self.override, self.respect_rest = order.override, order.respect_rest
-        self.rollout, self.ordered_at, self.passes = order.rollout, order.ordered_at, order.passes
-
     def looked(self, look: DrainView, pacing: Pacing) -> None:
         """Take a look that shows what is left to move, and that nothing holds it."""
         self.scores = self.scores or look.before
@@ -195,9 +189,14 @@ class Job:
     @property
     def reason(self) -> str:
         """Why its moves are made, for the journal."""
-        passed = f", overriding limits: {self.override}" if self.override is not None else ""
-        why = self.why and f": {self.why}"
-        return f"{self.kind} of {self.broker}, by hand, {self.by}{why}{passed}"
+        order = self.order
+        passed = f", overriding limits: {order.override}" if order.override is not None else ""
+        return f"{self.kind} of {self.broker}, by hand, {order.by}{order.reason and f': {order.reason}'}{passed}"
+
+    @property
+    def overrides(self) -> bool:
+        """Whether its order passes limits."""
+        return self.order.override is not None
 
     @property
     def barren(self) -> bool:
@@ -296,7 +295,9 @@ class Job:
         elsewhere = sum(end.result is Result.ELSEWHERE and end.owner != end.unload.source for end in outcomes)
         gone = sum(outcome.result is Result.GONE for outcome in outcomes)
         counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(outcomes) - landed - elsewhere - gone}
-        return msgspec.structs.replace(self._work, **counts, ordered_at=self.ordered_at, eta_seconds=self._eta(now))
+        return msgspec.structs.replace(
+            self._work, **counts, ordered_at=self.order.ordered_at, eta_seconds=self._eta(now)
+        )
 
     def _eta(self, now: float) -> float | None:
         if self._pacing is None:
@@ -472,7 +473,7 @@ def within(
     plan: tuple[Unload, ...], look: DrainView, job: Job, tools: Tools, now: float
 ) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
     """The next part of a plan, and what the hour has no room for. ``now`` is epoch seconds."""
-    if job.override is not None:
+    if job.overrides:
         return plan[:PART], ()
     room, beyond = within_hour(job.kind, job.broker, look, tools.parts.past.sent, now, plan)
     return room[:PART], beyond
@@ -530,8 +531,8 @@ def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold
     """How the executor is to work a part off. ``held`` is what people have ordered, but for what a reason passes."""
     from_each = pacing.at_once if job.kind == "drain" else 1
     pace = Pace(UNLOAD_SPACING_SECONDS, pacing.at_once, from_each, pacing.by_name)
-    passes = OVERRIDDEN_HOLDS if job.override is not None else frozenset({Reason.NO_IMPROVEMENT})
-    return Execution(tools.unloader, pace, held, passes, dict if job.override is not None else tools.parts.unserved)
+    passes = OVERRIDDEN_HOLDS if job.overrides else frozenset({Reason.NO_IMPROVEMENT})
+    return Execution(tools.unloader, pace, held, passes, dict if job.overrides else tools.parts.unserved)
 
 
 # --- the end of a drain by itself: it expires, or its broker restarts, which is what it was drained for
@@ -691,7 +692,7 @@ class Draining:
             if job is None:
                 self._requested[drain.broker] = request.id
             else:
-                job.amend_order(drain)
+                job.order = drain
         return answer
 
     def plan_anew(self) -> None:
@@ -834,11 +835,20 @@ class Draining:
         drain = self.in_force().get(job.broker)
         if drain is None:  # released since this step began: the next one ends it
             return
-        passes = job.override is not None, job.respect_rest, job.ordered_at
-        guide = self._guide(drain.rollout)
         owned = None if job.owned is None else job.without_gone(job.owned)
-        ordered = job.broker, job.begun_at, drain.since
-        drain_pass = Pass(*ordered, *passes, job.carried, job.scores, guide, owned, job.attempted)
+        drain_pass = Pass(
+            job.broker,
+            job.begun_at,
+            drain.since,
+            override=job.overrides,
+            respect_rest=job.order.respect_rest,
+            ordered_at=job.order.ordered_at,
+            carried=job.carried,
+            scores=job.scores,
+            guide=self._guide(drain.rollout),
+            owned=owned,
+            attempted=job.attempted,
+        )
         look = plan_drain_now(tools.parts, tools.admin, drain_pass)
         job.silent_since, job.owned = None, look.owned
         if self._waits(job, look.hold or look.unshown):
@@ -868,7 +878,7 @@ class Draining:
     def _over(self, job: Job) -> str | None:
         """Why the order of a job is over; None while it is in force."""
         order = self._drains.fill(self._now()) if job.kind == "fill" else self.in_force().get(job.broker)
-        return ENDED if order is None or order.ordered_at != job.ordered_at else None
+        return ENDED if order is None or order.ordered_at != job.order.ordered_at else None
 
     @property
     def _is_away(self) -> bool:
@@ -881,10 +891,10 @@ class Draining:
         An order later than the job is not passed: whoever pauses lbd means all of it.
         """
         hold = self._held()
-        if hold is None or job.override is None or hold[0] not in OVERRIDDEN_HOLDS:
+        if hold is None or not job.overrides or hold[0] not in OVERRIDDEN_HOLDS:
             return hold
         pause = self._control.standing(self._now())
-        return hold if pause is not None and pause != job.passes else None
+        return hold if pause is not None and pause != job.order.passes else None
 
     def _waits(self, job: Job, hold: Hold | None) -> bool:
         """Whether something keeps it from going on, which is noted with when it is looked at again."""
@@ -896,16 +906,15 @@ class Draining:
 
     def _give(self, job: Job, tools: Tools) -> None:
         """The next part of a fill, as it was planned when it began here, or after it waited last, or its end."""
-        look, handed, guide = self._fill, job.handed, self._guide(job.rollout)
-        passes = job.override is not None
+        look, handed, guide = self._fill, job.handed, self._guide(job.order.rollout)
         if look is None or job.held or look.unshown is not None:
             if self._waits(job, self._ordered(job)):
                 return
             if job.broker not in tools.admin.active_brokers():
                 self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, NOT_THERE),))
                 return
-            again = {"override": passes, "respect_rest": job.respect_rest}
-            self._fill = plan = plan_fill_now(tools.parts, tools.admin, job.broker, **again, guide=guide)
+            passes = {"override": job.overrides, "respect_rest": job.order.respect_rest}
+            self._fill = plan = plan_fill_now(tools.parts, tools.admin, job.broker, **passes, guide=guide)
             if not self._waits(job, plan.hold or (plan.unshown if not handed else None)):
                 self._fill = replace(plan, shown_in_seconds=0.0)
                 job.looked(self._fill, tools.paced(self._fill))
@@ -913,7 +922,7 @@ class Draining:
         rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
         part, beyond = within(rest, look, job, tools, self._now())
         if part:
-            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes, guide=guide)
+            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=job.overrides, guide=guide)
             if not self._waits(job, hold):
                 self._start(job, part, look, tools)
         else:
@@ -925,7 +934,7 @@ class Draining:
         moves = with_clients(part, look.observation.snapshot)
         plan = [replace(move, reason=job.reason, order=job.kind) for move in moves]
         hour = HourOfOrder(look.limits, job.kind, job.broker, most_per_hour(look.bundles))
-        self._executor.start(plan, look.limits if job.override is not None else hour, orders)
+        self._executor.start(plan, look.limits if job.overrides else hour, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = self._fill = None
