@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,16 @@ def surveys(draw: st.DrawFn) -> Survey:
         clocks={broker: draw(clocks) for broker in reports},
         dynamic=draw(st.none() | runtimes),
     )
+
+
+def test_all_brokers_that_are_missing_for_one_reason_are_named():
+    """Three listed brokers, one report: the other two gave none, and both for the same reason."""
+    seen = survey({"a:8080": builders.report(10)})
+    assert seen.observation is not None
+    missing = dict.fromkeys(BROKERS[1:], "it gives no load report")
+    looked = replace(seen.observation, active=BROKERS, missing=missing)
+    (found,) = (one for one in brokers.check_cluster(seen, looked) if one.check == "reports")
+    assert "b:8080, c:8080: it gives no load report" in found.seen
 
 
 @given(surveys())
