@@ -590,7 +590,15 @@ def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
     @reading.get("/rollout")
     def rollout() -> Response:
         """The rollout under way, else the last one, and how far its drain or fill is."""
-        return answer(_rollout_status(backend))
+        works = Drains(backend.state_dir).works()
+        try:
+            rollout = Rollouts(backend.state_dir).last()
+        except UsageError as error:
+            return answer(RolloutResponse(None, str(error), None))
+        if rollout is None:
+            return answer(RolloutResponse(None, "There was no rollout.", None))
+        work = works.fill if rollout.phase == "fill" else works.drains.get(rollout.broker)
+        return answer(RolloutResponse(rollout, rollout.summary, work if rollout.ended_at is None else None))
 
     @reading.get("/rollout/plan")
     def plan(broker: Annotated[list[Broker], Query(max_length=1000)] = []) -> Response:  # noqa: B006 - FastAPI copies it
@@ -606,18 +614,6 @@ def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
         return runner.run(request, key, body, RolloutRequest)
 
     return reading, changing
-
-
-def _rollout_status(backend: Backend) -> RolloutResponse:
-    summary, works = "There was no rollout.", Drains(backend.state_dir).works()
-    try:
-        rollout = Rollouts(backend.state_dir).last()
-    except UsageError as error:
-        rollout, summary = None, str(error)
-    if rollout is None:
-        return RolloutResponse(None, summary, None)
-    work = works.fill if rollout.phase == "fill" else works.drains.get(rollout.broker)
-    return RolloutResponse(rollout, rollout.summary, work if rollout.ended_at is None else None)
 
 
 # --- ``/v1/plan``: what waits for approval or a turn would start, and how exactly that plan is started

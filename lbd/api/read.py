@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 Rows = Annotated[bool, Query(description="rows as arrays, as they are kept, and not by the names of their fields")]
 KEPT_SECONDS = 366 * DAY_SECONDS
+MoveCount = Annotated[int, Query(ge=1, le=1000, description="number of moves")]
+Since = Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)]
 
 
 def explaining(backend: Backend) -> APIRouter:
@@ -77,12 +79,7 @@ def explaining(backend: Backend) -> APIRouter:
             raise ProblemError(404, str(error)) from error
 
     @router.get("/explain")
-    def explain_last(
-        last: Annotated[int, Query(ge=1, le=1000, description="number of moves")] = 5,
-        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = DAY_SECONDS,
-        *,
-        rows: Rows = False,
-    ) -> Response:
+    def explain_last(last: MoveCount = 5, since_seconds: Since = DAY_SECONDS, *, rows: Rows = False) -> Response:
         """The last turn: the JSON of ``lbd explain``."""
         return explained(None, last, since_seconds, rows=rows)
 
@@ -91,8 +88,8 @@ def explaining(backend: Backend) -> APIRouter:
         what: Annotated[
             str, Path(max_length=1000, description="a broker, bundle, topic, namespace, or a turn by its number")
         ],
-        last: Annotated[int, Query(ge=1, le=1000, description="number of moves")] = 5,
-        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = DAY_SECONDS,
+        last: MoveCount = 5,
+        since_seconds: Since = DAY_SECONDS,
         *,
         rows: Rows = False,
     ) -> Response:

@@ -27,6 +27,7 @@ from lbd.permit.facts import Facts
 from lbd.permit.quiet_hours import quiet_until
 from lbd.permit.rules import exempt_reason
 from lbd.pulsar.admin import Admin
+from lbd.pulsar.broker_configuration import AUTO_SPLIT_ENABLED
 from lbd.reason import Reason
 from lbd.split.plan import (
     Cut,
@@ -348,7 +349,7 @@ def _warnings(record: TurnResult, settings: Settings) -> tuple[str, ...]:
     on = record.observation.splitting_on if record.observation is not None else ()
     if not (settings.split.enabled and on):
         return ()
-    warning = f"split.enabled: lbd splits nothing, for {on[0]} has loadBalancerAutoBundleSplitEnabled=true"
+    warning = f"split.enabled: lbd splits nothing, for {on[0]} has {AUTO_SPLIT_ENABLED}=true"
     return (f"{warning} (and {len(on) - 1} more brokers)" if len(on) > 1 else warning,)
 
 
@@ -398,7 +399,7 @@ def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice
         if observation.splitting_on:
             broker = observation.splitting_on[0]
             raise RefusedError(
-                f"{broker} has loadBalancerAutoBundleSplitEnabled=true: the brokers split by themselves; "
+                f"{broker} has {AUTO_SPLIT_ENABLED}=true: the brokers split by themselves; "
                 "lbd split BUNDLE splits a single one"
             )
         _, averages, past = remembered(settings)
