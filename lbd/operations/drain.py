@@ -1003,10 +1003,11 @@ def show_fill(settings: Settings, broker: str, daemons: Observer | None = None) 
 
 
 def _hourly(kind: str, broker: str, look: DrainView, parts: Parts) -> DrainView:
-    """The look with what the hour has no room for among what stays."""
+    """The look with what the hour has no room for among what stays, and the hold of a rollout, which drains itself."""
     now = look.observation.snapshot.taken_at
     room, beyond = within_hour(kind, broker, look, parts.past.sent, now, look.plan.unloads)
-    return replace(look, plan=replace(look.plan, unloads=room, stay=(*look.plan.stay, *beyond)))
+    plan = replace(look.plan, unloads=room, stay=(*look.plan.stay, *beyond))
+    return replace(look, hold=look.hold or parts.ordered_hold(), plan=plan)
 
 
 def _build_preview(look: DrainView, at_once: int, refusal: str = "", drain: Drain | None = None) -> DrainPreview:

@@ -16,7 +16,7 @@ from lbd.observe import averages as averaging
 from lbd.observe.observer import Observation, Observer
 from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.operations.parts import PolicyReader, observing, stored_learning
-from lbd.operations.requests import ONLY_OBSERVES, ordered
+from lbd.operations.requests import ONLY_OBSERVES, ordered, rolling
 from lbd.permit.evidence import Sample, judge
 from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
@@ -26,6 +26,7 @@ from lbd.store.control import Control
 from lbd.store.drains import Drains
 from lbd.store.journal import KEEP_SECONDS, Past, read
 from lbd.store.orders import ONLY_THE_LEADER
+from lbd.store.rollouts import Rollouts
 from lbd.store.state import Scratch, StateDir, TurnMemory
 from lbd.store.status import read_status, running, standby_text
 from lbd.text import counted
@@ -82,10 +83,10 @@ def order_parts(settings: Settings, observer: Observer) -> Parts:
 
 
 def order_hold(settings: Settings) -> Hold | None:
-    """Hold on all orders to the lbd of these settings: its mode, another leader, or a pause."""
+    """Hold on all orders to the lbd of these settings: its mode, another leader, a pause, or a rollout."""
     if settings.mode == "observe":
         return Reason.OBSERVE_ONLY, ONLY_OBSERVES
-    return _stands_by(settings) or _ordered(settings)
+    return _stands_by(settings) or _ordered(settings) or _rolling(settings)
 
 
 def _stands_by(settings: Settings) -> Hold | None:
@@ -148,6 +149,14 @@ def _ordered(settings: Settings) -> Hold | None:
     """The pause of a daemon on this machine; None for a directory that this user may not read."""
     try:
         return ordered(Control(settings.state_dir), time.time()) if settings.state_dir.is_dir() else None
+    except OSError:
+        return None
+
+
+def _rolling(settings: Settings) -> Hold | None:
+    """The hold of a rollout, likewise."""
+    try:
+        return rolling(Rollouts(settings.state_dir)) if settings.state_dir.is_dir() else None
     except OSError:
         return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lbd.decide.manual import ByHand
-from lbd.errors import RefusedError
+from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip, bundle_namespace
 from lbd.reason import Group, Reason
 from lbd.store.control import (
@@ -26,6 +26,7 @@ from lbd.store.control import (
     UnloadRequest,
     ordered_by,
 )
+from lbd.store.orders import UnreadableOrdersError
 from lbd.text import utc
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from lbd.model import Unload
     from lbd.permit.facts import Hold
     from lbd.store.control import Control, Request
+    from lbd.store.rollouts import Rollouts
     from lbd.turn.parts import Parts, TurnResult
 
 
@@ -56,6 +58,19 @@ def ordered(control: Control, now: float) -> Hold | None:
         return None
     until = f"until {utc(pause.until)}" if pause.until is not None else "until lbd resume"
     return Reason.PAUSED, f"by {pause.by} {until}{pause.reason and f': {pause.reason}'}"
+
+
+def rolling(rollouts: Rollouts) -> Hold | None:
+    """The hold of a rollout on all moves but its own: each bundle is to move as seldom as possible."""
+    try:
+        rollout = rollouts.under_way()
+    except UnreadableOrdersError:  # the rollout's own step reports it
+        return None
+    except UsageError as error:  # in doubt nothing moves, as where a pause cannot be read
+        return Reason.PAUSED, str(error)
+    if rollout is None or rollout.phase == "ended":
+        return None
+    return Reason.MOVES_UNFINISHED, rollout.summary
 
 
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:

@@ -22,6 +22,7 @@ from lbd.operations.drain import AWAY, ENDED, LOOK_AGAIN_SECONDS, Pacing, cannot
 from lbd.operations.drain_plan import Guide, HeldError, bundles_to_drain, plan_drain_now, preview_drain
 from lbd.operations.dry import Fixed, order_parts
 from lbd.operations.parts import preview_observer
+from lbd.operations.requests import rolling
 from lbd.operations.split import CLOCK
 from lbd.permit.evidence import same, young_seconds
 from lbd.permit.served import reconnecting
@@ -284,16 +285,8 @@ class Rolling:
         draining.guide = self.guide
 
     def hold(self) -> Hold | None:
-        """Hold on the plans of turns: each bundle is to move as seldom as possible."""
-        try:
-            rollout = self._rollouts.under_way()
-        except UnreadableOrdersError:  # step reports it
-            return None
-        except UsageError as error:  # in doubt nothing moves, as where a pause cannot be read
-            return Reason.PAUSED, str(error)
-        if rollout is None or rollout.phase == "ended":
-            return None
-        return Reason.MOVES_UNFINISHED, rollout.summary
+        """Hold on the plans of turns, and on what people order beside it."""
+        return rolling(self._rollouts)
 
     def guide(self) -> Guide | None:
         """Guide for the drains and the fill of the rollout."""

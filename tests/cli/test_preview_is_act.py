@@ -15,6 +15,7 @@ from lbd.reason import Reason
 from lbd.simulate.answers import Reply, page
 from lbd.store.control import Control, Pause, RolloutRequest, new_id
 from lbd.store.drains import Drain, Drains
+from lbd.store.rollouts import Rollout, Rollouts
 from lbd.store.status import write_status
 from tests import fake_pulsar
 from tests.builders import state_begun
@@ -97,6 +98,15 @@ def paused(case: Case) -> None:
     Control(state_begun(case.folder / "state").path).pause(Pause(time.time(), None, "why not", "bob"))
 
 
+def rolled(case: Case) -> None:
+    """A rollout is under way, and no lbd goes on with it yet."""
+    ids, now = tuple(case.pulsar.ids), time.time()
+    order = Rollout(
+        id="r", brokers=ids[:1], members=ids, by="ann", begun_at=now, phase_at=now, broker=ids[0], timeout_seconds=900.0
+    )
+    Rollouts(state_begun(case.folder / "state").path).begin(order)
+
+
 def too_old(case: Case) -> None:
     """One broker of 2.10."""
     case.pulsar.brokers[0].version = "2.10.4"
@@ -162,6 +172,7 @@ SITUATIONS: tuple[tuple[Any, ...], ...] = (
     (owner_is_gone, ("split",), 3, "is owned at http://old-broker.example:8080, which is none of", {}),
     (owner_changed, ("unload",), 4, "owns it, not 127.0.0.1:", {}),
     (paused, tuple(COMMANDS), 4, "paused: by bob until lbd resume: why not", {}),
+    (rolled, tuple(COMMANDS), 4, "rollout, 0 of 1 brokers restarted: 127.0.0.1:", {}),
     (as_it_is, tuple(COMMANDS), 4, "this lbd only observes (mode: observe)", {"mode": "observe"}),
     (too_old, tuple(COMMANDS), 3, "wanted 2.11 or newer", {}),
     (isolated, ("unload", "unload, picked"), 4, "isolation-policy: t/n may not be on", {}),
