@@ -24,7 +24,7 @@ from lbd.store.turn_record import Verdict
 from lbd.text import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
 
@@ -259,25 +259,35 @@ def steps_now(
     if status.late(now):
         return [NextStep(reason=LATE, do=_AHEAD if status.at > now else _LATE, command="lbd doctor")]
     steps = [step for step in status.steps if step.reason != Reason.PAUSED.label]
-    if pause is not None:
-        steps = [_end_of(pause), *(step for step in steps if step.do)]
+    first = [] if pause is None else [_end_of(pause)]
+    last = list(_of_drains(status, drains))
+    if first or last:
+        steps = [step for step in steps if step.do]
+    return [*first, *steps, *last]
+
+
+def _of_drains(status: Status, drains: Sequence[tuple[Drain, Work | None]]) -> Iterator[NextStep]:
+    """Steps about drained brokers that are empty or away; the release of one in a rollout would stop the rollout."""
+    reporting = {row.id for row in status.brokers}
     for drain, work in drains:
-        if work is not None and work.ended_at is not None and work.owned == 0:
-            text = f"{drain.broker} is empty: do your work on it; its restart ends the drain, and so does this"
-            steps.append(NextStep(reason=EMPTIED, what=drain.broker, do=text, command=_release(drain)))
-        elif status.brokers and drain.broker not in {row.id for row in status.brokers}:
-            text = f"{drain.broker} is drained and gives no report; end its drain if it will not come back"
-            steps.append(NextStep(reason=AWAY, what=drain.broker, do=text, command=_release(drain)))
-    return steps
+        name, is_away = drain.broker, bool(reporting) and drain.broker not in reporting
+        is_empty = work is not None and work.ended_at is not None and work.owned == 0
+        if drain.rollout:
+            goes_on = f"Wait until {name} is back, or start it: it is away, and the rollout goes on then"
+            restart = f"Restart {name}, unless somebody has or lbd rollout --exec does: it owns nothing"
+            text = f"{goes_on if is_away else restart}; to stop the rollout instead"
+        elif is_empty:
+            text = f"{name} is empty: do your work on it; its restart ends the drain, and so does this"
+        else:
+            text = f"{name} is drained and gives no report; end its drain if it will not come back"
+        command = "lbd rollout --stop" if drain.rollout else f"lbd drain {name} --release"
+        if is_empty or is_away:
+            yield NextStep(reason=EMPTIED if is_empty else AWAY, what=name, do=text, command=command)
 
 
 def _end_of(pause: Pause) -> NextStep:
     step = next_step(Reason.PAUSED, ends_at=pause.until)
     return step if pause.until is not None else msgspec.structs.replace(step, by_itself="")
-
-
-def _release(drain: Drain) -> str:
-    return f"lbd drain {drain.broker} --release"
 
 
 def standby_text(status: Status) -> str | None:

@@ -82,3 +82,21 @@ def test_a_drained_broker(reporting: Collection[str], work: Work | None, reasons
     assert [(step.reason, step.command) for step in steps] == [
         (reason, "lbd drain a:80 --release") for reason in reasons
     ]
+
+
+@pytest.mark.parametrize(
+    ("reporting", "says"),
+    [
+        (("a:80", "b:80"), "Restart a:80, unless somebody has or lbd rollout --exec does: it owns nothing"),
+        (("b:80",), "Wait until a:80 is back, or start it: it is away, and the rollout goes on then"),
+    ],
+    ids=["to be restarted", "away"],
+)
+def test_a_broker_of_a_rollout(reporting: Collection[str], says: str) -> None:
+    """Its drain is not to be released, which would stop the rollout; and that nothing is to be done is not so."""
+    brokers = [BrokerStatus(name, 10.0, "cpu", 1.0, 1.0, 1) for name in reporting]
+    drain = Drain("a:80", by="ann", since=NOW - 60, until=None, rollout="r")
+    work = Work(kind="drain", broker="a:80", request="1", begun_at=1.0, owned=0, ended_at=NOW - 5)
+    turned = status(brokers=brokers, steps=[next_step(Reason.MOVES_UNFINISHED)])
+    steps = steps_now(turned, 1, None, NOW, [(drain, work)])
+    assert [step.text(NOW) for step in steps] == [f"{says}; to stop the rollout instead: `lbd rollout --stop`"]
