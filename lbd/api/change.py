@@ -525,7 +525,7 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
             drain = None
             with suppress(UsageError):  # it has begun, whatever of it can be read now
                 drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
-            return Started(body.broker, result.sentence, command.at, drain)
+            return Started(body.broker, result.sentence, command.at, drain, command.id)
 
         return runner.run(request, key, body, DrainRequest, begun)
 
@@ -534,7 +534,7 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         """Begin to bring a broker up to the mean, by a slice of each one above it."""
 
         def begun(command: Request, result: RequestResult) -> Started:
-            return Started(body.broker, result.sentence, command.at, None)
+            return Started(body.broker, result.sentence, command.at, None, command.id)
 
         return runner.run(request, key, body, FillRequest, begun)
 

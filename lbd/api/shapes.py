@@ -170,12 +170,16 @@ class DrainsResponse(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A drain or a fill that has begun; ``at`` is when it was asked for, epoch seconds by the daemon's clock."""
+    """A drain or a fill that has begun; ``at`` is when it was asked for, epoch seconds by the daemon's clock.
+
+    ``id`` is that of the order; the work of a fill has it as its ``request``.
+    """
 
     broker: str
     sentence: str
     at: float
     drain: Drain | None
+    id: str = ""
 
 
 class Released(msgspec.Struct, frozen=True):

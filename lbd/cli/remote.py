@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lbd.api.shapes import DrainPlan, DrainsResponse, PlacementResponse, Released, SnapshotResponse, Started
 from lbd.cli.request import read, remote_topic_bundles, send_command
-from lbd.errors import ObserveError, UsageError
+from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.model import Skip
 from lbd.operations.place import Report, target
 from lbd.place.picker import PlacementAdvice, PlacementCandidates
@@ -157,10 +157,13 @@ def begin(api: Client, request: DrainRequest | FillRequest) -> Started | Request
 def watched(
     api: Client, request: DrainRequest | FillRequest, started: Started, progress: Callable[[Work], None]
 ) -> Work:
-    """The final progress. Raises :class:`ObserveError` if that lbd no longer responds, or no longer knows it."""
+    """The final progress.
+
+    Raises :class:`ObserveError` if that lbd no longer responds, and :class:`RefusedError` where the drain has ended.
+    """
     while True:
-        work = _work(_remote_drains(api), request)
-        if work is not None and work.broker == request.broker and (work.ended_at or started.at) >= started.at:
+        work = _work(_remote_drains(api), request, started)
+        if work is not None:
             progress(work)
             if work.ended_at is not None:
                 return work
@@ -171,10 +174,11 @@ def _remote_drains(api: Client) -> DrainsResponse:
     return read(api.get("drains"), DrainsResponse)
 
 
-def _work(drains: DrainsResponse, request: DrainRequest | FillRequest) -> Work | None:
+def _work(drains: DrainsResponse, request: DrainRequest | FillRequest, started: Started) -> Work | None:
+    """The progress of this order; None while there is only that of an earlier one."""
     if isinstance(request, FillRequest):
-        return drains.fill
-    drain = next((drain for drain in drains.drains if drain.drain.broker == request.broker), None)
-    if drain is None:
-        raise ObserveError(f"the drain of {request.broker} is over: it was released, or its broker was started again")
-    return drain.work
+        return drains.fill if drains.fill is not None and drains.fill.request == started.id else None
+    status = next((status for status in drains.drains if status.drain.broker == request.broker), None)
+    if status is None:
+        raise RefusedError(f"the drain of {request.broker} is over: it was released, or its broker was started again")
+    return status.work if status.work is not None and status.work.ordered_at == status.drain.ordered_at else None

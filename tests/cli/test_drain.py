@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from lbd.api.client import LocalClient
-from lbd.api.shapes import Started
+from lbd.api.shapes import DrainsResponse, Started
 from lbd.cli import remote
 from lbd.cli.drain import DrainProgressBar
 from lbd.config import Settings
 from lbd.errors import ObserveError
 from lbd.operations import drain
-from lbd.store.control import Control, Pause
-from lbd.store.drains import Drains, Work
+from lbd.store.control import Control, DrainRequest, FillRequest, Pause
+from lbd.store.drains import Drain, Drains, DrainStatus, Work
 from tests.builders import state_begun
 from tests.cli.conftest import lbd, written
 from tests.serving import accepting
@@ -176,6 +176,47 @@ def test_who_watches_is_told_what_becomes_of_it_when_lbd_stops(
         monkeypatch.setattr(remote, "begin", begun)
         done = lbd(words, broker, "--apply", "--config", config)
     assert (done.exit_code, told in done.stderr) == (3, True), done.output
+
+
+def test_who_watches_a_drain_that_is_released_is_told_that_it_is_over(
+    cluster: FakePulsar, config: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Exit 4, as where no daemon runs, and no lbd goes on with it."""
+    broker = cluster.brokers[0]
+    with running(config) as found:
+        begin = remote.begin
+
+        def begun(*asked: Any) -> Any:
+            started = begin(*asked)
+            Control(found.settings.state_dir).pause(Pause(time.time(), None, "", "ann"))  # so that it does not end
+            Drains(found.settings.state_dir).release(broker)
+            return started
+
+        monkeypatch.setattr(remote, "begin", begun)
+        done = lbd("drain", broker, "--apply", "--config", config)
+    last = done.stderr.splitlines()[-1]
+    over = f"Error: the drain of {broker} is over: it was released, or its broker was started again"
+    assert (done.exit_code, last) == (4, over), done.output
+
+
+@pytest.mark.parametrize("kind", ["drain", "fill"])
+def test_who_watches_recognizes_the_end_after_a_clock_was_set_back(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """The end is that of the order, whatever the time: of an earlier one it is not."""
+    own = Work(
+        kind=kind, broker="b:1", request="new", begun_at=1000.0, ordered_at=1000.0, ended_at=400.0, sentence="it"
+    )
+    old = msgspec.structs.replace(own, request="old", ordered_at=2000.0, ended_at=2000.0, sentence="that of before")
+    drain = Drain("b:1", 1000.0, None, "ann", ordered_at=1000.0)
+    answers = [DrainsResponse([DrainStatus.of(drain, work)], work) for work in (old, own)]
+    monkeypatch.setattr(remote, "_remote_drains", lambda _: answers.pop(0))
+    monkeypatch.setattr(remote, "POLL_SECONDS", 0.0)
+    name, now = "sent-as", 1000.0
+    requests = {
+        "drain": DrainRequest(name, "b:1", None, "", None, "ann", now, now),
+        "fill": FillRequest(name, "b:1", None, "ann", now, now),
+    }
+    started = Started("b:1", "It has begun.", now, drain, "new")
+    assert remote.watched(LocalClient, requests[kind], started, lambda _: None).sentence == "it"  # type: ignore[arg-type]
 
 
 def gone(*_: object) -> Any:
