@@ -253,7 +253,7 @@ class Picker:
         self._lock, self._laying = threading.Lock(), threading.Lock()
         self._pool = Threads(1, "lbd-picker")
         self._look: _PublishedRound | None = None
-        self._memory = PlaceMemory()
+        self._memories: dict[str, PlaceMemory] = {}
         self._groups: dict[str, tuple[float, Groups]] = {}
         self._asking: set[str] = set()
         self._bundles: dict[str, tuple[float, list[str]]] = {}
@@ -300,7 +300,9 @@ class Picker:
         age = max(self._now() - layout.snapshot.taken_at, 0.0)
         loads = replace(layout.loads, age_seconds=age, bundle_rates=layout.rate_of(bundle))
         with self._lock:
-            (answer,), self._memory = answer_all({bundle: layout.owner_of(bundle)}, standing, rule, loads, self._memory)
+            memory = self._memories.get(strategy, PlaceMemory())
+            (answer,), memory = answer_all({bundle: layout.owner_of(bundle)}, standing, rule, loads, memory)
+            self._memories[strategy] = memory
         return PlacementResponse.of(answer, layout.observation, age, strategy)
 
     def _lay_out(self, published: Published) -> _PublishedRound | None:

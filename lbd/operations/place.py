@@ -389,11 +389,11 @@ MISSES_THAT_STOP = 2
 
 
 class LivePicker:
-    """A live lbd's picker. It remembers its answers, because no report shows them yet."""
+    """A live lbd's picker. It remembers its answers, because no report shows them yet, those of each strategy alone."""
 
     def __init__(self, journal: Journal, on_end: Callable[[Outcome | Skip], None]) -> None:
         self._journal, self._on_end = journal, on_end
-        self._memory = PlaceMemory()
+        self._memories: dict[str, PlaceMemory] = {}
         self._stopped = threading.Event()
         self._trouble = ""
 
@@ -403,11 +403,12 @@ class LivePicker:
 
     def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> RequestResult:
         """Place unowned bundles, one after the other; raises :class:`~lbd.errors.LbdError` before any is placed."""
-        report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
+        memory = self._memories.get(request.strategy, PlaceMemory())
+        report = ask(parts, placer.admin, request.targets, request.strategy, memory)
         held = placement_hold(parts, placer.admin) or self._under_way() if report.unowned else ""
         if held:
             raise RefusedError(held)
-        self._memory = report.memory
+        self._memories[request.strategy] = report.memory
         self._trouble = ""
         held_now = partial(placement_hold, parts, placer.admin)
         placed = list(self._placed(request, report, placer, held_now))

@@ -44,6 +44,22 @@ class TestPickAtOnce:
             picker.pick_at_once(HOT[0], "best")
         picker.close()
 
+    def test_a_question_about_another_strategy_changes_no_answer(self, api: Api, pulsar: FakePulsar):
+        """Each has its own memory: an answer of one is no "same as a moment ago" of another."""
+        bundles = [f"t/new/0x{digit:x}0000000_0x{digit + 1:x}0000000" for digit in range(15)]
+        pulsar.own(None, dict.fromkeys([*bundles, "t/new/0xf0000000_0xffffffff"], 0.0))
+        last = api.serving.board.last
+        assert last is not None
+        answers = []
+        for others in ((), ("least-long-term-message-rate", "avg-shedder")):
+            picker = Picker(api.engine.settings, api.serving.now)
+            for other in others:
+                for bundle in bundles:
+                    picker.pick(last, bundle, other)
+            answers.append([picker.pick(last, bundle, "rendezvous").answer for bundle in bundles])
+            picker.close()
+        assert answers[0] == answers[1]
+
     def test_what_cannot_be_laid_out_is_told(self, api: Api, pulsar: FakePulsar):
         """Answers go on by the round before, and say how old it is; a question after the end is none."""
         picker, last = Picker(api.engine.settings, api.serving.now), api.serving.board.last
