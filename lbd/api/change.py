@@ -4,8 +4,8 @@ Commands (unload, place, split, drain, fill, a plan) are executed by the daemon'
 route waits for the result.
 
 A change that is repeated under the same idempotency key gets the previous response, and is not executed twice.
-Responses are kept in memory, for a day at most; a restart forgets them. An order has its id from its key, and so is
-known again where it is in force or has ended. The header is that of draft-ietf-httpapi-idempotency-key.
+Responses are kept in memory, for a day at most; a restart forgets them. An order has its id from its key and content,
+and so is known again where it is in force or has ended. The header is that of draft-ietf-httpapi-idempotency-key.
 """
 
 from __future__ import annotations
@@ -146,9 +146,14 @@ class Once:
 # --- who asks, and the log
 
 
-def order_id(key: str | None) -> str:
-    """The id of an order: made of its key, so that another lbd knows it again, too, and a restarted one."""
-    return new_id()[0] if key is None else f"key-{sha256(key.encode()).hexdigest()[:24]}"
+def content(request: HttpRequest, body: Requester) -> bytes:
+    """Bytes that two changes have in common only if they are the same."""
+    return f"{request.url.path}\n{body.model_dump_json()}".encode()
+
+
+def order_id(key: str | None, content: bytes) -> str:
+    """The id of an order: made of its key and content, so that another lbd knows it again, too, and a restarted one."""
+    return new_id()[0] if key is None else f"key-{sha256(key.encode() + content).hexdigest()[:24]}"
 
 
 LONGEST_PAUSE_SECONDS = 366 * 86_400.0
@@ -215,8 +220,7 @@ class ChangeLog:
         self, request: HttpRequest, key: str | None, who: Requester, change: Callable[[], tuple[str, Response]]
     ) -> Response:
         """``change`` returns its result in words, and the answer."""
-        content = f"{request.url.path}\n{who.model_dump_json()}".encode()
-        return self._once.answer(key, content, lambda: self._audited(request, who, change))
+        return self._once.answer(key, content(request, who), lambda: self._audited(request, who, change))
 
     def _audited(self, request: HttpRequest, who: Requester, change: Callable[[], tuple[str, Response]]) -> Response:
         try:
@@ -262,9 +266,8 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
         def change() -> tuple[str, Response]:
             now = backend.now()
             until = now + body.for_seconds if body.for_seconds is not None else None
-            order = Pause(now, until, body.reason, body.owner)
-            replaced = Control(backend.state_dir, backend.orders).pause(order, order_id(key))
-            document = Paused(order, replaced, os.getpid())
+            name, order = order_id(key, content(request, body)), Pause(now, until, body.reason, body.owner)
+            document = Paused(*Control(backend.state_dir, backend.orders).pause(order, name), os.getpid())
             backend.board.events.tell("pause", document)
             lasts = f"for {duration_text(body.for_seconds)}" if body.for_seconds is not None else "until it is resumed"
             return f"paused {lasts}", answer(document)
@@ -402,7 +405,7 @@ class Runner:
         body, now = signed(request, body), self._backend.now()
         fields = {name: getattr(body, NAMES.get(name, name)) for name in kind.__struct_fields__ if name not in OWN}
         times = {"at": now, "expires_at": now + body.timeout_seconds}
-        command = msgspec.convert({"id": order_id(key), **fields, **times, **others}, kind)
+        command = msgspec.convert({"id": order_id(key, content(request, body)), **fields, **times, **others}, kind)
         return self._changes.make(request, key, body, lambda: self._result(request, command, respond))
 
     def _result(self, request: HttpRequest, command: Request, respond: Respond) -> tuple[str, Response]:

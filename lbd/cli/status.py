@@ -132,7 +132,7 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
         if pid is None and not for_next:
             problem = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
             raise ObserveError(f"{state_dir}: {problem}")
-        replaced, leader = orders_here(settings).pause(order), None
+        (order, replaced), leader = orders_here(settings).pause(order), None
     if form == "json":
         json_out({"paused": order, "replaced": replaced, "running": pid})
     print_note(form, f"Paused {text.pause_text(order, now)}.")

@@ -237,12 +237,14 @@ class Control:
     def __init__(self, state_dir: Path, orders: Orders | None = None) -> None:
         self._orders = Orders(state_dir) if orders is None else orders
 
-    def pause(self, pause: Pause, name: str = "") -> Pause | None:
-        """Write the pause, which survives restarts; returns the one it replaces. ``name`` is its id, if it has one.
+    def pause(self, pause: Pause, name: str = "") -> tuple[Pause, Pause | None]:
+        """Write the pause, which survives restarts; returns it, and the one it replaces. ``name`` is its id, if it has
+        one.
 
-        One that is in force already under its id stays as it is. Raises :class:`RefusedError` where that has ended.
+        One that is in force already under its id stays as it is, and is returned. Raises :class:`RefusedError` where
+        that has ended.
         """
-        replaced, order = self.paused(pause.since), Order(name or new_id()[0], PAUSE, body_of(pause))
+        before, order = self.paused(pause.since), Order(name or new_id()[0], PAUSE, body_of(pause))
 
         def edit(orders: OrderList) -> OrderList:
             stands = orders.stands(order.id)
@@ -250,8 +252,8 @@ class Control:
                 raise RefusedError("this pause was ordered before, under the same key, and is over")
             return orders if stands else orders.give(order, pause.since)
 
-        self._orders.change(edit)
-        return replaced
+        in_force = value_of(self._orders.change(edit).orders[order.id], Pause) or pause
+        return in_force, before if before != in_force else None
 
     def go_on(self, now: float, by: str = "", reason: str = "") -> Pause | None:
         """Resume: end the pause, and the hold for moves that are not served at ``now`` (epoch seconds)."""

@@ -107,11 +107,12 @@ class TestPause:
         """What is replaced is told; a pause that was over is not replaced."""
         control = Control(tmp_path)
         later = a_pause(None, since=NOW + 1, by="bob")
-        assert control.pause(a_pause()) is None
-        assert control.pause(later) == a_pause()
+        assert control.pause(a_pause()) == (a_pause(), None)
+        assert control.pause(later) == (later, a_pause())
         assert control.paused(NOW + 2) == later
         control.pause(a_pause(NOW + 5))
-        assert control.pause(a_pause(None, since=NOW + 6)) is None
+        last = a_pause(None, since=NOW + 6)
+        assert control.pause(last) == (last, None)
 
     def test_resuming_tells_what_was_there(self, tmp_path: Path) -> None:
         """Also a pause that was over; afterwards there is none."""
