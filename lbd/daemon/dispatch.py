@@ -16,7 +16,14 @@ from lbd.model import Outcome, Result, Skip
 from lbd.operations.dry import Fixed
 from lbd.operations.place import destination, named, trouble
 from lbd.operations.planned import judge_plan, refusal_text, unmade_moves, wanting_plan
-from lbd.operations.requests import ONLY_OBSERVES, overriding, request_reason, split_hold, wanting
+from lbd.operations.requests import (
+    ONLY_OBSERVES,
+    ends_an_order,
+    overriding,
+    request_reason,
+    split_hold,
+    wanting,
+)
 from lbd.store.control import (
     FAILED,
     REFUSED,
@@ -150,7 +157,7 @@ class Dispatcher:
                 self._split(request)
                 return
             self._requests.begun(request)
-            if self._real.observing is not None:
+            if self._real.observing is not None and not ends_an_order(request):
                 self._requests.refuse(request, ONLY_OBSERVES)
             elif not self._was_given(request):
                 self._judge(request, parts)

@@ -268,6 +268,18 @@ def test_a_rollout(
     assert (reason in " ".join(preview.output.split()), reason in answer.sentence) == (True, True)
 
 
+def test_an_lbd_that_only_observes_stops_a_rollout(pulsar: FakePulsar, tmp_path: Path) -> None:
+    """As it ends a pause or a drain: an order that cannot be ended would go on once lbd moves again."""
+    config = configured(pulsar, tmp_path, mode="observe")
+    rolled(Case(pulsar, tmp_path))
+    settings = Settings.model_validate(yaml.safe_load(config.read_text()))
+    with accepting(settings):
+        begun, stopped = (lbd("rollout", word, "--config", config) for word in ("--all", "--stop"))
+    order = Rollouts(tmp_path / "state").under_way()
+    assert (begun.exit_code, "this lbd only observes" in begun.output) == (4, True), begun.output
+    assert (stopped.exit_code, order is not None and order.stopping[:3]) == (0, "by "), stopped.output
+
+
 @pytest.mark.parametrize(
     ("words", "plan"),
     [
