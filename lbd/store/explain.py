@@ -442,6 +442,9 @@ def _score(broker: BrokerRecord | None) -> float | None:
 ATTEMPTS = 2
 """A miss is tried once more."""
 
+TURN_DIGITS = 18
+"""Digits of a turn's number at most: the store has it in 64 bits."""
+
 LARGEST = 50
 """Bundles of a namespace that are listed; it may have thousands."""
 
@@ -489,7 +492,7 @@ class Explainer:
             if scheme.endswith("persistent") or scheme in {"segment", "topic"}:
                 return self.bundle(self._bundle_of(what))
             what = address.rstrip("/")
-        if what.isascii() and what.isdigit():
+        if what.isascii() and what.isdigit() and len(what) <= TURN_DIGITS:
             return self.turn(int(what))
         if "/" not in what:
             return self.broker(what)

@@ -164,8 +164,7 @@ class KeptTurns:
 
     def find(self, number: int) -> TurnRecord | None:
         """The turn of this number, or the record of quiet turns that includes it."""
-        last = min(number, 1 << 62)
-        turns = self._rows(f"{COLUMNS} WHERE number <= ? ORDER BY number DESC LIMIT 1", last)
+        turns = self._rows(f"{COLUMNS} WHERE number <= ? ORDER BY number DESC LIMIT 1", number)
         return next((turn for turn in turns if number <= turn.last), None)
 
     def oldest(self) -> int:

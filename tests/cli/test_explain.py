@@ -380,6 +380,7 @@ class TestUsage:
             ("t/nn", "t/nn: no broker reports a bundle of such a namespace; did you mean t/n?"),
             ("other/ns/0x00000000_0x10000000", "no broker reports such a bundle"),
             ("99", "turn 99: not kept; kept are 1 to 6 in "),
+            ("9" * 5000, ": no such broker, bundle or turn is known"),
             ("persistent://other/ns/t", "other/ns: cluster c has no such namespace"),
             ("persistent://junk", "'persistent://junk' is no topic; wanted persistent://tenant/namespace/topic"),
             ("http://nowhere:1", "nowhere:1: no such broker, bundle or turn is known"),
