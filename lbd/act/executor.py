@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.act.fence import HEIR_WAITS_SECONDS, Fence
-from lbd.act.unload import unproven
+from lbd.act.unload import judged, unproven
 from lbd.clock import boot_seconds
 from lbd.errors import ObserveError, ThreadError, as_lbd_error
 from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace, bundle_range
@@ -198,12 +198,19 @@ class _PlanRun:
         self.stopped.set()
 
 
+def _of_whole(unload: Unload, last: Outcome) -> Outcome:
+    """The outcome of a move by that of its last attempt, which began where the one before had ended."""
+    result = last.result if last.owner is None else judged(unload, last.owner)
+    return replace(last, unload=unload, result=result)
+
+
 @dataclass
 class _Doubt:
-    """A doubtful outcome as last reported; it is checked again by ``unloader`` until ``until`` (boot clock)."""
+    """A doubtful outcome of an attempt of a ``whole`` move; ``unloader`` checks it until ``until`` (boot clock)."""
 
     move: str
     outcome: Outcome
+    whole: Unload
     unloader: Callable[[], Unloader]
     until: float
 
@@ -376,7 +383,7 @@ class Executor:
         if outcome is None:
             return False
         self._conclude(move, outcome)
-        self._doubt(move, outcome, unloader)
+        self._doubt(move, outcome, unload, unloader)
         self._end(unload, outcome, self._foreign)
         return True
 
@@ -423,7 +430,7 @@ class Executor:
 
         A bundle that stays is counted under the same lock as the check: no other lane fills the broker in between.
         """
-        outcome = self._attempt(run, unload, 1)
+        outcome = self._attempt(run, unload, 1, unload.source)
         if isinstance(outcome, Skip):
             return outcome
         with self._limiting:
@@ -436,24 +443,26 @@ class Executor:
         """Try again from the broker on which the first attempt ended: only the owner can unload the bundle."""
         outcome = first
         try:
-            again = self._attempt(run, replace(unload, source=first.owner or unload.source), 2)
+            again = self._attempt(run, unload, 2, first.owner or unload.source)
         except Exception as error:  # noqa: BLE001 - see _safely; the first attempt's outcome is reported
             self._give_up(run, unload, error)
         else:
-            outcome = first if isinstance(again, Skip) else replace(again, unload=unload)
+            outcome = first if isinstance(again, Skip) else again
         with self._limiting:
             self._take_landing(run, outcome)
         return outcome
 
-    def _attempt(self, run: _PlanRun, unload: Unload, attempt: int) -> Outcome | Skip:
-        with self._claim(*run.orders.pace.keys(unload)):
+    def _attempt(self, run: _PlanRun, unload: Unload, attempt: int, source: str) -> Outcome | Skip:
+        """One attempt from the broker that has the bundle now; its outcome is that of the whole move."""
+        own = replace(unload, source=source)
+        with self._claim(*run.orders.pace.keys(own)):
             if run.stop:
                 return Skip(unload.bundle, *run.stop)
-            ready = run.orders.unloader.check(unload)
+            ready = run.orders.unloader.check(own)
             if isinstance(ready, Skip):
                 return ready
             stop = run.stop or self._hold_now(run) or self._stays(run, unload)
-            return Skip(unload.bundle, *stop) if stop else self._send(run, ready, attempt)
+            return Skip(unload.bundle, *stop) if stop else self._send(run, ready, attempt, unload)
 
     @staticmethod
     def _stays(run: _PlanRun, unload: Unload) -> tuple[Reason, str] | None:
@@ -469,7 +478,7 @@ class Executor:
             run.end(*hold)
         return hold
 
-    def _send(self, run: _PlanRun, ready: ReadyMove, attempt: int) -> Outcome | Skip:
+    def _send(self, run: _PlanRun, ready: ReadyMove, attempt: int, whole: Unload) -> Outcome | Skip:
         """Send one request. Limits apply each time, retries included: every sent request counts."""
         with self._limiting:
             stop = run.stop or self._open(ready.move.bundle)
@@ -491,8 +500,8 @@ class Executor:
             self._fail(error)
         if not self._conclude(move, outcome):
             run.end(Reason.ROUND_STOPPED, "not asked for: the journal cannot be written")
-        self._doubt(move, outcome, lambda: run.orders.unloader)
-        return outcome
+        self._doubt(move, outcome, whole, lambda: run.orders.unloader)
+        return _of_whole(whole, outcome)
 
     def _open(self, bundle: str) -> tuple[Reason, str] | None:
         """Reason why no second move of a bundle may begin: its plan may be older than what another lbd left open."""
@@ -520,13 +529,13 @@ class Executor:
             return False
         return True
 
-    def _doubt(self, move: str, outcome: Outcome, unloader: Callable[[], Unloader]) -> None:
+    def _doubt(self, move: str, outcome: Outcome, whole: Unload, unloader: Callable[[], Unloader]) -> None:
         """Check a doubtful outcome for a minute: a broker may act on what it refused or did not answer."""
         if outcome.result not in DOUBTFUL:
             return
         with self._changed:
             until = boot_seconds() + AMEND_FOR_SECONDS
-            self._doubts[outcome.unload.bundle] = _Doubt(move, outcome, unloader, until)
+            self._doubts[outcome.unload.bundle] = _Doubt(move, outcome, whole, unloader, until)
             try:
                 self._amending = self._amending or begin(self._amend, "lbd-amend")
             except ThreadError as error:  # the next doubtful outcome tries again
@@ -572,10 +581,10 @@ class Executor:
         detail = f"was {before.result.value} before; {outcome.detail}".removesuffix("; ")
         amended = replace(before, result=outcome.result, owner=outcome.owner, detail=detail, amended=True)
         self._journal.amend(doubt.move, amended)
-        doubt.outcome = amended
+        doubt.outcome, now = amended, _of_whole(doubt.whole, amended)
         with self._changed:
-            self._amended.append(amended)
-        self._on_end(amended)
+            self._amended.append(now)
+        self._on_end(now)
 
     @staticmethod
     def _take_landing(run: _PlanRun, outcome: Outcome) -> None:

@@ -292,7 +292,7 @@ class Job:
         with self._lock:
             outcomes = list(self._outcomes.values())
         landed = sum(outcome.result is Result.LANDED for outcome in outcomes)
-        elsewhere = sum(end.result is Result.ELSEWHERE and end.owner != end.unload.source for end in outcomes)
+        elsewhere = sum(outcome.result is Result.ELSEWHERE for outcome in outcomes)
         gone = sum(outcome.result is Result.GONE for outcome in outcomes)
         counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(outcomes) - landed - elsewhere - gone}
         return msgspec.structs.replace(

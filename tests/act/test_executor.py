@@ -165,6 +165,21 @@ class TestRetry:
         assert pulsar.owners[BUNDLES[0]] == pulsar.ids[2]
 
     @pytest.mark.parametrize(
+        ("thieves", "expected", "landings"),
+        [([1, 1], Result.ELSEWHERE, [1]), ([1, 0], Result.FAILED, [])],
+        ids=["it stayed there", "it came back to its source"],
+    )
+    def test_the_end_of_a_move_that_went_on_from_a_third_broker(
+        self, thieves: list[int], expected: Result, landings: list[int], pulsar: FakePulsar
+    ) -> None:
+        """It is that of the whole move: whether the bundle has left the broker that was to give it, and for which."""
+        pulsar.steals[BUNDLES[0]] = [pulsar.ids[thief] for thief in thieves]
+        limits = SameForAll(may_stay_anywhere=False)
+        (outcome,) = executed(pulsar, Diary(pulsar), plan(pulsar, 0), limits).outcomes
+        assert (outcome.result, outcome.owner) == (expected, pulsar.ids[thieves[-1]])
+        assert limits.landings == [(BUNDLES[0], pulsar.ids[broker]) for broker in landings]
+
+    @pytest.mark.parametrize(
         "reply", [refused(409, "inactive"), refused(412, "split"), refused(500, "not active"), refused(503, "busy")]
     )
     def test_a_refusal_is_not_tried_again(self, reply: Reply, pulsar: FakePulsar) -> None:
@@ -773,6 +788,22 @@ class TestLateActs:
         assert amended.detail.startswith("was failed before")
         assert heard[-1] == amended
         assert [one.result for one in history(tmp_path)] == [amended.result]
+        executor.close()
+
+    def test_of_a_move_that_went_on_from_a_third_broker(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Whoever listens hears of the whole move, and the journal of its second attempt."""
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
+        pulsar.steals[BUNDLES[0]] = [pulsar.ids[0]]
+        pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
+        executor = Executor(Journal(tmp_path / STORE_NAME, time.time), time.time)
+        moves = plan(pulsar, 0, source=1)
+        executor.start(moves, SameForAll(may_stay_anywhere=False), Execution(unloader(pulsar)))
+        assert executor.wait(60)
+        assert results(executor.collect()) == [("landed-elsewhere", 2)]
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
+        amended = self.amended(executor)
+        assert (amended.result, amended.unload) == (Result.FAILED, moves[0])
+        assert [one.result.value for one in history(tmp_path)] == ["landed-elsewhere", "landed-elsewhere"]
         executor.close()
 
     def test_a_doubtful_end_of_a_move_that_was_found_open_is_looked_at_as_well(
