@@ -23,6 +23,7 @@ from lbd.store.journal import Journal, read
 from lbd.store.state import AVERAGES, MEMORY, StateDir, TurnMemory
 from tests import fake_pulsar, journals
 from tests.builders import put_value, state_begun
+from tests.daemon.test_service import eventually
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
 from tests.fake_pulsar import HOT as HOT_BUNDLES
 from tests.pulsar.issuer import issuing, key_file
@@ -159,6 +160,18 @@ class TestMoving:
         record = once(settings(pulsar, tmp_path, guardrails=guardrails))
         assert [outcome.result for outcome in record.moves.outcomes] == [Result.LANDED]
         assert list(reasons(record).values()).count(Reason.TURN_UNLOADS) == 2
+
+    def test_a_destination_that_fills_up_while_a_plan_waits(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Between two unloads may be an hour: what is left of the plan is not sent to a broker that has too much."""
+        with engine(settings(pulsar, tmp_path, guardrails={"unload_spacing_seconds": 3600})) as balancer:
+            balancer.turn()
+            eventually(lambda: len(balancer.unfinished) == 2)
+            pulsar.sample(80.5, 45.5, 97.0)
+            balancer.turn()
+            assert balancer.wait(10.0)
+            record = balancer.turn()
+        assert {skip.reason for skip in record.moves.skips} == {Reason.DESTINATION_OVERLOADED}
+        assert len(pulsar.asked("/unload", "PUT")) == 2  # of one unload, at the leader and at the owner
 
     def test_an_excluded_namespace_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Its bundles are barred, each with that reason."""

@@ -14,6 +14,7 @@ import msgspec
 
 from lbd.act.executor import touched_brokers
 from lbd.errors import LbdError, as_lbd_error
+from lbd.load import scoring
 from lbd.model import bundle_namespace
 from lbd.permit import evidence as judging
 from lbd.permit.rules import current_holds
@@ -29,11 +30,12 @@ from lbd.turn.waves import scores_to_settle
 if TYPE_CHECKING:
     from lbd.act.executor import FinishedMoves
     from lbd.model import Decision, Snapshot, Unload
+    from lbd.permit.facts import Facts
     from lbd.permit.limits import Ledger
     from lbd.permit.policies import Policies
     from lbd.turn.assess import Assessment
     from lbd.turn.parts import Parts
-    from lbd.turn.plan import Plan
+    from lbd.turn.plan import Plan, Planning
 
 
 NAMESPACES_A_TURN = 100
@@ -109,6 +111,8 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     hold = planning.hold(holds)
     if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
         parts.actuator.halt(*hold)  # moves that have not begun are dropped
+    elif too_much := _filled_meanwhile(facts, planning):
+        parts.actuator.halt(Reason.DESTINATION_OVERLOADED, too_much)
     read = partial(read_policies, parts, facts.snapshot)
     planned = plan(planning, case, holds, rest=parts.rest, finished=finished, read=read, spread=parts.spread)
     to_send = () if planning.approval else planned.unloads
@@ -120,6 +124,21 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     return TurnResult(
         observation=now.observation, facts=facts, plan=replace(planned, skips=skips), turn_memory=now.before
     )
+
+
+def _filled_meanwhile(facts: Facts, planning: Planning) -> str:
+    """The destination of moves under way that has too much by a sample of now; empty where none has.
+
+    A plan may take hours, as guardrails.unload_spacing_seconds says. Drains and fills look for themselves.
+    """
+    brokers = facts.snapshot.brokers.as_reported()
+    points = scoring.scores(brokers, planning.weights)
+    limit = planning.guardrails.max_destination_score
+    full = brokers.ids_where(facts.evidence.fresh & (points > limit))
+    broker = min(full & {move.destination for move in facts.unfinished if not move.order}, default=None)
+    if broker is None:
+        return ""
+    return f"{broker} has {points[brokers.index()[broker]]:.1f} points by now, limit {limit:g}"
 
 
 def _save(parts: Parts, now: Assessment, to_send: tuple[Unload, ...], planned: Plan, limits: Ledger) -> None:
