@@ -372,7 +372,6 @@ def _answer(outcome: CutOutcome) -> RequestResult:
 def plan_one(settings: Settings, bundle: str, algorithm: Algorithm, positions: Sequence[int] = ()) -> SplitDocument:
     """Cut of one bundle, and the reason if it is refused. Raises as :func:`plan_split` does."""
     admin = Admin(settings.pulsar)
-    admin.active_brokers()
     plan = plan_split(admin, bundle, algorithm, settings.split, positions)
     return as_document(plan, _refused_here(plan, settings, admin))
 

@@ -92,6 +92,7 @@ class AdminClient:
         self._transfers: bool | None = None
         self._answering: dict[str, _Addresses | AdminError] = {}
         self._finding_out = threading.Lock()
+        self.http.trust((), self._learn_first)
 
     @property
     def cluster(self) -> str:
@@ -144,6 +145,11 @@ class AdminClient:
         self.http.trust([*brokers, *own], self._learn)
         self.http.silences.listed(brokers, [*brokers, *own])
         return brokers
+
+    def _learn_first(self, host: str) -> None:
+        """Trust the active brokers, before the first request to one that ``admin_urls`` do not name."""
+        self.active_brokers()
+        self._learn(host)
 
     def _learn(self, host: str) -> None:
         """Trust the other addresses of a host's brokers, such as those for https and of further listeners.

@@ -230,7 +230,9 @@ class TestCheck:
 
 class TestFoundOpen:
     def finished(self, pulsar: SplittingPulsar, age_seconds: float) -> CutOutcome | None:
-        return splitter(pulsar).finish(cut(pulsar), age_seconds)
+        """By a process that has asked no broker before, and knows one of them by its settings."""
+        admin = Admin(PulsarSettings(admin_urls=pulsar.urls[-1:], read_timeout_seconds=LIMIT_SECONDS))
+        return Splitter(admin, ActClock(time.monotonic, time.sleep)).finish(cut(pulsar), age_seconds)
 
     def test_split(self, pulsar: SplittingPulsar):
         """The boundaries are there."""
