@@ -46,6 +46,7 @@ from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, Control, DrainRequest, FillRequest, RequestResult
 from lbd.store.drains import Drain, Drains, Fill, RemainingBundle, Work, Works
 from lbd.text import HOUR_SECONDS, counted, duration_text, minutes_text
+from lbd.turn.turn import TURN_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -115,7 +116,7 @@ MEASURED_FROM = 10
 AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
 """Holds under which another lbd goes on with an order, or nobody can: nothing is changed of it here."""
 
-ORDERED = AWAY | {Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED}
+TO_WAIT_FOR = AWAY | {Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED, Reason.IN_BROKER_SHEDDING}
 """Holds to wait for: a move that was not sent because of one is due again afterwards."""
 
 REREAD = "not asked for: the settings were read again"
@@ -233,7 +234,7 @@ class Job:
         with self._lock:
             if isinstance(end, Skip):
                 self._skipped[end.what] = end
-                if end.reason in ORDERED or end.detail in {REREAD, REPLACED}:
+                if end.reason in TO_WAIT_FOR or end.detail.startswith((REREAD, REPLACED, TURN_FAILED)):
                     self._handed.discard(end.what)
             elif end.unload.bundle in self._handed:
                 self._outcomes[end.unload.bundle] = end

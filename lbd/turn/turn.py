@@ -63,6 +63,9 @@ def read_policies(parts: Parts, snapshot: Snapshot, decision: Decision, policies
 
 # --- turn
 
+TURN_FAILED = "not asked for: a turn failed"
+"""How the reason begins for which moves are not sent, whoever planned them."""
+
 
 def turn(parts: Parts) -> TurnResult:
     """Run one turn."""
@@ -71,7 +74,7 @@ def turn(parts: Parts) -> TurnResult:
         record = _turn(parts, finished)
     except Exception as error:  # noqa: BLE001 - a turn never raises; the bug is reported by its type and text
         record = TurnResult(error=as_lbd_error(error))
-        parts.actuator.halt(Reason.ROUND_STOPPED, f"not asked for: {record.error}")
+        parts.actuator.halt(Reason.ROUND_STOPPED, f"{TURN_FAILED}: {record.error}")
     kind = parts.planning
     return _with(replace(record, acts=parts.acts, approval=kind.approval, chosen=kind.chosen), finished)
 

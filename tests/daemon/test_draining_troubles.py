@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from lbd.daemon.engine import Engine
     from lbd.simulate.fake_pulsar import FakePulsar
+    from lbd.turn.parts import TurnResult
     from tests.simulate.fakes import Run
 
 
@@ -260,6 +261,34 @@ def test_what_a_pause_kept_from_being_sent_is_filled_in_later(
     assert work is not None
     assert (work.exit_code, work.landed, work.left) == (0, work.total, []), work
     assert work.landed > held.landed
+
+
+@pytest.mark.parametrize("sheds", [False, True], ids=["a turn that fails", "a turn that sees brokers shed"])
+def test_a_turn_beside_a_fill_gives_none_of_it_up(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch, sheds: bool
+):
+    """It has nothing to say of moves that it has not planned: a fill looks for itself before each part."""
+    cold, admin = cluster.brokers[2], lbd.engine.looking.admin
+    turns: list[TurnResult] = []
+
+    def turn(_: object) -> None:
+        if turns:
+            return
+        if sheds:
+            admin.set_dynamic("loadBalancerSheddingEnabled", "true")
+        else:
+            cluster.faults.on(Switch(Fault.UNAVAILABLE, part="load-report", times=len(cluster.brokers)))
+        turns.append(lbd.engine.turn())
+        admin.set_dynamic("loadBalancerSheddingEnabled", "false")
+
+    lbd.engine.on_end = turn
+    begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=60)
+    cluster.forward(6)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+    work = lbd.engine.draining.works.of("r1")
+    assert turns[0].error is not None or turns[0].plan.hold is not None
+    assert work is not None
+    assert (work.exit_code, work.landed, work.left) == (0, work.total, []), work
 
 
 def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lbd.config import Settings
 from lbd.daemon.status import served_line
 from lbd.model import Skip, bundle_namespace
-from lbd.operations.drain import ORDERED
+from lbd.operations.drain import TO_WAIT_FOR
 from lbd.operations.drain_plan import Pass, plan_drain_now
 from lbd.reason import Reason
 from lbd.store.control import Control, RequestResult, UnloadRequest
@@ -250,7 +250,7 @@ def test_a_drain_leaves_a_namespace_that_is_not_served(tmp_path: Path, monkeypat
         engine = running.engine
         (namespace,) = engine.proof.namespaces()
         assert engine._real.ordered() is None
-        assert Reason.NOT_SERVED in ORDERED
+        assert Reason.NOT_SERVED in TO_WAIT_FOR
         parts = engine._real.tools(engine._real.parts()).parts
         source = next(owner for bundle, owner in cluster.owners().items() if bundle.startswith(namespace) and owner)
         view = plan_drain_now(parts, engine.looking.admin, Pass(source, cluster.now(), cluster.now()))
