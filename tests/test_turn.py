@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from lbd.act.ownership import ActClock
+from lbd.clock import Timebase
 from lbd.config import Settings
 from lbd.daemon import wiring as live
 from lbd.daemon.engine import engine
@@ -457,6 +458,20 @@ class TestData:
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert held_by(record) is Reason.TOO_FEW_BROKERS
+
+    @pytest.mark.parametrize("minutes", ["1", "600"])
+    def test_a_broker_that_samples_seldom_makes_the_reports_of_others_no_newer(
+        self, minutes: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """What one broker has in its configuration is about that broker: theirs have been the same for too long."""
+        pulsar.brokers[1].runtime["loadBalancerHostUsageCheckIntervalMinutes"] = minutes
+        now = [time.time()]
+        with engine(settings(pulsar, tmp_path, avg_shedder={}), timebase=Timebase(lambda: now[0])) as balancer:
+            balancer.turn()
+            now[0] += 1200
+            record = balancer.turn()
+        assert record.facts is not None
+        assert record.facts.evidence.paired.tolist() == [Reason.NO_NEW_SAMPLE.code] * 3
 
     def test_no_report_at_all(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """An error for exit 3, and still a sentence."""

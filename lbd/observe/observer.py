@@ -10,6 +10,7 @@ from collections import deque
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
+from statistics import median_high
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -96,7 +97,8 @@ class Observation:
     brokers without a usable report to the reason; ``silent`` are the unresponsive ones among them. ``shedding_on``
     names brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should, and
     ``shedder`` is the load balancer's configuration of the first of them. ``splitting_on`` names brokers that split
-    bundles by themselves. ``system_topics`` are the brokers' own topics in namespaces. ``raw`` holds the reports as
+    bundles by themselves. ``system_topics`` are the brokers' own topics in namespaces. ``sample_interval_seconds`` is
+    how often most of them sample their CPU. ``raw`` holds the reports as
     sent, and ``runtime`` the configuration of those brokers, where they were requested. ``requests`` is the number of
     requests, ``seconds`` the duration.
     """
@@ -187,7 +189,7 @@ class Observer:
             shedding_on=tuple(shedding),
             splitting_on=tuple(broker for broker, runtime in sorted(runtimes.items()) if splits(runtime)),
             shedder=_of_a_shedder(runtimes[shedding[0]]) if shedding else {},
-            sample_interval_seconds=60.0 * max(minutes(answer.runtime, SAMPLE_MINUTES) for answer in reports.values()),
+            sample_interval_seconds=_sample_interval([answer.runtime for answer in reports.values()]),
             system_topics=system_topics(runtimes.values(), self._versions.values(), snapshot.namespaces.names),
             raw={broker: answer.raw for broker, answer in reports.items() if answer.raw is not None},
             runtime={broker: answer.runtime for broker, answer in reports.items()} if self._keep_raw else {},
@@ -275,6 +277,14 @@ def _mistaken(reports: Mapping[str, _Reports], active: list[str]) -> dict[str, s
     """Brokers whose report carries the address of another active broker, with that broker."""
     own = {broker: url_address(answer.report.web_service_url or "") for broker, answer in reports.items()}
     return {broker: other for broker, other in own.items() if other != broker and other in active}
+
+
+def _sample_interval(runtimes: Sequence[Mapping[str, str]]) -> float:
+    """Seconds between two samples of most brokers.
+
+    One that samples less often than they do is doubtful by itself, and makes their reports no newer.
+    """
+    return 60.0 * median_high(minutes(runtime, SAMPLE_MINUTES) for runtime in runtimes)
 
 
 def _alone(error: ObserveError) -> ObserveError:

@@ -270,7 +270,7 @@ def borne_lately(
 ) -> FloatArray:
     """Points that each broker was given by moves which its report may not show yet, float64 (B,).
 
-    ``sample_interval_seconds`` is that of the broker that samples least often.
+    ``sample_interval_seconds`` is that of most brokers.
     """
     return borne(sent, hidden_since(snapshot, sample_interval_seconds), snapshot, scores)
 
