@@ -179,7 +179,7 @@ class Started(msgspec.Struct, frozen=True):
     sentence: str
     at: float
     drain: Drain | None
-    id: str = ""
+    id: str
 
 
 class Released(msgspec.Struct, frozen=True):

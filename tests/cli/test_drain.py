@@ -251,7 +251,7 @@ def test_ctrl_c_is_no_failed_move(cluster: FakePulsar, config: Path, monkeypatch
 
 def test_who_stops_watching_is_told_commands_that_reach_that_lbd(config: Path, monkeypatch: pytest.MonkeyPatch):
     """Without the address they would be about this machine, where nothing is drained."""
-    monkeypatch.setattr(remote, "begin", lambda *_: Started("b:1", "The drain of b:1 has begun.", 0.0, None))
+    monkeypatch.setattr(remote, "begin", lambda *_: Started("b:1", "The drain of b:1 has begun.", 0.0, None, "1"))
     monkeypatch.setattr(remote, "watched", interrupted)
     done = lbd("drain", "b:1", "--apply", "--api", "http://lbd-1:8085", "--config", config)
     for command in ("lbd status --api http://lbd-1:8085", "lbd drain b:1 --release --api http://lbd-1:8085"):
