@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from lbd.pulsar.broker_configuration import SHEDDING_ENABLED
+from lbd.store.orders import DRAIN
 from tests.nights.people import drains, moves, pauses, release, rolls_out
 from tests.nights.stage import NAMESPACES
 from tests.simulate.faulty import Fault, Switch
@@ -163,9 +164,15 @@ def _broker_ends(stage: Stage, random: Random, end: Callable[[str], object], how
     def happen() -> None:
         stage.tell(f"{broker} {how}")
         end(broker)
-        stage.later(seconds, lambda: stage.cluster.start(broker), f"{broker} starts")
+        stage.later(seconds, partial(_starts, stage, broker), f"{broker} starts")
 
     return f"{broker} {name}", happen
+
+
+def _starts(stage: Stage, broker: str) -> None:
+    """Its drain ends with that, as soon as a turn sees it: nothing is expected of it any more."""
+    stage.cluster.start(broker)
+    stage.observer.may_be_over(DRAIN + broker)
 
 
 def broker_hangs(stage: Stage, random: Random) -> Happening:
