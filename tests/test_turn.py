@@ -169,7 +169,7 @@ class TestMoving:
             eventually(lambda: len(balancer.unfinished) == 2)
             pulsar.sample(80.5, 45.5, 97.0)
             balancer.turn()
-            assert balancer.wait(10.0)
+            assert balancer.wait(LIMIT_SECONDS)
             record = balancer.turn()
         assert {skip.reason for skip in record.moves.skips} == {Reason.DESTINATION_OVERLOADED}
         assert len(pulsar.asked("/unload", "PUT")) == 2  # of one unload, at the leader and at the owner
