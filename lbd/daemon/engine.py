@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -338,8 +338,5 @@ def engine(settings: Settings, *, timebase: Timebase = SYSTEM, new_journal: bool
                 raise UsageError(lost)
             state.forget_journal()
         joined = open_role(settings, state, timebase)
-        running = Engine(settings, state, joined, timebase)
-        try:
+        with closing(joined[0]), closing(Engine(settings, state, joined, timebase)) as running:
             yield running
-        finally:
-            running.close()

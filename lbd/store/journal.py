@@ -357,9 +357,13 @@ class Journal:
         began = boot()
         self._state = JournalState(began.boot if began is not None else "")
         self._store = Database.open(path)
-        _fold(self._state, self._store)
-        self._settle(self._time())
-        self._entries = self._counted()
+        try:
+            _fold(self._state, self._store)
+            self._settle(self._time())
+            self._entries = self._counted()
+        except BaseException:
+            self._store.close()
+            raise
         self._prune_beyond = max(most_entries, self._entries) + PRUNED_ENTRIES
 
     @property

@@ -28,7 +28,7 @@ from lbd.load.samples import BrokerSamples
 from lbd.model import Averages, Outcome, Result, Unload
 from lbd.store import database
 from lbd.store.control import Control, Pause
-from lbd.store.database import SCHEMA_VERSION, STORE_NAME, Database, reading
+from lbd.store.database import SCHEMA_VERSION, STORE_NAME, Database, reading, writing
 from lbd.store.drains import Drains, Work, Works
 from lbd.store.journal import Journal, read
 from lbd.store.moves import history
@@ -378,6 +378,21 @@ def test_what_is_no_database(content: bytes, message: str, tmp_path: Path) -> No
     with pytest.raises(UsageError, match=message):
         journal_at(tmp_path)
     assert (tmp_path / STORE_NAME).read_bytes() == content
+
+
+def test_one_that_a_journal_cannot_be_read_from_is_open_no_more(tmp_path: Path) -> None:
+    """Else the store that is put back in its place would be refused as a replaced one, until the process ends."""
+    journal_at(tmp_path).close()
+    good, path = (tmp_path / STORE_NAME).read_bytes(), tmp_path / STORE_NAME
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("DROP TABLE journal")
+        store.commit()
+    with pytest.raises(UsageError, match="no such table: journal"):
+        journal_at(tmp_path)
+    path.unlink()
+    path.write_bytes(good)
+    with writing(path) as store:
+        store.put({"x": b"y"})
 
 
 @pytest.mark.parametrize("call", [Database.open, read, lambda path: history(path.parent)])
