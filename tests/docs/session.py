@@ -254,6 +254,7 @@ class Session:
             while same < (SAME_TIMES if before[0] or before[1] else 1):
                 self.engine.serve()
                 self.engine.wait(PATIENCE_SECONDS)
+                self.engine.proof.wait(PATIENCE_SECONDS)
                 now = self._progress()
                 before, same = now, same + 1 if now == before else 0
 
