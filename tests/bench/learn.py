@@ -1,11 +1,12 @@
 """What lbd calibrate claims of the next week, against what that week was like.
 
-    python -m tests.bench learn [--week SHAPE:SEED]... [--days N] [--candidates N] [--jobs N] [--plot FILE.svg]
+    python -m tests.bench learn [--week SHAPE:SEED]... [--days N] [--candidates N] [--present JSON] [--jobs N]
+                                [--plot FILE.svg]
 
-A simulated cluster under the defaults (``weeks.py``), whose bundles' rates scatter: a history of some days, and a week.
-From the history settings are chosen as ``lbd calibrate`` does, but without Spark. The week, which nothing has seen, is
-then replayed from the placement with which the defaults began it, by the simulation's own slopes, under the
-defaults and under the settings that were about to be proposed: a replay makes the moves of a simulated lbd
+A simulated cluster under the present settings (``weeks.py``), whose bundles' rates scatter: a history of some days, and
+a week. From the history settings are chosen as ``lbd calibrate`` does, but without Spark. The week, which nothing has
+seen, is then replayed from the placement with which the present settings began it, by the simulation's own slopes,
+under them and under those that were about to be proposed: a replay makes the moves of a simulated lbd
 (``tests/learn/test_closed_loop.py``). Each line is of settings on the shortlist: claimed with its interval, and found.
 """
 
@@ -63,26 +64,24 @@ TRIED = 24
 DAYS = 7
 """Days of a history, where no others are asked for, and of the week after it."""
 SCATTER = 0.2
-DEFAULTS = AvgShedderSettings()
-SCALE = Scale(DEFAULTS.low_threshold, DEFAULTS.high_threshold)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Settings on the shortlist of a history. ``gap`` is found, as a share of that under the defaults."""
+    """Settings on the shortlist of a history. ``gap`` is found, as a share of that under the present ones."""
 
     shape: str
     seed: int
     name: str
     recommended: bool
     claimed: Mapping[str, PredictedEffect]
-    default: Mapping[str, float]
+    present: Mapping[str, float]
     found: Mapping[str, float]
     gap: float
 
     def difference(self, measure: str) -> float:
-        """Found more than under the defaults."""
-        return self.found[measure] - self.default[measure]
+        """Found more than under the present settings."""
+        return self.found[measure] - self.present[measure]
 
     def holds(self, measure: str) -> bool:
         """Whether what is found lies in the interval."""
@@ -96,16 +95,18 @@ class Week:
     shape: str
     seed: int
     why: str
-    default: Mapping[str, float]
+    present: Mapping[str, float]
     claims: tuple[Claim, ...]
 
 
-def _days(kept: Window, candidate: SettingsCandidate, model: LoadModel, days: Sequence[int]) -> dict[int, Figures]:
+def _days(
+    kept: Window, candidate: SettingsCandidate, model: LoadModel, days: Sequence[int], scale: Scale
+) -> dict[int, Figures]:
     """The figures of each day, out of one replay of all of it."""
     course = replay(kept, candidate.under(SETTINGS), model)
     begins = float(kept.at[0])
     return {
-        number: figures(course.since(begins + number * DAY_SECONDS, begins + (number + 1) * DAY_SECONDS), SCALE)
+        number: figures(course.since(begins + number * DAY_SECONDS, begins + (number + 1) * DAY_SECONDS), scale)
         for number in days
     }
 
@@ -123,27 +124,28 @@ def _joined(parts: list[BrokerSamples]) -> BrokerSamples:
     return BrokerSamples(*columns, parts[-1].hardware)
 
 
-def chosen(shape: str, seed: int, tried: int, days: int) -> Week:
+def chosen(shape: str, seed: int, tried: int, days: int, in_force: AvgShedderSettings) -> Week:
     """Settings chosen by these days, and found in the week after them."""
-    both = week(shape, seed, days + DAYS, scatter=SCATTER)
+    present = SettingsCandidate(PRESENT, in_force, SETTINGS.guardrails.max_unloads_per_turn)
+    scale = Scale(in_force.low_threshold, in_force.high_threshold)
+    both = week(shape, seed, days + DAYS, scatter=SCATTER, settings=present.under(SETTINGS))
     end = days * DAY_MINUTES
     known = both.kept.change_round < end
     rounds = {name: getattr(both.kept, name)[:end] for name in ("at", *OF_BROKERS)}
     history = replace(both.kept, **rounds, **{name: getattr(both.kept, name)[known] for name in OF_BUNDLES})
     windows = {number: day(history, number) for number in range(1, days)}
     model = learned(windows.values())
-    present = SettingsCandidate(PRESENT, DEFAULTS, SETTINGS.guardrails.max_unloads_per_turn)
     drawn = candidates(present, float(np.median(model.noise[:, CPU])), tried, 1)
     by_name, numbers = {candidate.name: candidate for candidate in drawn}, list(windows)
-    results = {name: _days(history, candidate, model, numbers) for name, candidate in by_name.items()}
+    results = {name: _days(history, candidate, model, numbers, scale) for name, candidate in by_name.items()}
     harms_of = through_incidents(
         clearly_better(results, numbers),
-        lambda some: in_incidents(windows, [by_name[name] for name in some], model),
+        lambda some: in_incidents(windows, [by_name[name] for name in some], model, scale),
     )
     names = shortlist(harms_of)
     finalists = [by_name[name] for name in (PRESENT, *names)] if names else []
     again = [
-        {candidate.name: _days(dealt(history, seed), candidate, model, numbers) for candidate in finalists}
+        {candidate.name: _days(dealt(history, seed), candidate, model, numbers, scale) for candidate in finalists}
         for seed in range(DEALS if names else 0)
     ]
     choice = choose(results, again, numbers, harms_of)
@@ -153,7 +155,7 @@ def chosen(shape: str, seed: int, tried: int, days: int) -> Week:
         why = "no sample shows how CPU follows traffic on some broker"
     following = both.kept.from_round(end)
     found = {
-        name: pooled(list(_days(following, by_name[name], both.model, range(DAYS)).values()))
+        name: pooled(list(_days(following, by_name[name], both.model, range(DAYS), scale).values()))
         for name in (PRESENT, *names)
     }
     measured = {name: {measure: of(own) for measure, of in MEASURES.items()} for name, own in found.items()}
@@ -174,14 +176,14 @@ def chosen(shape: str, seed: int, tried: int, days: int) -> Week:
 
 
 def in_incidents(
-    windows: Mapping[int, Window], tried: Sequence[SettingsCandidate], model: LoadModel
+    windows: Mapping[int, Window], tried: Sequence[SettingsCandidate], model: LoadModel, scale: Scale
 ) -> dict[str, dict[str, list[Harm]]]:
     """What each of them makes of each incident."""
     known = {candidate.name: candidate.under(SETTINGS) for candidate in tried}
     made: dict[str, dict[str, list[Harm]]] = {name: {} for name in known}
     for index, window in enumerate(windows.values()):
         for number, begins in times(window.at[WARM_MINUTES:], index, len(windows)):
-            for name, incident, harm in harms(window, begins, number, known, model, SCALE):
+            for name, incident, harm in harms(window, begins, number, known, model, scale):
                 made[name].setdefault(incident, []).append(harm)
     return made
 
@@ -189,15 +191,15 @@ def in_incidents(
 def _rows(own: Week) -> list[str]:
     begin = f"| {own.shape} | {own.seed} |"
     if not own.claims:
-        defaults = " | ".join(f"{own.default[measure]:.1f} | | " for measure in CLAIMED)
-        return [f"{begin} nothing: {own.why} | {defaults} |"]
+        present = " | ".join(f"{own.present[measure]:.1f} | | " for measure in CLAIMED)
+        return [f"{begin} nothing: {own.why} | {present} |"]
     rows = []
     for claim in own.claims:
         cells = []
         for measure in CLAIMED:
             expected, found = claim.claimed[measure], f"{claim.difference(measure):+.1f}"
             ends = f"{expected.mean:+.1f} ({expected.low:+.1f} to {expected.high:+.1f})"
-            cells += [f"{claim.default[measure]:.1f}", ends, found if claim.holds(measure) else f"**{found}**"]
+            cells += [f"{claim.present[measure]:.1f}", ends, found if claim.holds(measure) else f"**{found}**"]
         name = f"*{claim.name}*" if claim.recommended else claim.name
         rows.append(f"{begin} {name} | {' | '.join(cells)} |")
     return [*rows, *([] if any(claim.recommended for claim in own.claims) else [f"{begin} nothing: {own.why} |"])]
@@ -224,13 +226,13 @@ def _summary(weeks: Sequence[Week]) -> list[str]:
                 lines.append(f"{label}, {measure}: {held} of {len(those)} ({low:.0%} to {high:.0%})")
     worse = [claim for claim in proposed if claim.difference(OVER_HIGH) > 0]
     shares = [
-        claim.gap * (claim.found[MOVES] / claim.default[MOVES] if claim.default[MOVES] else 1.0) for claim in proposed
+        claim.gap * (claim.found[MOVES] / claim.present[MOVES] if claim.present[MOVES] else 1.0) for claim in proposed
     ]
     dear = [claim for claim in proposed if claim.difference(COST) > 0]
     lines.append(
         f"{len(proposed)} proposals of {len(weeks)} weeks; more minutes above the high threshold: {len(worse)}"
     )
-    lines.append(f"proposals that cost more client-minutes than the defaults: {len(dear)}")
+    lines.append(f"proposals that cost more client-minutes than the present settings: {len(dear)}")
     if shares:
         lines.append(f"moves x gap: {statistics.median(shares):.2f} in the median, {max(shares):.2f} at worst")
     return lines
@@ -263,7 +265,7 @@ def _text(x: float, row: int, words: str) -> str:
 
 
 def _panel(measure: str, claims: Sequence[Claim]) -> Iterator[str]:
-    """Nothing is at the dashed line: left of it is less than under the defaults."""
+    """Nothing is at the dashed line: left of it is less than under the present settings."""
     most = max((abs(end) for claim in claims for end in _ends(claim, measure)), default=0.0) or 1.0
     bottom, middle, scale = ROW_PIXELS * (len(claims) + 2), PANEL_PIXELS / 2, (PANEL_PIXELS / 2 - 10) / most
     yield _text(10, -1, f"{measure}, to ±{most:.0f}")
@@ -286,17 +288,20 @@ def main() -> None:
     parser.add_argument("--week", action="append", metavar="SHAPE:SEED", help="again for more; none: all shapes")
     parser.add_argument("--days", type=int, default=DAYS, metavar="N", help="days of the history")
     parser.add_argument("--candidates", type=int, default=TRIED, metavar="N")
+    parser.add_argument("--present", default="{}", metavar="JSON", help="settings of AvgShedder in force")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="claimed and found, as a picture")
     asked = parser.parse_args(sys.argv[2:])
     wanted = asked.week or [f"{shape}:{seed}" for seed in range(1, SEEDS + 1) for shape in SHAPES]
-    heads = " | ".join(f"{measure}: defaults | claimed | found" for measure in CLAIMED)
+    heads = " | ".join(f"{measure}: present | claimed | found" for measure in CLAIMED)
     print(f"| shape | seed | settings | {heads} |")
     print("|---|---|---|" + "---|---|---|" * len(CLAIMED))
-    weeks = []
+    weeks, in_force = [], AvgShedderSettings.model_validate_json(asked.present)
     with ProcessPoolExecutor(asked.jobs) as processes:
         parts = [(shape, int(seed)) for shape, _, seed in (name.partition(":") for name in wanted)]
-        running = [processes.submit(chosen, shape, seed, asked.candidates, asked.days) for shape, seed in parts]
+        running = [
+            processes.submit(chosen, shape, seed, asked.candidates, asked.days, in_force) for shape, seed in parts
+        ]
         for ended in running:
             weeks.append(ended.result())
             print("\n".join(_rows(weeks[-1])), flush=True)

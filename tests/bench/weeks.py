@@ -142,15 +142,22 @@ do other work for three quarters of an hour a day."""
 
 @dataclass(frozen=True)
 class Week:
-    """``true`` is the cluster as nobody balanced it, with its ``model``; ``kept`` the history under the defaults."""
+    """``true`` is the cluster as nobody balanced it, with its ``model``; ``kept`` the history under some settings."""
 
     true: Window
     model: LoadModel
     kept: Window
 
 
-def week(shape: str, seed: int, days: int = 7, noise_points: float = 1.5, scatter: float = 0.0) -> Week:
-    """A week of this shape, whose samples have so much noise unless it has its own.
+def week(
+    shape: str,
+    seed: int,
+    days: int = 7,
+    noise_points: float = 1.5,
+    scatter: float = 0.0,
+    settings: Settings = SETTINGS,
+) -> Week:
+    """A week of this shape under these settings, whose samples have so much noise unless it has its own.
 
     ``scatter`` is the deviation of the logarithm of each bundle's rates around the shape of its namespace.
     """
@@ -158,7 +165,7 @@ def week(shape: str, seed: int, days: int = 7, noise_points: float = 1.5, scatte
     world, state = cluster(Scenario.model_validate(about), seed)
     true = _unbalanced(world, state, days * DAY_MINUTES, scatter)
     model = fixed_model(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
-    course = replay(true, SETTINGS, model)
+    course = replay(true, settings, model)
     return Week(true, model, _with(true, course))
 
 
