@@ -147,12 +147,12 @@ def _third_attempt() -> Sequence[Change]:
 
     attempt = Executor._attempt
 
-    def again(executor: Any, run: Any, unload: Any, number: int) -> Any:
-        outcome = attempt(executor, run, unload, number)
+    def again(executor: Any, run: Any, unload: Any, number: int, source: str) -> Any:
+        outcome = attempt(executor, run, unload, number, source)
         for _ in range(2):
-            if number == 1 or getattr(outcome, "owner", None) != unload.source:
+            if number == 1 or getattr(outcome, "owner", None) != source:
                 break
-            outcome = attempt(executor, run, unload, number)
+            outcome = attempt(executor, run, unload, number, source)
         return outcome
 
     return ((Executor, "_attempt", again),)
