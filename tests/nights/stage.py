@@ -395,9 +395,12 @@ class Stage:
         return {machine for machine in self.lbds if machine not in unable and not self.running.is_stopped(machine)}
 
     def _checks_orders(self, machine: str) -> None:
-        """In a task of its own machine."""
-        lbd = self.lbds.get(machine)
-        if lbd is None:
+        """In a task of its own machine.
+
+        One that leads no more and has not heard of it knows no order that was given since: it can write no intent.
+        """
+        lbd, writer = self.lbds.get(machine), self.topic.writer
+        if lbd is None or (lbd.engine.leading.leading and (writer is None or writer.machine != machine)):
             return
         with suppress(LbdError):  # orders that cannot be read are a pause
             look = self.observer.leads if lbd.engine.leading.leading else self.observer.stands_by
