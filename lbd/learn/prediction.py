@@ -28,7 +28,7 @@ DRAWS = 2000
 COVERAGE = 0.9
 """Fraction of weeks like those in history that the interval is to hold. In simulation it holds 80 to 90 of a hundred
 with six days in a row, where each day may be like the one before, and 88 to 93 with twenty
-(``tests/learn/test_prediction.py``); of an unseen week of a simulated cluster 20 of 27 (docs/results/calibrate.md)."""
+(``tests/learn/test_prediction.py``); of eight unseen weeks of simulated clusters all 60 (docs/results/calibrate.md)."""
 
 LUCK = 0.05
 """At most this share of histories, in which no settings are better, may have better ones by luck; of the ones simulated

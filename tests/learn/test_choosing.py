@@ -309,7 +309,8 @@ class TestChoosing:
             "next week it saves 6.0 client-minutes a day (6.0 to 6.0), 6.0 moves a day (6.0 to 6.0); costs 10 minutes "
             "a day above the low threshold (10 to 10); unknown: minutes a week above the high threshold (no day "
             "differed; up to 4 of the next 7 may) "
-            "(from 6 independent days; in an unseen week 20 of 27 such intervals held: a hint, and no forecast)"
+            "(from 6 independent days; in eight unseen weeks such intervals held for all of 20 settings: a hint, and "
+            "no forecast)"
         )
 
     def test_where_the_cheapest_does_not_hold_up_the_next_one_may(self):
