@@ -123,8 +123,8 @@ NOTHING_FINISHED = FinishedMoves()
 class Execution:
     """Orders for a plan. ``held`` is called before each request, and returns the reason why nothing may begin now.
 
-    ``unserved`` is called, too, and returns the reason why bundles of some namespaces stay. ``passes`` are the holds
-    that a person has overridden for this plan.
+    ``unserved`` is called, too, and returns the reason why bundles of some namespaces stay. ``passes`` are the
+    reasons for which other plans end, and not this one.
     """
 
     unloader: Unloader

@@ -119,6 +119,9 @@ AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
 TO_WAIT_FOR = AWAY | {Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED, Reason.IN_BROKER_SHEDDING}
 """Holds to wait for: a move that was not sent because of one is due again afterwards."""
 
+LOOKED_AT_BY_ITSELF = frozenset({Reason.NO_IMPROVEMENT, Reason.DESTINATION_OVERLOADED})
+"""Reasons that end the plans of turns, and no drain or fill: it looks at brokers for itself, before each part."""
+
 REREAD = "not asked for: the settings were read again"
 REPLACED = "not asked for: another lbd may have led since it was planned"
 """A move that was not sent because of these is due again, in a new plan."""
@@ -532,7 +535,7 @@ def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold
     """How the executor is to work a part off. ``held`` is what people have ordered, but for what a reason passes."""
     from_each = pacing.at_once if job.kind == "drain" else 1
     pace = Pace(UNLOAD_SPACING_SECONDS, pacing.at_once, from_each, pacing.by_name)
-    passes = OVERRIDDEN_HOLDS if job.overrides else frozenset({Reason.NO_IMPROVEMENT})
+    passes = (OVERRIDDEN_HOLDS if job.overrides else frozenset()) | LOOKED_AT_BY_ITSELF
     return Execution(tools.unloader, pace, held, passes, dict if job.overrides else tools.parts.unserved)
 
 

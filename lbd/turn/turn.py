@@ -134,11 +134,14 @@ def _filled_meanwhile(facts: Facts, planning: Planning) -> str:
 
     A plan may take hours, as guardrails.unload_spacing_seconds says. Drains and fills look for themselves.
     """
+    destinations = {move.destination for move in facts.unfinished if not move.order}
+    if not destinations:
+        return ""
     brokers = facts.snapshot.brokers.as_reported()
     points = scoring.scores(brokers, planning.weights)
     limit = planning.guardrails.max_destination_score
     full = brokers.ids_where(facts.evidence.fresh & (points > limit))
-    broker = min(full & {move.destination for move in facts.unfinished if not move.order}, default=None)
+    broker = min(full & destinations, default=None)
     if broker is None:
         return ""
     return f"{broker} has {points[brokers.index()[broker]]:.1f} points by now, limit {limit:g}"

@@ -291,6 +291,20 @@ def test_a_turn_beside_a_fill_gives_none_of_it_up(
     assert (work.exit_code, work.landed, work.left) == (0, work.total, []), work
 
 
+def test_a_full_destination_of_another_plan_gives_nothing_of_a_fill_up(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """The plan that goes there is at its end, as one of a former leader may be beside a fill, and no other."""
+    executor = lbd.engine._real.executor
+    lbd.engine.on_end = lambda _: executor.halt(Reason.DESTINATION_OVERLOADED, "another has 97.0 points by now")
+    begun(lbd, FillRequest("r1", cluster.brokers[2], None, "ann", 0.0, 1e12), monkeypatch, part=60)
+    cluster.forward(6)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.landed, work.left) == (0, work.total, []), work
+
+
 def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Whatever the namespace, shown or done: its move would cut off the one who makes it."""
     target, topic = cluster.brokers[0], "persistent://simulated/n0/lbd-leader"
