@@ -151,9 +151,11 @@ def content(request: HttpRequest, body: Requester) -> bytes:
     return f"{request.url.path}\n{body.model_dump_json()}".encode()
 
 
-def order_id(key: str | None, content: bytes) -> str:
+def order_id(key: str | None, request: HttpRequest, body: Requester) -> str:
     """The id of an order: made of its key and content, so that another lbd knows it again, too, and a restarted one."""
-    return new_id()[0] if key is None else f"key-{sha256(key.encode() + content).hexdigest()[:24]}"
+    if key is None:
+        return new_id()[0]
+    return f"key-{sha256(key.encode() + content(request, body)).hexdigest()[:24]}"
 
 
 LONGEST_PAUSE_SECONDS = 366 * 86_400.0
@@ -266,7 +268,7 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
         def change() -> tuple[str, Response]:
             now = backend.now()
             until = now + body.for_seconds if body.for_seconds is not None else None
-            name, order = order_id(key, content(request, body)), Pause(now, until, body.reason, body.owner)
+            name, order = order_id(key, request, body), Pause(now, until, body.reason, body.owner)
             document = Paused(*Control(backend.state_dir, backend.orders).pause(order, name), os.getpid())
             backend.board.events.tell("pause", document)
             lasts = f"for {duration_text(body.for_seconds)}" if body.for_seconds is not None else "until it is resumed"
@@ -405,7 +407,7 @@ class Runner:
         body, now = signed(request, body), self._backend.now()
         fields = {name: getattr(body, NAMES.get(name, name)) for name in kind.__struct_fields__ if name not in OWN}
         times = {"at": now, "expires_at": now + body.timeout_seconds}
-        command = msgspec.convert({"id": order_id(key, content(request, body)), **fields, **times, **others}, kind)
+        command = msgspec.convert({"id": order_id(key, request, body), **fields, **times, **others}, kind)
         return self._changes.make(request, key, body, lambda: self._result(request, command, respond))
 
     def _result(self, request: HttpRequest, command: Request, respond: Respond) -> tuple[str, Response]:

@@ -227,7 +227,7 @@ class Assembled:
             self.splitting.recover()
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close what was opened here; the journal is closed by whoever opened it."""
         self.leading.stop()
         self.executor.close()
         self.proof.close()
@@ -235,7 +235,6 @@ class Assembled:
         self.looking.close()
         self.silences.close()
         self.unknown_moves.close()
-        self.journal.close()
 
     def hold(self) -> Hold | None:
         """The hold of the turns; None where they may fire."""

@@ -153,7 +153,7 @@ def answer(calibration: Calibration) -> str:
 
 
 TRIALS = "in eight unseen weeks such intervals held for all of 20 settings: a hint, and no forecast"
-"""Nine of ten are aimed at (docs/results/calibrate.md, "Claimed and found")."""
+"""Nine of ten are aimed at (docs/results/calibrate.md, "Two weeks of history, and the week after")."""
 
 
 def claim(choice: Choice) -> str:

@@ -98,9 +98,8 @@ class Observation:
     names brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should, and
     ``shedder`` is the load balancer's configuration of the first of them. ``splitting_on`` names brokers that split
     bundles by themselves. ``system_topics`` are the brokers' own topics in namespaces. ``sample_interval_seconds`` is
-    how often most of them sample their CPU. ``raw`` holds the reports as
-    sent, and ``runtime`` the configuration of those brokers, where they were requested. ``requests`` is the number of
-    requests, ``seconds`` the duration.
+    how often most of them sample their CPU. ``raw`` holds the reports as sent, and ``runtime`` the configuration of
+    those brokers, where they were requested. ``requests`` is the number of requests, ``seconds`` the duration.
     """
 
     snapshot: Snapshot
